@@ -1,6 +1,7 @@
 // Header compression from the command line, for the tests of service/native/plane/h2/hpack.h. Reads lines:
 //
 //   decode HEX       the next block of the connection: prints `name TAB value` of its fields, or "error"
+//   fields HEX       the same, names and values in hexadecimal, for any bytes
 //   encode NAME VALUE  prints the block in hexadecimal
 //   new BYTES        another connection, whose lists take so many bytes
 //
@@ -25,23 +26,36 @@ std::string bytes_of(const std::string& hex) {
   return bytes;
 }
 
-void decode(HpackDecoder& decoder, const std::string& block, HeaderList& fields) {
+std::string hex_of(std::string_view bytes) {
+  std::string hex;
+  for (const char byte : bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+    hex += digits;
+  }
+  return hex;
+}
+
+void decode(HpackDecoder& decoder, const std::string& block, HeaderList& fields, bool in_hex) {
   fields.clear();
   if (!decoder.decode(reinterpret_cast<const uint8_t*>(block.data()), block.size(), fields)) {
     std::cout << "error\n";
     return;
   }
   for (size_t index = 0; index < fields.size(); ++index) {
-    std::cout << fields[index].name << '\t' << fields[index].value << '\n';
+    const Field field = fields[index];
+    if (in_hex) {
+      std::cout << hex_of(field.name) << '\t' << hex_of(field.value) << '\n';
+    } else {
+      std::cout << field.name << '\t' << field.value << '\n';
+    }
   }
   if (fields.overflowed()) std::cout << "overflowed\n";
 }
 
 void encode(const std::string& name, const std::string& value) {
   const HeaderBlock block = HeaderBlock().add(name, value);
-  for (const char byte : block.bytes()) std::printf("%02x", static_cast<unsigned char>(byte));
-  std::printf("\n");
-  std::fflush(stdout);
+  std::cout << hex_of(block.bytes()) << '\n';
 }
 
 }  // namespace
@@ -53,7 +67,7 @@ int main() {
     std::istringstream words(line);
     std::string verb, first, second;
     words >> verb >> first >> second;
-    if (verb == "decode") decode(*decoder, bytes_of(first), *fields);
+    if (verb == "decode" || verb == "fields") decode(*decoder, bytes_of(first), *fields, verb == "fields");
     if (verb == "encode") encode(first, second);
     if (verb == "new") {
       decoder = std::make_unique<HpackDecoder>();

@@ -85,8 +85,19 @@ def _u32(value: int) -> bytes:
         pytest.param(frame(HEADERS, END_HEADERS, 1, b"\x80"), COMPRESSION_ERROR, id="headers that do not decode"),
         # section 5.1
         pytest.param(frame(DATA, 0, 1, b"x"), PROTOCOL_ERROR, id="DATA of an idle stream"),
+        pytest.param(_OPEN + frame(DATA, 0, 2, b"x"), PROTOCOL_ERROR, id="DATA of a stream of the server's"),
         pytest.param(_RESET, PROTOCOL_ERROR, id="RST_STREAM of an idle stream"),
+        pytest.param(
+            frame(HEADERS, END_HEADERS, 3, _HEAD) + frame(RST_STREAM, 0, 2, bytes(4)),
+            PROTOCOL_ERROR,
+            id="RST_STREAM of a stream of the server's",
+        ),
         pytest.param(frame(WINDOW_UPDATE, 0, 1, _u32(1)), PROTOCOL_ERROR, id="WINDOW_UPDATE of an idle stream"),
+        pytest.param(
+            frame(HEADERS, END_HEADERS, 3, _HEAD) + frame(WINDOW_UPDATE, 0, 2, _u32(1)),
+            PROTOCOL_ERROR,
+            id="WINDOW_UPDATE of a stream of the server's",
+        ),
         pytest.param(frame(HEADERS, END_HEADERS, 2, _HEAD), PROTOCOL_ERROR, id="a stream of the server's"),
         pytest.param(frame(HEADERS, END_HEADERS, 5, _HEAD) + _OPEN, PROTOCOL_ERROR, id="streams that count down"),
         # section 6: whose frame it is
@@ -233,6 +244,7 @@ def test_content_of_another_length_than_announced_is_malformed(peer: Peer, lengt
     "sent",
     [
         pytest.param(frame(99, 0xFF, 5, bytes(100)), id="an unknown frame"),
+        pytest.param(frame(HEADERS, END_HEADERS, 1, block(head(te="Trailers"))) + _RESET, id="te in upper case"),
         pytest.param(settings((99, 7)), id="an unknown setting"),
         pytest.param(frame(PRIORITY, 0, 7, bytes(5)), id="PRIORITY of an idle stream"),
         pytest.param(frame(GOAWAY, payload=bytes(5000)), id="GOAWAY, which ends nothing of ours"),

@@ -145,7 +145,7 @@ bool Session::receive_window_update(const FrameHeader& header, const uint8_t* pa
 }
 
 bool Session::receive_stream_window(StreamId id, uint32_t increment) {
-  if (id > last_stream_) return fail(ErrorCode::kProtocolError, "WINDOW_UPDATE of an idle stream");
+  if (is_idle(id)) return fail(ErrorCode::kProtocolError, "WINDOW_UPDATE of an idle stream");
   Stream* const stream = find(id);
   if (stream == nullptr) return true;  // section 5.1: it may have been on its way
   if (increment == 0) return stream_error(id, ErrorCode::kProtocolError);
@@ -156,7 +156,7 @@ bool Session::receive_stream_window(StreamId id, uint32_t increment) {
 }
 
 bool Session::receive_rst_stream(const FrameHeader& header, const uint8_t* payload) {
-  if (header.stream > last_stream_) return fail(ErrorCode::kProtocolError, "RST_STREAM of an idle stream");
+  if (is_idle(header.stream)) return fail(ErrorCode::kProtocolError, "RST_STREAM of an idle stream");
   if (find(header.stream) == nullptr) return nuisance();
   if (!broken_off()) return false;
   close_stream(header.stream, ClosedStreams::How::kResetByPeer);

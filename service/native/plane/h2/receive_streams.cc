@@ -147,7 +147,7 @@ bool Session::end_remote(StreamId id) {
 
 // A frame of a stream that is not open (section 5.1).
 bool Session::late_frame(StreamId id) {
-  if (id > last_stream_) return fail(ErrorCode::kProtocolError, "DATA of an idle stream");
+  if (is_idle(id)) return fail(ErrorCode::kProtocolError, "DATA of an idle stream");
   switch (closed_streams_.find(id)) {
     case ClosedStreams::How::kResetByUs:
       return true;  // it was on its way

@@ -20,6 +20,12 @@ bool is_token(unsigned char c) {
 // Section 8.2.1; upper case is malformed.
 bool valid_name(std::string_view name) { return !name.empty() && std::all_of(name.begin(), name.end(), is_token); }
 
+// As the grammar's literals are (RFC 5234 section 2.3). `lower` has no upper case.
+bool is_but_for_case(std::string_view text, std::string_view lower) {
+  const auto same = [](char c, char l) { return c == l || (c >= 'A' && c <= 'Z' && c + ('a' - 'A') == l); };
+  return std::equal(text.begin(), text.end(), lower.begin(), lower.end(), same);
+}
+
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 bool valid_value(std::string_view value) {
@@ -30,7 +36,7 @@ bool valid_value(std::string_view value) {
 
 bool valid_field(const Field& field) {
   if (!valid_name(field.name) || !valid_value(field.value)) return false;
-  if (field.name == "te") return field.value == "trailers";
+  if (field.name == "te") return is_but_for_case(field.value, "trailers");
   return std::find(kConnectionSpecific.begin(), kConnectionSpecific.end(), field.name) == kConnectionSpecific.end();
 }
 

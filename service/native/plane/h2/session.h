@@ -130,6 +130,8 @@ class Session final : private FrameReader::Handler {
   bool stream_error(StreamId id, ErrorCode code);
   void close_stream(StreamId id, ClosedStreams::How how);
   Stream* find(StreamId id);
+  // Of those that are opened, which are the client's (section 5.1.1).
+  bool is_idle(StreamId id) const { return id > last_stream_ || id % 2 == 0; }
   void goaway(StreamId last, ErrorCode code, std::string_view why);
 
   // send.cc
