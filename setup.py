@@ -172,8 +172,8 @@ setup(
     ext_modules=[
         Extension(
             _RUNTIME_LIBRARY,
-            sources=sorted(map(str, _RUNTIME.glob("*.cc"))),
-            depends=sorted(map(str, [*_RUNTIME.glob("*.h"), _RUNTIME / "exports.map"])),
+            sources=sorted(map(str, _RUNTIME.rglob("*.cc"))),
+            depends=sorted(map(str, [*_RUNTIME.rglob("*.h"), _RUNTIME / "exports.map"])),
         ),
         Extension(
             _PYTHON_LIBRARY,

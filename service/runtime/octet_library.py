@@ -58,6 +58,25 @@ class Tensor:
     quantization: tuple[float, int] | None
 
 
+class _Card(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char * 128),
+        ("capability", _int),
+        ("memory_bytes", _long),
+        ("used_bytes", _long),
+    )
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card of NVIDIA's, as `octet_card` has it; `capability` is 86 for 8.6."""
+
+    name: str
+    capability: int
+    memory_bytes: int
+    used_bytes: int
+
+
 # What each function returns, and takes.
 _STATUS = ctypes.c_int
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -82,6 +101,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "run": (_STATUS, (Handle,)),
     "run_timed": (_STATUS, (Handle, ctypes.POINTER(_double))),
     "mark": (None, (Handle, Handle)),
+    "cards": (_STATUS, (ctypes.POINTER(_int), ctypes.POINTER(_int))),
+    "card_describe": (_STATUS, (_int, ctypes.POINTER(_Card))),
+    "card_free_bytes": (_STATUS, (_int, ctypes.POINTER(_long))),
+    "is_lost": (_int, (Handle,)),
     "symbol": (Handle, (Handle, _text)),
     "call": (_STATUS, (Handle, _int, Handle, _addresses)),
     "team_default": (Handle, ()),
@@ -131,6 +154,31 @@ def check(status: int, text: bytes | None = None) -> None:
     """Raises what `octet_status` and `text` say, by default that of `octet_error`."""
     if status:
         raise _ERRORS[status]((text or library().error() or b"").decode("utf-8", "replace"))
+
+
+def cards() -> tuple[list[Card], int]:
+    """Those that the driver shows this process, and the version of CUDA that it is of: 12040 is 12.4.
+
+    Starts the driver: children that this process forks afterwards cannot use cards.
+
+    Raises:
+        Unsupported: there is none; the message says why.
+    """
+    count, version = _int(), _int()
+    check(library().cards(ctypes.byref(count), ctypes.byref(version)))
+    found = []
+    for index in range(count.value):
+        card = _Card()
+        check(library().card_describe(index, ctypes.byref(card)))
+        found.append(Card(card.name.decode("utf-8", "replace"), card.capability, card.memory_bytes, card.used_bytes))
+    return found, version.value
+
+
+def card_free_bytes(index: int) -> int:
+    """Free memory of a card, whoever uses the rest. It takes a second, and some of that memory."""
+    found = _long()
+    check(library().card_free_bytes(index, ctypes.byref(found)))
+    return found.value
 
 
 def _array(addresses: Sequence[int] | None) -> Any:
@@ -254,6 +302,11 @@ class NativeModel(_Owner):
     @property
     def constant_bytes(self) -> int:
         return int(library().constant_bytes(self.handle))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a card that it was loaded to has failed: only another process can use that again."""
+        return bool(library().is_lost(self.handle))
 
     def symbol(self, name: str) -> int | None:
         """The address of a function, valid until the model is closed."""

@@ -67,7 +67,7 @@ def _program(machine: Machine) -> Path:
     """`emulated_model.c` with the runtime, as one program, compiled once in a process."""
     folder = Path(tempfile.mkdtemp(prefix="octet-emulated-"))
     unit = folder / "runtime.cc"
-    sources = sorted(_RUNTIME.glob("*.cc"))
+    sources = sorted(_RUNTIME.rglob("*.cc"))
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
     _zig(machine, "c++", "-c", "-std=c++17", *_FLAGS, str(unit), "-o", str(folder / "runtime.o"))
     _zig(machine, "cc", "-c", *_FLAGS, str(_HERE / "emulated_model.c"), "-o", str(folder / "model.o"))

@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kAbiVersion = 1, kPlanVersion = 1;
 constexpr size_t kMostFlags = 256;
 constexpr char kWhat[] = "the config";
+constexpr char kCapability[] = "sm_";
 
 struct Versions {
   int64_t abi = -1, plan = -1;
@@ -72,10 +73,7 @@ octet_status Config::read(const void* document, size_t bytes) {
       plan.read(json);
     } else if (name == "requires") {
       has_requires = true;
-      json.array([&](size_t index) {
-        if (index == kMostFlags) return json.refuse("it requires more than %zu CPU flags", kMostFlags);
-        if (!requires_flags.add(json.string())) json.note(OCTET_NO_MEMORY);
-      });
+      json.array([&](size_t index) { read_requirement(json, index); });
     } else if (name == "signature") {
       has_signature = true;
       signature.read(json);
@@ -85,7 +83,23 @@ octet_status Config::read(const void* document, size_t bytes) {
   });
   json.finish();
   if (!has_requires || !has_signature) json.refuse("it lacks its signature or what it requires");
+  if (plan.is_for_card() != (capability != 0)) json.refuse("only a plan for a card has launches, and requires a capability");
   return json.status();
+}
+
+void Config::read_requirement(Json& json, size_t index) {
+  if (index == kMostFlags) return json.refuse("it requires more than %zu CPU flags", kMostFlags);
+  const char* flag = json.string();
+  if (strncmp(flag, kCapability, sizeof kCapability - 1) != 0) {
+    if (!requires_flags.add(flag)) json.note(OCTET_NO_MEMORY);
+    return;
+  }
+  char* end = nullptr;
+  long found = strtol(flag + sizeof kCapability - 1, &end, 10);
+  if (capability != 0 || *end != '\0' || found < 10 || found > 999) {
+    return json.refuse(OCTET_UNSUPPORTED, "the artifact requires \"%.32s\", which this release does not know", flag);
+  }
+  capability = static_cast<int>(found);
 }
 
 }  // namespace octet

@@ -20,6 +20,8 @@ inline constexpr char kWhatToDo[] =
 
 octet_status fail_older();  // the artifact was built by a release before plans
 
+class Json;
+
 struct Config {
   ~Config() { free(text); }
 
@@ -29,7 +31,11 @@ struct Config {
   Signature signature;
   Plan plan;
   List<const char*> requires_flags;  // of the CPU
+  int capability = 0;                // of a card, as in sm_86; 0: the model runs on the CPU
   char* text = nullptr;
+
+ private:
+  void read_requirement(Json& json, size_t index);
 };
 
 }  // namespace octet

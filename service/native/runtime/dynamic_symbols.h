@@ -34,6 +34,8 @@ class DynamicSymbols {
   size_t count() const { return count_; }  // the first is none
   const char* name(size_t index) const { return strings_ + symbols_[index].st_name; }
   uint64_t value(size_t index) const { return symbols_[index].st_value; }  // from the library's base
+  uint64_t size(size_t index) const { return symbols_[index].st_size; }
+  bool is_data(size_t index) const { return ELF64_ST_TYPE(symbols_[index].st_info) == STT_OBJECT; }
   bool is_defined(size_t index) const { return symbols_[index].st_shndx != SHN_UNDEF; }
 
  private:

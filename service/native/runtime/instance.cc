@@ -70,11 +70,21 @@ class octet_instance::Use {
 octet_instance::octet_instance(octet_model* model, octet_team* team, int32_t threads)
     : model_(model),
       team_(team),
-      tuner_(static_cast<int32_t>(model->config.plan.calls().size()), octet::most_threads(team, threads)) {
+      tuner_(static_cast<int32_t>(model->config.plan.calls().size()),
+             model->card != nullptr ? 1 : octet::most_threads(team, threads)) {
   model_->hold();
 }
 
+octet_instance::~octet_instance() {
+  octet::destroy(card_);
+  model_->release();
+}
+
 octet_status octet_instance::allocate() {
+  return model_->card == nullptr ? allocate_here() : octet::cuda::Instance::make(*model_, card_);
+}
+
+octet_status octet_instance::allocate_here() {
   const octet::Config& config = model_->config;
   const Plan& plan = config.plan;
   size_t bytes = aligned(static_cast<size_t>(plan.arena_bytes()));
@@ -119,13 +129,17 @@ octet_status octet_instance::bind(void* const* inputs, void* const* outputs) {
   octet_status status = check(OCTET_INPUT, inputs);
   if (status == OCTET_OK) status = check(OCTET_OUTPUT, outputs);
   if (status != OCTET_OK) return status;
+  is_bound_ = true;
+  if (card_ != nullptr) {
+    card_->bind(inputs, outputs);
+    return OCTET_OK;
+  }
   const Plan& plan = model_->config.plan;
   for (size_t table = 0; table < addresses_.size(); table += plan.operands()) {
     for (const Place& place : plan.tensors()) {
       addresses_[table + place.operand] = (place.space == Space::kInput ? inputs : outputs)[place.tensor];
     }
   }
-  is_bound_ = true;
   return OCTET_OK;
 }
 
@@ -145,17 +159,22 @@ octet_status octet_instance::bind_states(void* const* before, void* const* after
       return fail(OCTET_INVALID, "state %zu (%.64s) is read and written in one place", index, tensor.name);
     }
   }
+  keeps_states_ = false;
+  table_ = 0;
+  if (card_ != nullptr) {
+    card_->bind_states(before, after);
+    return OCTET_OK;
+  }
   for (const Place& place : model_->config.plan.states()) {
     addresses_[place.operand] = (place.space == Space::kState ? before : after)[place.tensor];
   }
-  keeps_states_ = false;
-  table_ = 0;
   return OCTET_OK;
 }
 
 void octet_instance::keep_states() {
   const Plan& plan = model_->config.plan;
   keeps_states_ = true;
+  if (card_ != nullptr) return;
   for (const Place& place : plan.states()) {
     int which = place.space == Space::kState ? 0 : 1;
     addresses_[place.operand] = state(place.tensor, which);
@@ -170,6 +189,7 @@ octet_status octet_instance::reset() {
 
 octet_status octet_instance::begin_sequence() {
   if (!keeps_states_) return fail(OCTET_INVALID, "the caller keeps the states of this instance, not the instance");
+  if (card_ != nullptr) return card_->begin_sequence();
   table_ = 0;
   for (size_t index = 0; index < state_at_.size() / 2; ++index) {
     model_->config.signature.initialize(index, state(index, 0));
@@ -204,6 +224,12 @@ octet_status octet_instance::run(double* seconds) {
   Use use(this);
   if (!use.is_alone()) return use.fail();
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
+  if (card_ != nullptr) {
+    *mark_ = 1;
+    octet_status status = card_->run(seconds);
+    *mark_ = 0;
+    return status;
+  }
   octet::Lease lease(team_, tuner_.threads(), &model_->flow);
   if (seconds == nullptr && !tuner_.is_done()) seconds = seconds_.begin();
   *mark_ = 1;

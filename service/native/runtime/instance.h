@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "cuda/instance.h"
 #include "memory.h"
 #include "model.h"
 #include "octet.h"
@@ -14,7 +15,7 @@
 struct octet_instance {
  public:
   octet_instance(octet_model* model, octet_team* team, int32_t threads);
-  ~octet_instance() { model_->release(); }
+  ~octet_instance();
   octet_instance(const octet_instance&) = delete;
   octet_instance& operator=(const octet_instance&) = delete;
 
@@ -31,6 +32,7 @@ struct octet_instance {
  private:
   class Use;
 
+  octet_status allocate_here();
   octet_status check(octet_role role, void* const* pointers) const;
   void* state(size_t index, int which) const { return memory_.begin() + state_at_[2 * index + static_cast<size_t>(which)]; }
   void keep_states();
@@ -40,6 +42,7 @@ struct octet_instance {
 
   octet_model* const model_;
   octet_team* const team_;
+  octet::cuda::Instance* card_ = nullptr;  // where it computes, if not here: of what follows it uses the flags alone
   octet::ThreadTuner tuner_;
   octet::List<double> seconds_;    // of each call, while it tunes
   octet::Mapping memory_;          // the arena, then the states that this instance keeps, two buffers each

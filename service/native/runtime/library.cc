@@ -78,8 +78,9 @@ octet_status Library::load(const File& file) {
   if (handle_ == nullptr) return fail(OCTET_SYSTEM, "the library cannot be loaded: %s", dlerror());
   link_map* map = nullptr;
   if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0) return fail(OCTET_SYSTEM, "dlinfo: %s", dlerror());
+  map_ = map;
   base_ = reinterpret_cast<uint8_t*>(map->l_addr);  // NOLINT(performance-no-int-to-ptr)
-  return fill_in(map);
+  return fill_in();
 }
 
 octet_function Library::function(const char* name) const {
@@ -114,8 +115,18 @@ octet_status Library::read_headers(const File& file) {
   return OCTET_OK;
 }
 
-octet_status Library::fill_in(const link_map* map) {
-  DynamicSymbols symbols(map);
+octet_status Library::data_symbols(List<DataSymbol>& found) const {
+  DynamicSymbols symbols(map_);
+  for (size_t index = 1; index < symbols.count(); ++index) {
+    uint64_t value = symbols.value(index), bytes = symbols.size(index);
+    if (!symbols.is_defined(index) || !symbols.is_data(index) || !holds(PF_R, value, bytes)) continue;
+    if (!found.add({symbols.name(index), base_ + value, bytes})) return OCTET_NO_MEMORY;
+  }
+  return OCTET_OK;
+}
+
+octet_status Library::fill_in() {
+  DynamicSymbols symbols(map_);
   for (size_t index = 1; index < symbols.count(); ++index) {
     if (!symbols.is_defined(index)) continue;
     const char* name = symbols.name(index);

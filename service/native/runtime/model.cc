@@ -13,6 +13,12 @@
 octet_status octet_model::link() {
   octet_status status = config.plan.check(config.signature, constant_bytes);
   if (status != OCTET_OK) return status;
+  if (!config.plan.is_for_card()) return link_functions();
+  card = octet::create<octet::cuda::Model>();
+  return card == nullptr ? OCTET_NO_MEMORY : card->find(*this);
+}
+
+octet_status octet_model::link_functions() {
   size_t index = 0;
   for (octet::Call& call : config.plan.calls()) {
     call.function = library.function(call.symbol);
@@ -46,11 +52,7 @@ class Loading {
     model_ = create<octet_model>();
     if (model_ == nullptr) return OCTET_NO_MEMORY;
     octet_status status = model_->config.read(config, config_bytes);
-    if (status == OCTET_OK) status = check_cpu(model_->config.requires_flags);
-    if (status == OCTET_OK && model_->config.plan.is_for_card()) {
-      status = fail(OCTET_UNSUPPORTED, "the artifact is for a card, and this release runs models on CPUs");
-    }
-    return status;
+    return status != OCTET_OK ? status : check_cpu(model_->config.requires_flags);
   }
 
   octet_status finish(const File& library, octet_model** found) {
@@ -187,6 +189,10 @@ int32_t octet_calls(const octet_model* model) {
 
 const char* octet_call_symbol(const octet_model* model, int32_t call) {
   return call < 0 || call >= octet_calls(model) ? nullptr : model->config.plan.calls()[static_cast<size_t>(call)].symbol;
+}
+
+int32_t octet_is_lost(const octet_model* model) {
+  return model != nullptr && model->card != nullptr && model->card->is_lost() ? 1 : 0;
 }
 
 octet_function octet_symbol(const octet_model* model, const char* name) {

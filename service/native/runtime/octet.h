@@ -40,8 +40,8 @@ typedef enum {
   OCTET_CORRUPT = 2,     /* the artifact is damaged: a digest, the config, an offset of its plan */
   OCTET_UNSUPPORTED = 3, /* the artifact is for another machine, or another release */
   OCTET_SYSTEM = 4,      /* the operating system refused: a file, memory, the dynamic loader */
-  OCTET_FAILED = 5,      /* compiled code reported a failure; the text says which call */
-  OCTET_NO_MEMORY = 6    /* the operating system has no memory left */
+  OCTET_FAILED = 5,      /* compiled code reported a failure; the text says which call. Or a card failed: `octet_is_lost` */
+  OCTET_NO_MEMORY = 6    /* the operating system, or a card, has no memory left */
 } octet_status;
 
 /* Of this thread's last failure: one line, valid until the thread's next failure. Never NULL. */
@@ -118,7 +118,8 @@ OCTET_API octet_status octet_reset(octet_instance* instance);
 /* The state of index `index` before the first call, in `memory` (of `bytes` as `octet_describe` says). */
 OCTET_API octet_status octet_initial_state(const octet_model* model, int32_t index, void* memory);
 
-/* Waits for cores of the team, and computes the outputs. Where it fails, state that the instance keeps stays as it was. */
+/* Waits for cores of the team, and computes the outputs. Where it fails, state that the instance keeps stays as it was (on
+ * a card that is lost, it is lost, too). */
 OCTET_API octet_status octet_run(octet_instance* instance);
 
 /* As `octet_run`; `seconds[call]` is how long each call took. */
@@ -126,6 +127,32 @@ OCTET_API octet_status octet_run_timed(octet_instance* instance, double* seconds
 
 /* `byte` is 1 while compiled code of this instance runs and else 0, for a process that watches this one. NULL: none. */
 OCTET_API void octet_mark(octet_instance* instance, volatile uint8_t* byte);
+
+/* --- Cards of NVIDIA's ------------------------------------------------------------------------------------------- */
+
+/* An artifact for a card runs on one that the driver shows this process (CUDA_VISIBLE_DEVICES), and what is said of its
+ * model above holds, but that its arena and constants lie there, and that its calls are no functions: `octet_symbol` finds
+ * none. Each instance is on one card: of those that run the model, the one on which this process has allocated least.
+ * Teams and threads do not matter to it. The driver starts with the first such model, or with `octet_cards`: a process
+ * that forks afterwards cannot use cards in its children. */
+
+typedef struct {
+  char name[128];
+  int32_t capability;   /* compute capability: 86 is 8.6 */
+  int64_t memory_bytes; /* in all */
+  int64_t used_bytes;   /* what models and instances of this process take */
+} octet_card;
+
+/* How many there are, and of which CUDA the driver is: 12040 is 12.4. OCTET_UNSUPPORTED: none; the text says why. */
+OCTET_API octet_status octet_cards(int32_t* count, int32_t* driver_version);
+OCTET_API octet_status octet_card_describe(int32_t index, octet_card* card);
+
+/* Free memory of a card, whoever uses the rest. For it a context is made there, which takes a second. */
+OCTET_API octet_status octet_card_free_bytes(int32_t index, int64_t* free_bytes);
+
+/* 1: a card that has some of this model failed (a kernel's bad address, an uncorrectable error, unplugged). Each further
+ * call on that card fails: only another process can use it again. */
+OCTET_API int32_t octet_is_lost(const octet_model* model);
 
 /* --- Single functions, for measurements ------------------------------------------------------------------------- */
 

@@ -56,6 +56,7 @@ void Plan::read(Json& json) {
     } else if (name == "calls") {
       has_calls = true;
       json.array([&](size_t index) { read_call(json, index); });
+      end_of_calls_ = operands_.size();
     } else if (name == "copies") {
       json.array([&](size_t index) { read_copy(json, index); });
     } else if (name == "launches") {

@@ -62,6 +62,7 @@ class Plan {
   const List<Place>& tensors() const { return tensors_; }  // places of inputs and outputs
   const List<Place>& states() const { return states_; }    // and of states
 
+  size_t end_of_calls() const { return end_of_calls_; }  // operands behind it are of the copies
   size_t operands() const { return operands_.size(); }
   const Buffer& buffer(size_t operand) const { return buffers_[operands_[operand]]; }
 
@@ -81,6 +82,7 @@ class Plan {
   List<Copy> copies_;
   List<Launch> launches_;
   bool has_launches_ = false;
+  size_t end_of_calls_ = 0;
   List<uint32_t> operands_;  // of all calls, then of the copies: which buffer
   List<Place> tensors_, states_;
 };

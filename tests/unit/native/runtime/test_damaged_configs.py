@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from service.core.digest import canonical_json
-from tests.support.small_artifact import COUNTING, SIMPLE
+from tests.support.small_artifact import COUNTING, SIMPLE, changed
 
 _ROOT = Path(__file__).parents[4]
 _RUNTIME = _ROOT / "service/native/runtime"
 _HARNESS = _ROOT / "tests/fuzz/native/runtime.cc"
+
+_ON_A_CARD = changed(SIMPLE, launches=[[1, 1, 1, 32, 1, 1, 0]] * 2) | {"requires": ["sm_80"]}  # which is not there
 
 _LIBRARY = _RUNTIME.parent / "liboctet_runtime.so"
 
@@ -34,7 +36,7 @@ def _fuzz(compiler: tuple[str, ...], runtime: list[Path], count: int, code: Path
     options = ["-std=c++17", "-O1", "-g", f"-I{_RUNTIME}", "-pthread", *sources, "-ldl", "-o", str(program)]
     subprocess.run([*compiler, *options, f"-Wl,-rpath,{_LIBRARY.parent}"], check=True)
     loaded = 0
-    for seed, config in enumerate((SIMPLE, COUNTING)):
+    for seed, config in enumerate((SIMPLE, COUNTING, _ON_A_CARD)):
         (folder / "config").write_bytes(canonical_json(config))
         arguments: list[str | Path] = [program, folder / "config", code, constants, str(count), str(seed)]
         run = subprocess.run(arguments, capture_output=True, text=True, timeout=250)
@@ -54,4 +56,4 @@ def test_damaged_configs_break_nothing_that_sanitizers_see(
 ) -> None:
     if shutil.which(compiler[0]) is None:
         pytest.skip("the sanitizers' runtime comes with a system's compiler")
-    assert _fuzz(compiler, sorted(_RUNTIME.glob("*.cc")), 20_000, code, constants) > 0
+    assert _fuzz(compiler, sorted(_RUNTIME.rglob("*.cc")), 20_000, code, constants) > 0

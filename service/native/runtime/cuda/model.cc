@@ -1,0 +1,173 @@
+#include "model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <algorithm>
+
+#include "../error.h"
+#include "../model.h"
+#include "cubin.h"
+
+namespace octet::cuda {
+
+Model::~Model() {
+  for (LoadedModel* each : loaded_) destroy(each);
+}
+
+octet_status Model::find(const octet_model& model) {
+  capability_ = model.config.capability;
+  octet_status status = find_devices(devices_);
+  if (status != OCTET_OK) return status;
+  if (candidate(0) == nullptr) {
+    const Device& first = device(0);
+    return fail(OCTET_UNSUPPORTED, "the artifact was built for compute capability %d.%d, and no card here runs that: card 0 "
+                "(%s) is of %d.%d", capability_ / 10, capability_ % 10, first.name(), first.capability() / 10,
+                first.capability() % 10);
+  }
+  return find_kernels(model);
+}
+
+octet_status Model::find_kernels(const octet_model& model) {
+  List<DataSymbol> defined;
+  octet_status status = model.library.data_symbols(defined);
+  if (status != OCTET_OK) return status;
+  auto is_before = [](const DataSymbol& one, const DataSymbol& other) { return strcmp(one.name, other.name) < 0; };
+  std::sort(defined.begin(), defined.end(), is_before);
+  List<uint32_t> numbers;  // of each symbol among `kernels_`
+  for (size_t index = 0; index < defined.size(); ++index) {
+    if (!numbers.add(UINT32_MAX)) return OCTET_NO_MEMORY;
+  }
+  const List<Call>& calls = model.config.plan.calls();
+  for (size_t index = 0; index < calls.size(); ++index) {
+    const DataSymbol wanted{calls[index].symbol, nullptr, 0};
+    const DataSymbol* found = std::lower_bound(defined.begin(), defined.end(), wanted, is_before);
+    if (found == defined.end() || strcmp(found->name, wanted.name) != 0) {
+      return fail(OCTET_CORRUPT, "call %zu is of %s, which the library has no code of", index, wanted.name);
+    }
+    uint32_t& number = numbers[static_cast<size_t>(found - defined.begin())];
+    if (number == UINT32_MAX) {
+      number = static_cast<uint32_t>(kernels_.size());
+      status = check_cubin(found->data, found->bytes, found->name);
+      if (status != OCTET_OK) return status;
+      if (!kernels_.add(*found)) return OCTET_NO_MEMORY;
+    }
+    if (!of_call_.add(number)) return OCTET_NO_MEMORY;
+  }
+  return OCTET_OK;
+}
+
+Device* Model::candidate(int place) const {
+  Device* found[kMostDevices];
+  int count = 0;
+  for (int index = 0; index < devices_; ++index) {
+    if (device(index).runs(capability_)) found[count++] = &device(index);
+  }
+  int64_t used_bytes[kMostDevices];  // which other threads may change meanwhile
+  for (int index = 0; index < devices_; ++index) used_bytes[index] = device(index).used_bytes();
+  std::sort(found, found + count, [&](const Device* one, const Device* other) {
+    int64_t first = used_bytes[one->index()], second = used_bytes[other->index()];
+    return first != second ? first < second : one->index() < other->index();
+  });
+  return place < count ? found[place] : nullptr;
+}
+
+octet_status Model::on(Device& device, const octet_model& model, LoadedModel*& found) {
+  Lock lock(loading_);
+  LoadedModel*& loaded = loaded_[device.index()];
+  if (loaded == nullptr) {
+    auto made = create<LoadedModel>(device);
+    if (made == nullptr) return OCTET_NO_MEMORY;
+    octet_status status = made->load(model, kernels_, of_call_);
+    if (status != OCTET_OK) {
+      destroy(made);
+      return status;
+    }
+    loaded = made;
+  }
+  found = loaded;
+  return OCTET_OK;
+}
+
+bool Model::is_lost() const {
+  Lock lock(loading_);
+  for (const LoadedModel* each : loaded_) {
+    if (each != nullptr && each->device().is_lost()) return true;
+  }
+  return false;
+}
+
+LoadedModel::~LoadedModel() {
+  Current current(device_);
+  if (current.status() != OCTET_OK) return;
+  for (const Kernel& kernel : loaded_) driver().module_unload(kernel.module);
+}
+
+octet_status LoadedModel::load(const octet_model& model, const List<DataSymbol>& kernels, const List<uint32_t>& of_call) {
+  of_call_ = &of_call;
+  octet_status status = OCTET_OK;
+  for (const DataSymbol& code : kernels) {
+    Kernel kernel{};
+    status = load_kernel(code, kernel);
+    if (kernel.module != nullptr && !loaded_.add(kernel)) {
+      driver().module_unload(kernel.module);
+      return OCTET_NO_MEMORY;
+    }
+    if (status != OCTET_OK) return status;
+  }
+  const Plan& plan = model.config.plan;
+  for (size_t call = 0; call < plan.calls().size(); ++call) {
+    status = check_launch(plan, call);
+    if (status != OCTET_OK) return status;
+  }
+  auto bytes = static_cast<size_t>(model.constant_bytes);
+  status = constants_.allocate(device_, bytes, "the model's constants");
+  if (status != OCTET_OK || bytes == 0) return status;
+  return device_.check(driver().upload(constants_.begin(), model.constants, bytes), "a copy of the constants");
+}
+
+// The context's memory for code runs out as any other does.
+octet_status LoadedModel::load_kernel(const DataSymbol& code, Kernel& kernel) {
+  const Driver& cuda = driver();
+  Result result = cuda.module_load(&kernel.module, code.data, 0, nullptr, nullptr);
+  if (result == kOutOfMemory) return device_.check(result, code.name);
+  if (result != kSuccess) {
+    kernel.module = nullptr;
+    octet_status status = device_.check(result, code.name);
+    if (status == OCTET_FAILED) return status;
+    return fail(OCTET_UNSUPPORTED, "card %d (%s, compute capability %d.%d) with a driver of CUDA %d.%d does not take %s: %s",
+                device_.index(), device_.name(), device_.capability() / 10, device_.capability() % 10,
+                cuda.version / 1000, cuda.version % 1000 / 10, code.name, name_of(result));
+  }
+  result = cuda.module_function(&kernel.function, kernel.module, code.name);
+  if (result == kNotFound) return fail(OCTET_CORRUPT, "the code of %s has no kernel of that name", code.name);
+  return device_.check(result, code.name);
+}
+
+// Whether the card can launch a call as the plan says; and asks for more shared memory than any kernel has.
+octet_status LoadedModel::check_launch(const Plan& plan, size_t call) {
+  const Driver& cuda = driver();
+  const Launch& launch = plan.launches()[call];
+  const char* symbol = plan.calls()[call].symbol;
+  Kernel& kernel = loaded_[(*of_call_)[call]];
+  int most_threads = 0, static_bytes = 0;
+  Result result = cuda.function_get(&most_threads, kMostThreadsOfFunction, kernel.function);  // which loads it, too
+  if (result == kSuccess) result = cuda.function_get(&static_bytes, kStaticSharedBytes, kernel.function);
+  if (result != kSuccess) return device_.check(result, symbol);
+  uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
+  if (threads > static_cast<uint32_t>(most_threads)) {
+    return fail(OCTET_CORRUPT, "call %zu (%s) is launched with %u threads, and takes %d at most", call, symbol, threads,
+                most_threads);
+  }
+  uint32_t shared_bytes = launch.shared_bytes + static_cast<uint32_t>(static_bytes);
+  if (shared_bytes > device_.most_shared_bytes()) {
+    return fail(OCTET_UNSUPPORTED, "call %zu (%s) takes %u bytes of shared memory, and card %d (%s) has %u for a block", call,
+                symbol, shared_bytes, device_.index(), device_.name(), device_.most_shared_bytes());
+  }
+  if (shared_bytes <= kSharedBytesOfAll || launch.shared_bytes <= kernel.shared_bytes) return OCTET_OK;
+  kernel.shared_bytes = launch.shared_bytes;
+  result = cuda.function_set(kernel.function, kMostDynamicSharedBytes, static_cast<int>(launch.shared_bytes));
+  return device_.check(result, symbol);
+}
+
+}  // namespace octet::cuda

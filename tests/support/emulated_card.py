@@ -1,0 +1,161 @@
+"""Cards that are not there: the stand-in for NVIDIA's driver (`emulated_libcuda.cc`), and kernels for it.
+
+A process uses them by its environment, so whatever computes on a card is run in a child: `in_a_child`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from service.compiler.link import link
+from service.core.target import parse_target
+
+ROOT = Path(__file__).parents[2]
+_ZIG = (sys.executable, "-m", "ziglang")
+_DRIVER = [ROOT / "tests/support/emulated_libcuda.cc", ROOT / "service/native/runtime/sha256.cc"]
+
+# As the compiler of kernels hands them over: for each kernel one function, called for each launch.
+_DISPATCH = """
+#include <stdint.h>
+#include <string.h>
+#define KERNEL(name) \\
+  static void name(const uint32_t* grid, const uint32_t* block, uint32_t shared_bytes, void* const* o)
+%(source)s
+int32_t octet_emulated_launch(const char* symbol, const uint32_t* grid, const uint32_t* block, uint32_t shared_bytes,
+                              void* const* operands, char* said, size_t said_bytes) {
+  %(cases)s
+  strncpy(said, "no such kernel", said_bytes);
+  return 1;
+}
+"""
+
+# Tensors have 16 elements, as those of `small_artifact`.
+KERNELS = """
+enum { N = 16 };
+#define A ((const int32_t*)o[0])
+KERNEL(octet_add) { for (int i = 0; i < N; ++i) ((int32_t*)o[2])[i] = A[i] + ((const int32_t*)o[1])[i]; }
+KERNEL(octet_twice) { for (int i = 0; i < N; ++i) ((int32_t*)o[1])[i] = 2 * A[i]; }
+KERNEL(octet_launch) {
+  int32_t* seen = o[1];
+  for (int i = 0; i < 3; ++i) seen[i] = grid[i], seen[3 + i] = block[i];
+  seen[6] = shared_bytes;
+}
+"""
+SYMBOLS = {"octet_add": 3, "octet_twice": 2, "octet_launch": 2}
+
+
+def build_driver(folder: Path, compiler: Sequence[str] = (*_ZIG, "c++")) -> Path:
+    """`folder`, in which `libcuda.so.1` is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ["-std=c++20", "-O1", "-g", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
+    output = ["-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1")]
+    subprocess.run([*compiler, *options, *map(str, _DRIVER), *output], check=True)
+    return folder
+
+
+def cubin(kernels: Mapping[str, int], capability: int = 80, salt: str = "") -> bytes:
+    """A file that has the form of a cubin, and in place of code `salt`.
+
+    Args:
+        kernels: how many parameters each has.
+    """
+    base = 0x210 if capability >= 90 else 0x160 if capability >= 70 else 0x140
+    sections = [("", 0, b""), (".shstrtab", 3, b"")]
+    for name, parameters in kernels.items():
+        sections += [(f".text.{name}", 1, f"{name} {salt}".encode())]
+        sections += [(f".nv.constant0.{name}", 1, bytes(base + 8 * parameters))]
+    names = b"\0" + b"".join(name.encode() + b"\0" for name, _, _ in sections[1:])
+    sections[1] = (".shstrtab", 3, names)
+    contents, headers = b"", b""
+    for name, kind, content in sections:
+        at = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
+        headers += struct.pack("<IIQQQQIIQQ", at, kind, 0, 0, 64 + len(contents), len(content), 0, 0, 1, 0)
+        contents += content
+    contents += bytes(-len(contents) % 8)
+    identity = b"\x7fELF\x02\x01\x01\x33\x07" + bytes(7)
+    flags = capability << 16 | 0x0500 | capability
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", identity, 2, 190, 129, 0, 0, 64 + len(contents), flags, 64, 56, 0, 64, len(sections), 1
+    )
+    return header + contents + headers
+
+
+def emulate(source: str, symbols: Sequence[str], image: bytes, folder: Path) -> None:
+    """Puts into `folder` what runs in place of a cubin, from C in which each kernel is `KERNEL(name)`."""
+    cases = "\n  ".join(
+        f'if (!strcmp(symbol, "{name}")) return {name}(grid, block, shared_bytes, operands), 0;' for name in symbols
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{hashlib.sha256(image).hexdigest()}.so"
+    command = [*_ZIG, "cc", "-x", "c", "-", "-shared", "-O1", "-fPIC", "-o", str(path)]
+    subprocess.run(command, input=(_DISPATCH % {"source": source, "cases": cases}).encode(), check=True)
+
+
+def device_object(symbol: str, image: bytes, path: Path) -> Path:
+    """An object that defines `symbol` as the data `image`."""
+    data = path.with_suffix(".cubin")
+    data.write_bytes(image)
+    text = (
+        f".section .rodata\n.balign 64\n.globl {symbol}\n.type {symbol}, @object\n{symbol}:\n"
+        f'.incbin "{data}"\n.size {symbol}, . - {symbol}\n.section .note.GNU-stack,"",@progbits\n'
+    )
+    path.with_suffix(".s").write_text(text)
+    subprocess.run([*_ZIG, "cc", "-c", str(path.with_suffix(".s")), "-o", str(path)], check=True)
+    return path
+
+
+def build_library(folder: Path, kernels: Path, capability: int = 80) -> Path:
+    """A library with a cubin for each of `KERNELS`, and in the folder `kernels` what runs in their place."""
+    folder.mkdir(parents=True, exist_ok=True)
+    objects = []
+    for symbol, parameters in SYMBOLS.items():
+        image = cubin({symbol: parameters}, capability)
+        emulate(KERNELS, list(SYMBOLS), image, kernels)
+        objects.append(device_object(symbol, image, folder / f"{symbol}.o"))
+    link(objects, folder / "library.so", parse_target(f"cuda-sm_{capability}"), allow_unsandboxed=True)
+    return folder / "library.so"
+
+
+def environment(driver: Path, kernels: Path, **settings: str) -> dict[str, str]:
+    """Of a process that finds emulated cards; `cards`, `version` and `fault` as `emulated_libcuda.cc` says."""
+    of_emulator = {f"OCTET_EMULATED_{name.upper()}": value for name, value in settings.items() if name.islower()}
+    others = {name: value for name, value in settings.items() if not name.islower()}
+    paths = {"LD_LIBRARY_PATH": str(driver), "OCTET_EMULATED_KERNELS": str(kernels)}
+    return {**os.environ, **paths, **of_emulator, **others}
+
+
+def in_a_child(function: Callable[..., Any], *arguments: Any, environment: Mapping[str, str]) -> Any:
+    """What `function`, of a module's top level, returns there; both ways as JSON.
+
+    Raises:
+        AssertionError: it failed; or the driver was misused.
+    """
+    order = json.dumps([function.__module__, function.__qualname__, list(map(_plain, arguments))])
+    command = [sys.executable, "-m", __name__]
+    run = subprocess.run(
+        command, input=order, env=dict(environment), cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def _plain(argument: Any) -> Any:
+    return str(argument) if isinstance(argument, Path) else argument
+
+
+def _main() -> None:
+    module, name, arguments = json.load(sys.stdin)
+    print(json.dumps(getattr(importlib.import_module(module), name)(*arguments)))
+
+
+if __name__ == "__main__":
+    _main()

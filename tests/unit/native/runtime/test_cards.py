@@ -1,0 +1,408 @@
+"""Artifacts for a card, on emulated ones: what an instance computes there, and how it ends when the card does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from service.compiler.link import link
+from service.core.digest import canonical_json
+from service.core.target import parse_target
+from service.runtime import octet_library
+from service.runtime.octet_library import NativeInstance, NativeModel
+from tests.support import emulated_card
+from tests.support.small_artifact import CONSTANTS, LENGTH, address, config_of, tensor
+
+_CAPABILITY = 80
+
+
+def on_card(config: dict[str, Any], launches: Any = None, capability: int = _CAPABILITY) -> dict[str, Any]:
+    """The config of an artifact for a card; each call is launched as `launches` says, or by one thread."""
+    copy = deepcopy(config)
+    for call in copy["plan"]["calls"]:
+        call[0] = f"octet_{call[0]}"
+    copy["plan"]["launches"] = launches or [[1, 1, 1, 1, 1, 1, 0]] * len(copy["plan"]["calls"])
+    copy["requires"] = [f"sm_{capability}"]
+    copy["target"] = f"cuda-sm_{capability}"
+    return copy
+
+
+# (in + constant) * 2
+SIMPLE = on_card(
+    config_of([("input", 0), ("constant", 64), ("arena", 64), ("output", 0)], [("add", [0, 1, 2]), ("twice", [2, 3])])
+)
+COUNTING = on_card(
+    config_of(
+        [("input", 0), ("state", 0), ("next_state", 0), ("output", 0)], [("add", [0, 1, 2])], copies=[(2, 3)], states=1
+    )
+)
+
+
+class Files(NamedTuple):
+    """What children are given."""
+
+    driver: Path
+    kernels: Path
+    library: Path
+    constants: Path
+
+    def run(self, function: Callable[..., Any], *arguments: Any, **settings: str) -> Any:
+        """`function(library, constants, *arguments)` where cards are as `settings` say."""
+        environment = emulated_card.environment(self.driver, self.kernels, **settings)
+        return emulated_card.in_a_child(function, self.library, self.constants, *arguments, environment=environment)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("cards")
+    (folder / "constants").write_bytes(CONSTANTS.tobytes())
+    return Files(
+        emulated_card.build_driver(folder / "driver"),
+        folder / "kernels",
+        emulated_card.build_library(folder / "library", folder / "kernels"),
+        folder / "constants",
+    )
+
+
+# --- What runs in children -------------------------------------------------------------------------------------------
+
+
+def _model(config: Any, library: str, constants: str) -> NativeModel:
+    return NativeModel.load_files(canonical_json(config), Path(library), Path(constants))
+
+
+def _bound(instance: NativeInstance, value: int = 1) -> tuple[Any, Any]:
+    given, got = tensor(value), tensor()
+    instance.bind([address(given)], [address(got)])
+    return given, got
+
+
+def _attempt(function: Callable[[], Any]) -> str:
+    """What it raises: type and text."""
+    try:
+        function()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _runs(library: str, constants: str) -> Any:
+    model = _model(SIMPLE, library, constants)
+    instance = model.instance()
+    given, got = _bound(instance)
+    instance.run()
+    first = got.tolist()
+    given += 1
+    instance.run()
+    second = got.tolist()
+    other, elsewhere = _bound(instance, 5)
+    seconds = instance.run_timed()
+    assert got.tolist() == second
+    return first, second, elsewhere.tolist(), seconds, model.symbol("octet_add"), other.tolist()
+
+
+def _leaves_nothing(library: str, constants: str) -> Any:
+    import ctypes
+
+    emulated = ctypes.CDLL("libcuda.so.1")
+    emulated.octet_emulated_live.restype = ctypes.c_long
+    counts = []
+    for _ in range(2):
+        model = _model(COUNTING, library, constants)
+        instances = [model.instance(), model.instance()]
+        for instance in instances:
+            kept = _bound(instance)
+            instance.run()
+            instance.run_timed()
+            del kept
+        counts.append(emulated.octet_emulated_live())
+        model.close()
+        for instance in instances:
+            instance.close()
+        counts.append(emulated.octet_emulated_live())
+    return counts, octet_library.cards()[0][0].used_bytes
+
+
+def _sequence(library: str, constants: str) -> Any:
+    instance = _model(COUNTING, library, constants).instance()
+    given, got = _bound(instance)
+    seen = []
+    for _ in range(3):
+        instance.run()
+        seen.append(int(got[0, 5]))
+    instance.run_timed()
+    seen.append(int(got[0, 5]))
+    instance.reset()
+    instance.run()
+    before, after = tensor(40), tensor()
+    instance.bind_states([address(before)], [address(after)])
+    instance.run()
+    instance.run()
+    callers = [int(before[0, 0]), int(after[0, 0]), int(got[0, 0])]
+    said = _attempt(instance.reset)
+    instance.bind_states(None, None)
+    instance.run()
+    return seen, callers, said, int(got[0, 0]), given.tolist()
+
+
+def _launches(library: str, constants: str, launch: list[int]) -> Any:
+    config = on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [launch])
+    instance = _model(config, library, constants).instance()
+    given, got = _bound(instance)
+    instance.run()
+    assert given[0, 0] == 1
+    return got[0, :7].tolist()
+
+
+def _refused(library: str, constants: str, config: Any = SIMPLE) -> str:
+    return _attempt(lambda: _model(config, library, constants).instance())
+
+
+def _instances(library: str, constants: str, config: Any, count: int) -> Any:
+    model = _model(config, library, constants)
+    kept, said = [], ""
+    for _ in range(count):
+        said = _attempt(lambda: kept.append(model.instance()))
+    results = []
+    for instance in kept:
+        given, got = _bound(instance)
+        instance.run()
+        results.append(int(got[0, 0] - given[0, 0]))
+    return results, said, [card.used_bytes for card in octet_library.cards()[0]], model.is_lost
+
+
+def _lost(library: str, constants: str) -> Any:
+    model, other = _model(SIMPLE, library, constants), _model(SIMPLE, library, constants)
+    instance, unhurt = model.instance(), other.instance()
+    kept = [_bound(instance), _bound(unhurt)]
+    instance.run()
+    said = [_attempt(instance.run), _attempt(instance.run), _attempt(unhurt.run), _attempt(model.instance)]
+    return said, model.is_lost, other.is_lost, len(kept)
+
+
+def _cards(_library: str, _constants: str) -> Any:
+    found, version = octet_library.cards()
+    return (
+        [[card.name, card.capability, card.memory_bytes] for card in found],
+        version,
+        octet_library.card_free_bytes(0),
+    )
+
+
+def _parallel(library: str, constants: str) -> Any:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = _model(SIMPLE, library, constants)
+
+    def compute(value: int) -> bool:
+        instance = model.instance()
+        given, got = _bound(instance, value)
+        for _ in range(50):
+            instance.run()
+            if got.tolist() != (2 * (given + CONSTANTS[LENGTH:])).tolist():
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(compute, range(8)))
+
+
+# --- Tests -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_reads_what_is_bound(files: Files) -> None:
+    first, second, elsewhere, seconds, symbol, other = files.run(_runs)
+    counted = CONSTANTS[LENGTH:]
+    assert first == [(2 * (counted + 1)).tolist()]
+    assert second == [(2 * (counted + 2)).tolist()]
+    assert (elsewhere, other) == ([(2 * (counted + 5)).tolist()], [[5] * LENGTH])
+    assert len(seconds) == 2
+    assert all(0 <= each < 1 for each in seconds)
+    assert symbol is None
+
+
+def test_nothing_is_left_on_the_card(files: Files) -> None:
+    (during, after, again, at_last), used_bytes = files.run(_leaves_nothing)
+    assert during == again > 0
+    assert (after, at_last, used_bytes) == (0, 0, 0)
+
+
+def test_state_is_kept_on_the_card_or_by_the_caller(files: Files) -> None:
+    seen, callers, said, begun_again, _ = files.run(_sequence)
+    assert seen == [1, 2, 3, 4]
+    assert callers == [40, 41, 41]
+    assert "the caller keeps the states" in said
+    assert begun_again == 1
+
+
+@pytest.mark.parametrize(
+    "launch", [[1, 2, 3, 4, 5, 6, 0], [7, 1, 1, 1024, 1, 1, 48 << 10], [1, 1, 1, 32, 1, 1, 99 << 10]]
+)
+def test_a_call_is_launched_as_the_plan_says(launch: list[int], files: Files) -> None:
+    assert files.run(_launches, launch) == launch
+
+
+def test_more_shared_memory_than_the_card_has_is_refused(files: Files) -> None:
+    config = on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [[1, 1, 1, 1, 1, 1, 100 << 10]])
+    said = files.run(_refused, config)
+    assert "Unsupported: call 0 (octet_launch) takes 102400 bytes of shared memory, and card 0" in said
+
+
+def test_cards_are_those_that_the_process_may_see(files: Files) -> None:
+    cards = "8.6:1000000000;8.9:2000000000"
+    everything = [["Emulated 8.6", 86, 10**9], ["Emulated 8.9", 89, 2 * 10**9]]
+    assert files.run(_cards, cards=cards) == [everything, 12090, 10**9]
+    assert files.run(_cards, cards=cards, CUDA_VISIBLE_DEVICES="1") == [everything[1:], 12090, 2 * 10**9]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"LD_LIBRARY_PATH": ""}, "Unsupported: there is no driver of NVIDIA's: libcuda.so.1: cannot open"),
+        ({"cards": ""}, "Unsupported: NVIDIA's driver shows this process no card"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "Unsupported: NVIDIA's driver shows this process no card"),
+        (
+            {"version": "11040"},
+            "driver is of CUDA 11.4, and the kernels of an artifact need 12.0, which is driver 525.60.13",
+        ),
+        (
+            {"cards": "7.5"},
+            r"built for compute capability 8.0, and no card here runs that: card 0 (Emulated 7.5) is of 7.5",
+        ),
+        ({"cards": "9.0"}, "no card here runs that: card 0 (Emulated 9.0) is of 9.0"),
+    ],
+)
+def test_what_is_missing_is_said(settings: dict[str, str], words: str, files: Files) -> None:
+    assert words in files.run(_refused, **settings)
+
+
+def test_code_that_the_driver_does_not_take_is_unsupported(files: Files, tmp_path: Path) -> None:
+    library = emulated_card.build_library(tmp_path / "library", tmp_path / "kernels", 86)
+    said = files._replace(library=library).run(_refused, cards="8.0")
+    assert "(Emulated 8.0, compute capability 8.0) with a driver of CUDA 12.9 does not take octet_add" in said
+    assert said.startswith("Unsupported: ")
+    assert said.endswith("CUDA_ERROR_NO_BINARY_FOR_GPU")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"requires": []}, "only a plan for a card has launches, and requires a capability"),
+        ({"requires": ["sm_80", "sm_86"]}, 'requires "sm_86", which this release does not know'),
+        ({"requires": ["sm_90a"]}, 'requires "sm_90a", which this release does not know'),
+        ({"requires": ["sm_"]}, 'requires "sm_"'),
+        ({"requires": ["no_such_feature", "sm_80"]}, "this CPU lacks no_such_feature"),
+    ],
+)
+def test_a_config_says_one_capability(change: Any, words: str, files: Files) -> None:
+    assert words in files.run(_refused, SIMPLE | change)
+
+
+def test_a_function_of_the_cpu_is_no_code_for_a_card(files: Files, code: Path) -> None:
+    config = deepcopy(SIMPLE)
+    config["plan"]["calls"] = [["add", [0, 1, 2]], ["twice", [2, 3]]]
+    said = files._replace(library=code).run(_refused, config)
+    assert said == "CorruptBlob: call 0 is of add, which the library has no code of"
+
+
+@pytest.mark.parametrize("damage", ["cut off", "no ELF", "section", "table"])
+def test_code_for_a_card_is_whole(damage: str, files: Files, tmp_path: Path) -> None:
+    image = bytearray(emulated_card.cubin({"octet_twice": 2}))
+    if damage == "cut off":
+        del image[-1]
+    elif damage == "no ELF":
+        image[0] = 0
+    elif damage == "section":  # the last one's size
+        image[-32:-24] = (1 << 40).to_bytes(8, "little")
+    else:  # of sections: where it lies
+        image[40:48] = (1 << 63).to_bytes(8, "little")
+    config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
+    library = _linked("octet_twice", bytes(image), tmp_path)
+    said = files._replace(library=library).run(_refused, config)
+    assert said == "CorruptBlob: the library's octet_twice is no code for a card, or is cut off"
+
+
+def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> None:
+    image = emulated_card.cubin({"octet_other": 2})
+    emulated_card.emulate(emulated_card.KERNELS, ["octet_twice"], image, files.kernels)
+    config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
+    said = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
+    assert said == "CorruptBlob: the code of octet_twice has no kernel of that name"
+
+
+def test_a_kernel_of_other_parameters_reads_none_that_are_not_there(files: Files, tmp_path: Path) -> None:
+    image = emulated_card.cubin({"octet_twice": 3})
+    emulated_card.emulate(emulated_card.KERNELS, ["octet_twice"], image, files.kernels)
+    config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
+    said = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
+    assert "octet_twice: CUDA_ERROR_INVALID_VALUE" in said
+
+
+def _linked(symbol: str, image: bytes, folder: Path) -> Path:
+    path = emulated_card.device_object(symbol, image, folder / "kernel.o")
+    link([path], folder / "library.so", parse_target("cuda-sm_80"), allow_unsandboxed=True)
+    return folder / "library.so"
+
+
+def test_a_card_without_memory_is_an_error_with_words(files: Files) -> None:
+    config = deepcopy(SIMPLE)
+    config["plan"]["arena_bytes"] = 30 << 20
+    results, said, used, is_lost = files.run(_instances, config, 4, cards="8.0:100000000")
+    assert len(results) == 3
+    assert said == "MemoryError: an instance takes 31 MB, and card 0 (Emulated 8.0) has 5 of 95 MB free"
+    assert used[0] < 10**8
+    assert not is_lost
+
+
+def test_instances_spread_over_the_cards_that_run_the_model(files: Files) -> None:
+    config = deepcopy(SIMPLE)
+    config["plan"]["arena_bytes"] = 30 << 20
+    results, said, used, _ = files.run(_instances, config, 5, cards="8.0:100000000;7.5;8.6:70000000")
+    assert (len(results), said) == (5, "")
+    assert [each >> 20 for each in used] == [90, 0, 60]
+
+
+@pytest.mark.parametrize(
+    ("result", "name"), [(700, "ILLEGAL_ADDRESS"), (719, "LAUNCH_FAILED"), (214, "ECC_UNCORRECTABLE")]
+)
+def test_a_card_that_fails_is_lost_to_the_process(result: int, name: str, files: Files) -> None:
+    (first, again, other, new), is_lost, other_is_lost, _ = files.run(_lost, fault=f"launch:3:{result}")
+    assert first == f"OctetError: card 0 (Emulated 8.6) is lost to this process: the run: CUDA_ERROR_{name}"
+    before = "OctetError: card 0 (Emulated 8.6) failed before, and is lost to this process"
+    assert (again, other, new) == (before, before, before)
+    assert is_lost
+    assert other_is_lost
+
+
+def test_instances_run_at_the_same_time(files: Files) -> None:
+    assert all(files.run(_parallel))
+
+
+_ROOT = Path(__file__).parents[4]
+_RUNTIME = _ROOT / "service/native/runtime"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the sanitizers' runtime comes with a system's compiler")
+def test_sanitizers_find_nothing(sanitizer: str, files: Files, tmp_path: Path) -> None:
+    compiler = ("g++", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    driver = emulated_card.build_driver(tmp_path / "driver", compiler)
+    sources = [_ROOT / "tests/native/runtime/on_card.cc", *sorted(_RUNTIME.rglob("*.cc"))]
+    program = tmp_path / "on_card"
+    options = ["-std=c++17", f"-I{_RUNTIME}", "-pthread", *map(str, sources), "-ldl", "-o", str(program)]
+    subprocess.run([*compiler, *options], check=True)
+    for config, one in ((SIMPLE, 2 * (CONSTANTS[LENGTH:] + 1)), (COUNTING, np.ones(LENGTH, np.int32))):
+        (tmp_path / "config").write_bytes(canonical_json(config))
+        for fault, expected in (("", " ".join(map(str, np.tile(one, 4))) + " "), ("launch:9:700", "")):
+            environment = emulated_card.environment(driver, files.kernels, fault=fault)
+            command = [program, tmp_path / "config", files.library, files.constants]
+            run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+            assert (run.returncode, run.stdout, run.stderr) == (0, expected, "")
