@@ -21,13 +21,13 @@ def conv(layer: Layer, weights: Array, groups: int, bias: Array, epilogue: AnyEp
         bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`).
         epilogue: its arrays are filled up to whole blocks.
     """
-    reads = Reads.of(layer, weights, groups, tile.columns, tile.steps)
+    reads = Reads.of(layer, weights, groups, tile.columns, tile.together)
     column_tiles = len(reads.starts) - 1
     own = (reads.weights.reshape(-1), reads.starts, reads.offsets)
     output = output_code(layer, bias, epilogue, column_tiles * tile.columns, first=len(own))
     constants = (*own, *output.constants)
     pixels = layer.destination.batch * layer.destination.height * layer.destination.width
-    shape = (tile.products, tile.steps, tile.stages, reads.most, str(layer.source.packed).lower())
+    shape = (tile.products, tile.steps, tile.stages, tile.slices, reads.most, str(layer.source.packed).lower())
     read = ("source", "constant_0", "constant_1", "constant_2", output.bias)
     body = [
         f"using Layer = octet::Convolution<{pixels}, {images.windows(layer)}, {', '.join(map(str, shape))}>;",

@@ -15,9 +15,12 @@ from service.compiler.kernels.layer import Layer
 STEP_BYTES = 32  # of a read
 _WARP = 32
 _MOST_THREADS = 2048  # of a multiprocessor
+_MOST_THREADS_OF_A_BLOCK = 512
 _REGISTERS = 65536
 _OVERHEAD_REGISTERS = 64  # of a thread, besides its sums and operands
 _START_CYCLES = 2000  # of a block: its windows, the first reads on their way, its output
+_COMBINING_CYCLES = 300  # of the sums of a tile's teams
+_LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
 _LATENCY_CYCLES = 600  # of a read from memory
 
 
@@ -31,6 +34,7 @@ class CardTile:
         own_rows, own_columns: of a warp, with tensor cores; of a thread, by dp4a.
         steps: reads that are multiplied between two barriers.
         stages: how many such groups of reads are in shared memory.
+        slices: teams of threads that share the reads of a tile.
         matrix: whether tensor cores multiply.
     """
 
@@ -40,6 +44,7 @@ class CardTile:
     own_columns: int
     steps: int
     stages: int
+    slices: int
     matrix: bool
 
     @property
@@ -48,13 +53,19 @@ class CardTile:
 
     @staticmethod
     def of(numbers: tuple[int, ...]) -> CardTile:
-        rows, columns, own_rows, own_columns, steps, stages, matrix = numbers
-        return CardTile(rows, columns, own_rows, own_columns, steps, stages, bool(matrix))
+        rows, columns, own_rows, own_columns, steps, stages, slices, matrix = numbers
+        return CardTile(rows, columns, own_rows, own_columns, steps, stages, slices, bool(matrix))
 
     @property
     def threads(self) -> int:
+        """Of a block."""
         owners = self.rows // self.own_rows * (self.columns // self.own_columns)
-        return owners * _WARP if self.matrix else owners
+        return self.slices * owners * (_WARP if self.matrix else 1)
+
+    @property
+    def together(self) -> int:
+        """Reads that a block multiplies between two barriers."""
+        return self.steps * self.slices
 
     @property
     def products(self) -> str:
@@ -65,8 +76,9 @@ class CardTile:
     def shared_bytes(self, reads: int) -> int:
         """Of a block whose tiles have at most so many reads; as `Convolution` divides it."""
         offsets = -(-reads * 4 // 128) * 128
-        stages = self.stages * self.steps * (self.rows + self.columns) * STEP_BYTES
-        return offsets + max(stages, self.rows * (self.columns + 16))
+        stages = self.stages * self.together * (self.rows + self.columns) * STEP_BYTES
+        sums = (self.slices - 1) * self.rows * self.columns * 4
+        return offsets + max(stages, sums + self.rows * (self.columns + 16))
 
     @property
     def registers(self) -> int:
@@ -78,7 +90,8 @@ class CardTile:
 
 # Rows and columns of a tile, and of a warp (or a thread).
 _OF_WARPS = (
-    *((128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64), (64, 64, 32, 32), (128, 32, 32, 32)),
+    *((128, 256, 64, 64), (128, 128, 64, 64), (128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64)),
+    *((64, 64, 32, 32), (128, 32, 32, 32)),
     *((64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16)),
 )
 _OF_THREADS = ((128, 128, 8, 8), (128, 64, 8, 8), (64, 64, 8, 4), (32, 64, 4, 4), (64, 32, 4, 4), (32, 32, 4, 2))
@@ -93,12 +106,13 @@ def ranked(card: Card, layer: Layer, reads: int) -> list[CardTile]:
     matrix = card.matrix_macs > 0
     stages = (4, 3) if card.copies_ahead else (2,)
     candidates = [
-        CardTile(*sizes, steps, stage, matrix)
+        CardTile(*sizes, steps, stage, slices, matrix)
         for sizes in (_OF_WARPS if matrix else _OF_THREADS)
         for steps in (2, 4)
         for stage in stages
+        for slices in ((1, 2, 4) if max(sizes[:2]) <= _LARGEST_SLICED else (1,))
     ]
-    most = reads + max(tile.steps for tile in candidates)
+    most = reads + max(tile.together for tile in candidates)
     fitting = [tile for tile in candidates if _fits(card, tile, most)]
     return sorted(fitting, key=lambda tile: cycles(card, layer, reads, tile))
 
@@ -109,12 +123,13 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
     tiles = ceil(pixels / tile.rows) * ceil(filters / tile.columns)
     together = min(resident(card, tile, reads), ceil(tiles / card.multiprocessors))
-    groups = ceil(reads / tile.steps)
-    macs = tile.rows * tile.columns * tile.steps * STEP_BYTES
-    bytes_ = (tile.rows + tile.columns) * tile.steps * STEP_BYTES
+    groups = ceil(reads / tile.together)
+    macs = tile.rows * tile.columns * tile.together * STEP_BYTES
+    bytes_ = (tile.rows + tile.columns) * tile.together * STEP_BYTES
     computing = macs / (card.matrix_macs if tile.matrix else card.dot_macs)
     one = max(together * max(computing, bytes_ / card.near_bytes), _LATENCY_CYCLES / max(1, tile.stages - 1))
-    return ceil(tiles / (card.multiprocessors * together)) * (_START_CYCLES + groups * one)
+    start = _START_CYCLES + (tile.slices > 1) * _COMBINING_CYCLES
+    return ceil(tiles / (card.multiprocessors * together)) * (start + groups * one)
 
 
 def resident(card: Card, tile: CardTile, reads: int) -> int:
@@ -125,4 +140,5 @@ def resident(card: Card, tile: CardTile, reads: int) -> int:
 
 
 def _fits(card: Card, tile: CardTile, reads: int) -> bool:
-    return tile.shared_bytes(reads) <= card.block_shared_bytes and tile.registers * tile.threads <= _REGISTERS
+    small = tile.threads <= _MOST_THREADS_OF_A_BLOCK and tile.registers * tile.threads <= _REGISTERS
+    return small and tile.shared_bytes(reads) <= card.block_shared_bytes

@@ -3,7 +3,8 @@
 // A block of threads computes a tile of pixels by a tile of filters. What is summed over is a list of *reads* for each tile
 // of filters: the offset of 32 bytes from a pixel's window, and their weights. So an ordinary convolution, a grouped one
 // (whose filters do not read all channels), and weights that a byte does not hold (read twice) are one program. Reads are
-// fetched `kStages` - 1 groups ahead of the products.
+// fetched `kStages` - 1 groups ahead of the products. Where tiles are too few for all multiprocessors, the reads of one are
+// shared between `kSlices` teams of a block's threads, whose sums are added at the end.
 #pragma once
 
 #include "output.cuh"
@@ -11,14 +12,15 @@
 
 namespace octet {
 
-// kPixels: of all images. kSteps: reads whose products are made between two barriers; each tile has a multiple of them.
-// kMostReads: of any tile. kUnaligned: whether reads begin at any byte.
-template <int kPixelCount, class Window, class Math, int kStepCount, int kStageCount, int kMostReadCount,
-          bool kIsUnaligned>
+// kPixels: of all images. kSteps: reads that a team multiplies between two barriers; each tile has a multiple of
+// kSteps * kSlices. kMostReads: of any tile. kUnaligned: whether reads begin at any byte.
+template <int kPixelCount, class Window, class Math, int kStepCount, int kStageCount, int kSliceCount,
+          int kMostReadCount, bool kIsUnaligned>
 struct Convolution {
   using Products = Math;
   static constexpr int kPixels = kPixelCount, kSteps = kStepCount, kStages = kStageCount, kMostReads = kMostReadCount;
-  static constexpr int kThreads = Math::kThreads, kRows = Math::kRows, kColumns = Math::kColumns;
+  static constexpr int kThreads = Math::kThreads, kRows = Math::kRows, kColumns = Math::kColumns;  // of a team
+  static constexpr int kSlices = kSliceCount, kAllThreads = kSlices * kThreads;
   static constexpr int kRowBytes = kSteps * kRows * kStepBytes, kColumnBytes = kSteps * kColumns * kStepBytes;
   static constexpr int kStageBytes = kRowBytes + kColumnBytes;
   static constexpr int kRowTiles = (kPixels + kRows - 1) / kRows;
@@ -27,20 +29,26 @@ struct Convolution {
   static constexpr int kOwnWindows = 2 * kRows > kThreads ? 2 * kRows / kThreads : 1;
   static_assert(kChunksOfRows % kThreads == 0, "each thread fetches as many chunks of pixels");
 
-  // Bytes of shared memory: reads' offsets, then the stages; the output of a tile is put where these were.
+  // Bytes of shared memory: reads' offsets, then the stages of each team. Where these were, the sums of all teams but the
+  // first are put, and behind those the output of the tile.
   static constexpr int kOffsetBytes = (kMostReads * 4 + 127) / 128 * 128;
+  static constexpr int kSumBytes = (kSlices - 1) * kRows * kColumns * 4;
 
   __device__ Convolution(const u8* source, const i8* weights, const i32* offsets, u8* memory, int row_tile)
-      : source_(source), weights_(weights), offsets_(offsets), memory_(memory) {
-    const int thread = static_cast<int>(threadIdx.x);
+      : source_(source),
+        weights_(weights),
+        offsets_(offsets),
+        thread_(static_cast<int>(threadIdx.x) % kThreads),
+        slice_(static_cast<int>(threadIdx.x) / kThreads),
+        memory_(memory + slice_ * (kStages * kStageBytes)) {
 #pragma unroll
     for (int own = 0; own < kOwnWindows; ++own) {
-      const int row = (thread + own * kThreads) / 2 % kRows;
+      const int row = (thread_ + own * kThreads) / 2 % kRows;
       windows_[own] = Window::at(min(row_tile * kRows + row, kPixels - 1));
     }
   }
 
-  // Sums over `groups` groups of `kSteps` reads.
+  // Sums over `groups` groups of `kSteps` reads for each team.
   __device__ void reduce(Math& products, int groups) {
 #pragma unroll
     for (int stage = 0; stage < kStages - 1; ++stage) {
@@ -64,9 +72,40 @@ struct Convolution {
     __syncthreads();
   }
 
+  // Adds the sums of the other teams to those of the first. `memory`: the block's, whose stages nobody reads any more.
+  __device__ void combine(Math& products, u8* memory) const {
+    if constexpr (kSlices > 1) {
+      i32* sums = reinterpret_cast<i32*>(memory) + thread_;
+#pragma unroll
+      for (int row = 0; row < Math::kOwnRows; ++row) {
+#pragma unroll
+        for (int column = 0; column < Math::kOwnColumns; ++column) {
+          const int place = (row * Math::kOwnColumns + column) * kThreads;
+          if (slice_ > 0) sums[(slice_ - 1) * (kRows * kColumns) + place] = products.sum(row, column);
+        }
+      }
+      __syncthreads();
+      if (slice_ > 0) return;
+#pragma unroll
+      for (int row = 0; row < Math::kOwnRows; ++row) {
+#pragma unroll
+        for (int column = 0; column < Math::kOwnColumns; ++column) {
+          const int place = (row * Math::kOwnColumns + column) * kThreads;
+          i32& sum = products.sum(row, column);
+#pragma unroll
+          for (int slice = 0; slice < kSlices - 1; ++slice) sum = add(sum, sums[slice * (kRows * kColumns) + place]);
+        }
+      }
+    }
+  }
+
+  __device__ int thread() const { return thread_; }
+  __device__ int slice() const { return slice_; }
+
  private:
-  __device__ void fetch(int group, int stage) {
-    const int thread = static_cast<int>(threadIdx.x);
+  // Of this team's groups.
+  __device__ void fetch(int own_group, int stage) {
+    const int thread = thread_, group = own_group * kSlices + slice_;
     u8* rows = memory_ + stage * kStageBytes;
     u8* columns = rows + kRowBytes;
 #pragma unroll
@@ -93,14 +132,15 @@ struct Convolution {
   const u8* const source_;
   const i8* const weights_;
   const i32* const offsets_;
+  const int thread_, slice_;
   u8* const memory_;
   int windows_[kOwnWindows];
 };
 
-// A tile's sums as bytes, by way of shared memory, so that a thread writes a chunk of a pixel.
+// A tile's sums as bytes, in shared memory first, so that a thread stores a chunk of a pixel.
 template <class Layer, class Output>
-__device__ inline void store_bytes(const typename Layer::Products& products, const i32* bias, const Output& output,
-                                   u8* memory, int first_pixel, int first_channel) {
+__device__ inline void write_bytes(typename Layer::Products& products, const i32* bias, const Output& output, u8* memory,
+                                   int first_pixel, int first_channel) {
   using Products = typename Layer::Products;
   constexpr int kLine = Layer::kColumns + kChunk;
   int residual[Products::kOwnRows];
@@ -119,9 +159,12 @@ __device__ inline void store_bytes(const typename Layer::Products& products, con
       memory[products.row(row) * kLine + products.column(column)] = output.value(sum, own, channel, residual[row]);
     }
   }
-  __syncthreads();
-  constexpr int kChunks = Layer::kColumns / kChunk;
-  for (int number = static_cast<int>(threadIdx.x); number < Layer::kRows * kChunks; number += Layer::kThreads) {
+}
+
+template <class Layer, class Output>
+__device__ inline void store_chunks(const Output& output, const u8* memory, int first_pixel, int first_channel) {
+  constexpr int kLine = Layer::kColumns + kChunk, kChunks = Layer::kColumns / kChunk;
+  for (int number = static_cast<int>(threadIdx.x); number < Layer::kRows * kChunks; number += Layer::kAllThreads) {
     const int row = number / kChunks, chunk = number % kChunks;
     if (first_pixel + row < Layer::kPixels) {
       const uint4 bytes = *reinterpret_cast<const uint4*>(memory + row * kLine + chunk * kChunk);
@@ -131,7 +174,7 @@ __device__ inline void store_bytes(const typename Layer::Products& products, con
 }
 
 template <class Layer, class Output>
-__device__ inline void store_wide(const typename Layer::Products& products, const i32* bias, const Output& output,
+__device__ inline void store_wide(typename Layer::Products& products, const i32* bias, const Output& output,
                                   int first_pixel, int first_channel) {
   using Products = typename Layer::Products;
 #pragma unroll
@@ -159,25 +202,29 @@ __device__ inline void convolve(const u8* source, const i8* weights, const i32* 
   const int thread = static_cast<int>(threadIdx.x);
   if constexpr (Output::kBytes) {
     if (tile >= tiles) {
-      const int threads = (static_cast<int>(gridDim.x) - tiles) * Layer::kThreads;
-      output.fill_border((tile - tiles) * Layer::kThreads + thread, threads);
+      const int threads = (static_cast<int>(gridDim.x) - tiles) * Layer::kAllThreads;
+      output.fill_border((tile - tiles) * Layer::kAllThreads + thread, threads);
       return;
     }
   }
   const int row_tile = tile % Layer::kRowTiles, column_tile = tile / Layer::kRowTiles;
   const int first = starts[column_tile], reads = starts[column_tile + 1] - first;
   i32* own_offsets = reinterpret_cast<i32*>(shared);
-  for (int read = thread; read < reads; read += Layer::kThreads) own_offsets[read] = offsets[first + read];
+  for (int read = thread; read < reads; read += Layer::kAllThreads) own_offsets[read] = offsets[first + read];
   __syncthreads();
   u8* memory = shared + Layer::kOffsetBytes;
   Layer layer(source, weights + static_cast<i64>(first) * Layer::kColumns * kStepBytes, own_offsets, memory, row_tile);
-  typename Layer::Products products;
-  layer.reduce(products, reads / Layer::kSteps);
+  typename Layer::Products products(layer.thread());
+  layer.reduce(products, reads / (Layer::kSteps * Layer::kSlices));
+  layer.combine(products, memory);
   const int pixel = row_tile * Layer::kRows, channel = column_tile * Layer::kColumns;
   if constexpr (Output::kBytes) {
-    store_bytes<Layer>(products, bias, output, memory, pixel, channel);
+    u8* staged = memory + Layer::kSumBytes;
+    if (layer.slice() == 0) write_bytes<Layer>(products, bias, output, staged, pixel, channel);
+    __syncthreads();
+    store_chunks<Layer>(output, staged, pixel, channel);
   } else {
-    store_wide<Layer>(products, bias, output, pixel, channel);
+    if (layer.slice() == 0) store_wide<Layer>(products, bias, output, pixel, channel);
   }
 }
 

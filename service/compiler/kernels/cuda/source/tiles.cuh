@@ -25,10 +25,11 @@ class MatrixProducts {
   static constexpr int kOwnRows = kWarpRows / 8, kOwnColumns = kWarpColumns / 8 * 2;
   static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0, "products are of 16 x 8, and columns loaded by 16");
 
-  __device__ MatrixProducts()
-      : lane_(threadIdx.x % kWarp),
-        row_(static_cast<int>(threadIdx.x) / kWarp / kWarpsAcross * kWarpRows),
-        column_(static_cast<int>(threadIdx.x) / kWarp % kWarpsAcross * kWarpColumns) {
+  // `thread`: of those that share the tile.
+  __device__ explicit MatrixProducts(int thread)
+      : lane_(thread % kWarp),
+        row_(thread / kWarp / kWarpsAcross * kWarpRows),
+        column_(thread / kWarp % kWarpsAcross * kWarpColumns) {
 #pragma unroll
     for (auto& line : sums_) {
 #pragma unroll
@@ -62,7 +63,7 @@ class MatrixProducts {
   // The place in the tile of this thread's sums.
   __device__ int row(int own) const { return row_ + own * 8 + lane_ / 4; }
   __device__ int column(int own) const { return column_ + own / 2 * 8 + lane_ % 4 * 2 + own % 2; }
-  __device__ i32 sum(int own_row, int own_column) const {
+  __device__ i32& sum(int own_row, int own_column) {
     return sums_[own_row / 2][own_column / 2][own_row % 2 * 2 + own_column % 2];
   }
 
@@ -82,8 +83,8 @@ class DotProducts {
   static constexpr int kAcross = kColumns / kThreadColumns, kDown = kRows / kThreadRows;
   static constexpr int kThreads = kAcross * kDown;
 
-  __device__ DotProducts()
-      : row_(static_cast<int>(threadIdx.x) / kAcross), column_(static_cast<int>(threadIdx.x) % kAcross) {
+  // `thread`: of those that share the tile.
+  __device__ explicit DotProducts(int thread) : row_(thread / kAcross), column_(thread % kAcross) {
 #pragma unroll
     for (auto& line : sums_) {
 #pragma unroll
@@ -115,7 +116,7 @@ class DotProducts {
 
   __device__ int row(int own) const { return row_ + own * kDown; }
   __device__ int column(int own) const { return column_ + own * kAcross; }
-  __device__ i32 sum(int own_row, int own_column) const { return sums_[own_row][own_column]; }
+  __device__ i32& sum(int own_row, int own_column) { return sums_[own_row][own_column]; }
 
  private:
   const int row_, column_;
