@@ -1,0 +1,126 @@
+"""What NVRTC made of a kernel: its instructions, its loops, and what a thread of it takes.
+
+By NVIDIA's own tools, which its wheels hold (`nvidia-cuda-nvdisasm`, `nvidia-cuda-cuobjdump`). They read the code of
+capabilities from 7.5 on; of older ones only the usage is known.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+_LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[T\d]+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
+_LABEL = re.compile(r"\s*(\.L_x?_?\w+):")
+_USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
+# Of threads' registers that did not fit: loads and stores of local memory.
+SPILLS = ("LDL", "STL")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: `IDP.4A.U8.S8`, `R9, R2, R4, R9`."""
+
+    address: int
+    opcode: str
+    operands: str
+    predicate: str | None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of a thread: `registers`, `stack_bytes`, `local_bytes`; of a block: static `shared_bytes`, with
+    the 1024 that a card of 9.0 keeps for itself."""
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    local_bytes: int
+
+
+class DeviceCode:
+    """A cubin of one kernel."""
+
+    def __init__(self, cubin: bytes) -> None:
+        self._cubin = cubin
+
+    @cached_property
+    def usage(self) -> Usage:
+        found = _USAGE.findall(_asked("cuobjdump", self._cubin, "--dump-resource-usage"))
+        assert len(found) == 1, f"a cubin of the functions {[each[0] for each in found]}"
+        return Usage(*map(int, found[0][1:]))
+
+    @cached_property
+    def instructions(self) -> Sequence[Instruction]:
+        return tuple(line for line in self._lines if isinstance(line, Instruction))
+
+    @cached_property
+    def loops(self) -> Sequence[Sequence[Instruction]]:
+        """The bodies of backward branches: from the branch's target to the branch."""
+        places: dict[str, int] = {}
+        at = 0
+        bodies = []
+        for line in self._lines:
+            if isinstance(line, str):
+                places[line] = at
+                continue
+            target = re.search(r"`\((\.L\w+)\)", line.operands)
+            at += 1
+            if line.opcode.startswith("BRA") and target and target[1] in places:
+                bodies.append(self.instructions[places[target[1]] : at])
+        return tuple(body for body in bodies if len(body) > 1)  # a kernel ends with a branch to itself
+
+    @property
+    def innermost(self) -> Sequence[Sequence[Instruction]]:
+        """Loops that have no other in them."""
+        spans = [(body[0].address, body[-1].address) for body in self.loops]
+        inner = [
+            not any(other != span and span[0] <= other[0] and other[1] <= span[1] for other in spans) for span in spans
+        ]
+        return tuple(body for body, is_inner in zip(self.loops, inner, strict=True) if is_inner)
+
+    def hottest(self, *opcodes: str) -> Sequence[Instruction]:
+        """The loop with the most instructions that begin so; of the smallest such, where loops lie in loops."""
+        assert self.loops, "the code has no loop"
+        return max(self.loops, key=lambda body: (count(body, *opcodes), -len(body)))
+
+    @cached_property
+    def _lines(self) -> Sequence[Instruction | str]:
+        """Instructions, and labels before what they name."""
+        return tuple(_read(_asked("nvdisasm", self._cubin, "--print-code")))
+
+
+def count(instructions: Sequence[Instruction], *opcodes: str) -> int:
+    """How many have one of `opcodes`, or begin with it and a dot."""
+    return sum(any(f"{each.opcode}.".startswith(f"{opcode}.") for opcode in opcodes) for each in instructions)
+
+
+def _read(text: str) -> Iterator[Instruction | str]:
+    for line in text.splitlines():
+        if label := _LABEL.match(line):
+            yield label[1]
+        elif found := _LINE.match(line):
+            yield Instruction(int(found[1], 16), found[3], found[4].strip(), found[2])
+
+
+def _asked(tool: str, cubin: bytes, option: str) -> str:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [str(_tool(tool)), option, file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@cache
+def _tool(name: str) -> Path:
+    """Below `nvidia`, in a folder of the toolkit's version."""
+    spec = importlib.util.find_spec("nvidia")
+    places = [] if spec is None else list(spec.submodule_search_locations or [])
+    found = [path for place in places for path in Path(place).glob(f"*/bin/{name}")]
+    assert found, f"the wheel nvidia-cuda-{name} is not installed"
+    return found[0]
