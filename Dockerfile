@@ -2,6 +2,7 @@
 #   docker build --target api .       everything in one: API, compile worker, inference worker
 #   docker build --target compiler .  the compile worker alone, with the runtimes that builds are compared with
 #   docker build --target worker .    answers predictions; has neither the compiler nor the linker
+#   docker build --target worker-cuda .   the same on NVIDIA's cards, whose driver the container runtime brings
 
 FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -12,9 +13,11 @@ COPY pyproject.toml setup.py README.md LICENSE /src/
 COPY service /src/service
 RUN /opt/octet/bin/pip install --no-deps --no-build-isolation /src
 
-# LiteRT, ONNX Runtime and PyTorch, which builds are compared with. uv knows where PyTorch's builds without CUDA are.
+# NVIDIA's run-time compiler, for targets that are cards; LiteRT, ONNX Runtime and PyTorch, which builds are compared with. uv
+# knows where PyTorch's builds without CUDA are.
 FROM build AS build-compiler
-COPY requirements/witnesses.lock /src/requirements/
+COPY requirements/cuda.lock requirements/witnesses.lock /src/requirements/
+RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/cuda.lock
 RUN python3 -m venv /opt/uv \
  && /opt/uv/bin/pip install uv==0.13.8 \
  && /opt/uv/bin/uv pip install --no-cache --python /opt/octet --torch-backend cpu --require-hashes \
@@ -37,6 +40,10 @@ COPY --from=build-worker /opt/octet /opt/octet
 EXPOSE 8080
 HEALTHCHECK --timeout=10s CMD ["octet", "health"]
 CMD ["serve", "--no-compile"]
+
+# Which cards a container sees, and what of the driver, it says by these.
+FROM worker AS worker-cuda
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 FROM base AS compiler
 COPY --from=build-compiler /opt/octet /opt/octet

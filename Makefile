@@ -87,6 +87,7 @@ format: $(VENV)/.develop ## rewrite the sources in the house style
 lock: $(VENV)/.develop ## resolve pyproject.toml into requirements/*.lock (UPGRADE=--upgrade takes newer versions)
 	$(PIP) install uv==0.13.8
 	$(LOCK) --group build --output-file requirements/serve.lock pyproject.toml
+	$(LOCK) --extra cuda --constraint requirements/serve.lock --output-file requirements/cuda.lock pyproject.toml
 	$(LOCK) --group dev --constraint requirements/serve.lock --output-file requirements/dev.lock pyproject.toml
 	$(filter-out --universal --fork-strategy fewest,$(LOCK)) --extra witnesses --torch-backend cpu \
 		--constraint requirements/serve.lock --output-file requirements/witnesses.lock pyproject.toml
