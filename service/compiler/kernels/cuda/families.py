@@ -17,11 +17,13 @@ from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.conv import conv
 from service.compiler.kernels.cuda.epilogues import addition_code, requantization_code
 from service.compiler.kernels.cuda.images import BLOCK, check_sizes
+from service.compiler.kernels.cuda.reorder import unpack
 from service.compiler.kernels.cuda.tiles import CardTile, ranked
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
-from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, folded_bias
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd.conversion import dequantization_of
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
 from service.compiler.kernels.simd.numerics import epilogue_of
 from service.compiler.qnn.numerics import Mode
@@ -92,6 +94,24 @@ class Accumulating(Family):
         return self._epilogues[group]
 
 
+class Dequantizing(Family):
+    """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
+
+    takes_tokens = True
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        if not all(produced):
+            raise Declined("its operand comes from no kernel")
+        dequantization_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        (source,), real = sources, dequantization_of(self.mode, group.core)
+        return unpack(source, "float32", real, channels_first=group.channels_first)
+
+
 def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
     """About how many reads a tile of filters has."""
     _, rows, columns, channels = weights
@@ -110,4 +130,5 @@ def _key(card: Card, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
 FAMILIES: dict[str, Callable[[Card, Mode, Choices], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
+    "qnn.dequantize": Dequantizing,
 }

@@ -7,6 +7,7 @@ from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Contiguous, Image
 
 BLOCK = 32  # channels that lie side by side: what one step of a product reads of a pixel
+CHUNK_BYTES = 16  # that one thread moves at a time
 _CHUNK = 16  # bytes that a thread stores at a time
 _BORDER_CHUNKS = 4  # that a thread fills
 _MOST_BYTES = 1 << 31

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from tvm import relax
 
 from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.cuda import reorder
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.families import FAMILIES, Family
 from service.compiler.kernels.cuda.images import BLOCK
@@ -16,6 +17,7 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
+from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
@@ -78,13 +80,14 @@ class CudaLibrary:
         *,
         channels_first: bool = False,
     ) -> Kernel:
-        raise NotImplementedError
+        quantization = None if quantize is None else quantization_of(self.mode, quantize)
+        return reorder.pack(destination, dtype, fill, quantization, channels_first=channels_first)
 
     def check_quantize(self, operation: Operation) -> None:
-        raise Declined(_NOT_YET)
+        quantization_of(self.mode, operation)
 
     def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
-        raise NotImplementedError
+        return reorder.unpack(source, dtype, channels_first=channels_first)
 
     def _family(self, group: Group) -> Family:
         family = self._families.get(group.core.name)

@@ -35,6 +35,7 @@ from tests.support.images import (
     stored,
     with_halo,
 )
+from tests.support.real_values import around
 
 import tvm  # isort: skip
 
@@ -76,15 +77,6 @@ def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject
     np.testing.assert_array_equal(left.reshape(outside.shape), outside)
 
 
-def real_values(seed: int, shape: tuple[int, ...], kind: QuantizedType) -> np.ndarray:
-    """Around the bounds, halfway between two values, tiny, and beyond everything."""
-    rng = np.random.default_rng(seed)
-    steps = rng.integers(-300, 300, shape) + rng.choice([0, 0.5, 0.5, 0.25, 1e-7], shape)
-    extreme = rng.choice([np.inf, -np.inf, 1e30, -1e30, 1e-40, 0.0, 1e12, -1e12], shape)
-    values = np.where(rng.random(shape) < 0.1, extreme, steps * kind.scale)
-    return values.astype(np.float32)
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from(MODES))
 def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(data: st.DataObject, mode: str) -> None:
@@ -92,7 +84,7 @@ def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(d
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
     image = draw(blocked(isa, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
     kind, parallel = draw(quantized_types(draw(st.sampled_from(["int8", "uint8"])))), draw(st.booleans())
-    values, numerics = real_values(draw(st.integers(0, 1 << 32)), shape, kind), get_mode(mode)
+    values, numerics = around(kind, shape, draw(st.integers(0, 1 << 32))), get_mode(mode)
     quantize, dequantize = Operation(ops.quantize(REALS, kind)), Operation(ops.dequantize(REALS, kind))
 
     quantized = numerics.formula(quantize).evaluate(quantize, values)

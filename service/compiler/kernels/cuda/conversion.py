@@ -1,0 +1,58 @@
+"""Conversions of elements as the types of `source/conversion.cuh`, and the numbers that they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.simd.conversion import Dequantization, Quantization
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """
+    Attributes:
+        type: its C++ name, with its arguments.
+        numbers: int32, which it is made of; None if there are none.
+        source, destination: of elements, as the kernel's parameters have them.
+    """
+
+    type: str
+    numbers: Array | None
+    source: str
+    destination: str
+
+
+def as_bytes(dtype: str) -> Conversion:
+    """Between 8-bit elements of `dtype` and those that kernels store, either way: 128 is added to signed ones.
+
+    Raises:
+        Declined: they are not of 8 bits.
+    """
+    if dtype not in BIAS:
+        raise Declined(f"{dtype} is not stored in 8 bits")
+    return Conversion(f"octet::Bytes<{_literal(BIAS[dtype] != 0)}>", None, "uint8", "uint8")
+
+
+def quantizing(quantization: Quantization) -> Conversion:
+    ways = (
+        quantization.divides,
+        quantization.first_zero_point is not None,
+        quantization.away,
+        quantization.nan_is_low,
+    )
+    floats = [quantization.factor, quantization.least, quantization.largest, quantization.first_zero_point or 0]
+    ends = [quantization.zero_point, quantization.low, quantization.high]
+    numbers = np.concatenate([np.array(floats, np.float32).view(np.int32), np.array(ends, np.int32)])
+    return Conversion(f"octet::Quantization<{', '.join(map(_literal, ways))}>", numbers, "float32", "uint8")
+
+
+def dequantizing(dequantization: Dequantization) -> Conversion:
+    return Conversion("octet::Dequantization", dequantization.numbers, "uint8", "float32")
+
+
+def _literal(value: bool) -> str:
+    return str(value).lower()
