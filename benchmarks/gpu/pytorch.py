@@ -1,0 +1,109 @@
+"""The peer: PyTorch at its best on the same card, everything there already. `python -m benchmarks.gpu.pytorch NETWORK
+DTYPE BATCH` prints JSON.
+
+The networks stand here because torchvision may not be installed; their weights are random, which no time depends on.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from typing import Any
+
+import torch  # type: ignore[import-not-found]
+from torch import nn
+
+_WARM, _TIMED, _ROUNDS = 10, 50, 5
+
+
+class Bottleneck(nn.Module):  # type: ignore[misc]
+    """A block of ResNet-50 (He et al. 2015; the stride is the 3x3 convolution's, as in torchvision)."""
+
+    def __init__(self, given: int, middle: int, stride: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *convolution(given, middle, 1),
+            *convolution(middle, middle, 3, stride),
+            *convolution(middle, 4 * middle, 1)[:2],
+        )
+        same = stride == 1 and given == 4 * middle
+        self.shortcut = nn.Identity() if same else nn.Sequential(*convolution(given, 4 * middle, 1, stride)[:2])
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.layers(x) + self.shortcut(x))
+
+
+class Inverted(nn.Module):  # type: ignore[misc]
+    """A block of MobileNetV2 (Sandler et al. 2018)."""
+
+    def __init__(self, given: int, filters: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = given * expansion
+        first = convolution(given, wide, 1) if expansion > 1 else []
+        self.layers = nn.Sequential(
+            *first, *convolution(wide, wide, 3, stride, groups=wide), *convolution(wide, filters, 1)[:2]
+        )
+        self.is_residual = stride == 1 and given == filters
+
+    def forward(self, x: Any) -> Any:
+        return x + self.layers(x) if self.is_residual else self.layers(x)
+
+
+def convolution(given: int, filters: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    """With its batch normalization and activation."""
+    conv = nn.Conv2d(given, filters, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return [conv, nn.BatchNorm2d(filters), nn.ReLU()]
+
+
+def resnet50() -> nn.Module:
+    layers: list[nn.Module] = [*convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
+    given = 64
+    for middle, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for place in range(count):
+            layers.append(Bottleneck(given, middle, stride if place == 0 else 1))
+            given = 4 * middle
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(given, 1000))
+
+
+def mobilenet_v2() -> nn.Module:
+    layers: list[nn.Module] = convolution(3, 32, 3, 2)
+    given = 32
+    for expansion, filters, count, stride in (
+        *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
+        *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
+    ):
+        for place in range(count):
+            layers.append(Inverted(given, filters, stride if place == 0 else 1, expansion))
+            given = filters
+    layers += convolution(given, 1280, 1)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000))
+
+
+def main() -> None:
+    network, dtype, batch = sys.argv[1:]
+    made = {"resnet50": resnet50, "mobilenet_v2": mobilenet_v2}[network]()
+    given = torch.randn(int(batch), 3, 224, 224, device="cuda", dtype=getattr(torch, dtype))
+    model = made.eval().to("cuda", getattr(torch, dtype)).to(memory_format=torch.channels_last)
+    given = given.to(memory_format=torch.channels_last)
+    compiled = torch.compile(model, mode="reduce-overhead")  # with CUDA graphs
+    with torch.inference_mode():
+        for _ in range(_WARM):
+            compiled(given)
+        times = [_timed(compiled, given) for _ in range(_ROUNDS)]
+    print(json.dumps({"median_s": statistics.median(times), "torch": torch.__version__}))
+
+
+def _timed(call: Any, given: Any) -> float:
+    """Seconds of a call, on the card's clock."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(_TIMED):
+        call(given)
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3 / _TIMED
+
+
+if __name__ == "__main__":
+    main()

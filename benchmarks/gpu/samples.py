@@ -1,0 +1,40 @@
+"""Inputs that two machines make alike, and digests of answers."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.buffers import aligned_empty
+from service.core.signature import ModelSignature, TensorSpec
+
+Array = NDArray[Any]
+ABOUT_FILE = "about.json"  # what `prepare` says of what it made
+
+
+def inputs_of(signature: ModelSignature) -> list[Array]:
+    """Integers of all values; real ones between -2 and 2. Of a generator whose numbers NumPy keeps for ever."""
+    return [_input(spec, np.random.RandomState(place)) for place, spec in enumerate(signature.inputs)]
+
+
+def _input(spec: TensorSpec, random: np.random.RandomState) -> Array:
+    array: Array = aligned_empty(spec.shape, spec.dtype)
+    if array.dtype.kind == "f":
+        array[...] = (random.randint(0, 1 << 16, array.size).astype(np.float32) / (1 << 14) - 2).reshape(array.shape)
+    else:
+        given = np.frombuffer(random.bytes(math.prod(array.shape) * array.itemsize), array.dtype)
+        array[...] = given.reshape(array.shape)
+    return array
+
+
+def digest(outputs: Sequence[Array]) -> str:
+    """Of the bytes of all outputs."""
+    whole = hashlib.sha256()
+    for output in outputs:
+        whole.update(np.ascontiguousarray(output).tobytes())
+    return whole.hexdigest()
