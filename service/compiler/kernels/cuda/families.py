@@ -8,13 +8,16 @@ from service.compiler.kernels.accumulating import (
     bias_of,
     check_accumulating,
     groups_of,
+    is_depthwise,
     padding_of,
     weights_of,
     window_of,
 )
 from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.cuda import depthwise
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.depthwise import DepthwiseTile
 from service.compiler.kernels.cuda.epilogues import addition_code, requantization_code
 from service.compiler.kernels.cuda.images import BLOCK, check_sizes
 from service.compiler.kernels.cuda.reorder import unpack
@@ -80,10 +83,15 @@ class Accumulating(Family):
         weights, epilogue, groups = weights_of(core), self._epilogue(group), groups_of(core)
         zero_point = stored_zero_point(core.per_tensor("in_type"))
         bias = folded_bias(bias_of(core), weights, zero_point, destination.blocks * BLOCK)
-        tiles = [tile.numbers for tile in ranked(self.card, layer, _reads(layer, weights.shape))]
         key = _key(self.card, layer, epilogue, groups)
-        numbers = self.choices.choose(key, tiles)
-        kernel = conv(layer, weights, groups, bias, epilogue, CardTile.of(numbers))
+        if is_depthwise(core):
+            numbers = self.choices.choose(key, [tile.numbers for tile in depthwise.ranked(self.card, layer)])
+            tile = DepthwiseTile.of(numbers)
+            kernel = depthwise.depthwise(layer, weights[..., 0], bias, epilogue, tile)
+        else:
+            tiles = ranked(self.card, layer, _reads(layer, weights.shape))
+            numbers = self.choices.choose(key, [tile.numbers for tile in tiles])
+            kernel = conv(layer, weights, groups, bias, epilogue, CardTile.of(numbers))
         self.choices.note(key, numbers, kernel.symbol)
         return kernel
 

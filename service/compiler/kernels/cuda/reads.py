@@ -44,7 +44,7 @@ class Reads:
         tiles = -(-len(weights) // filters)
         filled = np.zeros((len(offsets), tiles * filters, BLOCK), dense.dtype)
         filled[:, : len(weights)] = dense
-        parts = _parts(filled)
+        parts = int8_parts(filled)
         starts, found, values = [0], [], []
         for tile in range(tiles):
             own = [
@@ -89,7 +89,7 @@ def _dense(layer: Layer, weights: Array) -> tuple[list[int], Array]:
     return offsets, reads
 
 
-def _parts(weights: Array) -> list[Array]:
+def int8_parts(weights: Array) -> list[Array]:
     """`weights` as a sum of what fits int8. (Legacy uint8 models have weights beyond it, a few of a layer.)"""
     parts = [np.clip(weights, _LOW, _HIGH)]
     rest = weights - parts[0]

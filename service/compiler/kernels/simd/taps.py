@@ -29,6 +29,7 @@ class Taps:
     """The vectors that hold every tap of a row of `columns` outputs once, and the weights that they need.
 
     Attributes:
+        run: how many vectors lie one behind the other, which hold all taps of a few outputs.
         vectors: from left to right.
         shifts: the shifts that occur: what lies over a vector depends on nothing else.
     """
@@ -39,9 +40,9 @@ class Taps:
         # Wider runs of pixels hold the windows of more outputs, but their outermost vectors hold few taps.
         runs = range(-(-span // PIXELS), -(-(span + (PIXELS - 1) * stride) // PIXELS) + 1)
         # A transposition takes two instructions, a product one.
-        self.vectors = min(
-            (self._cover(groups, span, stride, columns) for groups in runs),
-            key=lambda vectors: 2 * len(vectors) + sum(len(vector.uses) for vector in vectors),
+        covers = {groups: self._cover(groups, span, stride, columns) for groups in runs}
+        self.run, self.vectors = min(
+            covers.items(), key=lambda cover: 2 * len(cover[1]) + sum(len(vector.uses) for vector in cover[1])
         )
         self.shifts = sorted({shift for vector in self.vectors for _, shift in vector.uses})
 

@@ -16,6 +16,7 @@ template <class Requantize, bool kCentred, class Addition, class Destination, cl
 struct ByteOutput {
   using Element = u8;
   using Border = Edge;
+  using Channel = typename Requantize::Channel;
   static constexpr bool kBytes = true;
   Requantize requantize;
   const u8* residual;
@@ -30,7 +31,7 @@ struct ByteOutput {
   __device__ static int residual_at(Pixel... pixel) {
     return Addition::kIsAny ? Residual::at(pixel...) : 0;
   }
-  __device__ u8 value(i32 sum, const typename Requantize::Channel& own, int channel, int residual_place) const {
+  __device__ u8 value(i32 sum, const Channel& own, int channel, int residual_place) const {
     i32 value = Requantize::apply(sum, own);
     if (Addition::kIsAny) {
       const int plane = min(channel / kBlock, kBlocks - 1) * kResidualPlane;
@@ -66,6 +67,7 @@ struct WithAddition : Sum {
 template <class Type, class Requantize, class Destination, int kChannels>
 struct WideOutput {
   using Element = Type;
+  using Channel = typename Requantize::Channel;
   static constexpr bool kBytes = false;
   Requantize requantize;
   Type* destination;
@@ -74,7 +76,7 @@ struct WideOutput {
   __device__ static int at(Pixel... pixel) {
     return Destination::at(pixel...);
   }
-  __device__ void store(int place, int channel, i32 sum, const typename Requantize::Channel& own) const {
+  __device__ void store(int place, int channel, i32 sum, const Channel& own) const {
     if (channel < kChannels) destination[place + channel] = Requantize::apply(sum, own);
   }
 };

@@ -1,0 +1,208 @@
+"""Depthwise convolution on cards: the one function of `source/depthwise.cuh` for each geometry, tile and epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from math import ceil
+
+import numpy as np
+
+from service.compiler.kernels.cuda import images
+from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.images import BLOCK
+from service.compiler.kernels.cuda.outputs import output_code
+from service.compiler.kernels.cuda.reads import int8_parts
+from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
+from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.simd.epilogue import AnyEpilogue
+from service.compiler.kernels.simd.taps import Taps
+from service.core.call_plan import Launch
+
+_THREADS = 128
+_QUAD = 4  # channels of a thread, and pixels of a vector
+_WARP = 32
+_MOST_UNROLLED = 512  # products of a thread
+_MOST_REGISTERS = 128  # of a thread: what more than 16 warps of a multiprocessor may have
+_OWN_REGISTERS = 40  # of a thread, besides its sums and weights
+_REGISTERS = 65536
+_HIDING_WARPS = 12  # of a multiprocessor, so that there is always one to go on with
+
+# Instructions of a thread.
+_TRANSPOSE, _EPILOGUE, _OWN = 8, 10, 100  # of a vector, of a value, and what remains
+
+_LATENCY_CYCLES = 1500  # of a thread: its reads from memory, the first and what waits for them
+
+
+@dataclass(frozen=True)
+class DepthwiseTile:
+    """What a thread computes, of four channels.
+
+    Attributes:
+        rows: of pixels.
+        columns: of pixels.
+        unrolled: whether there is no loop over kernel rows: what one shares with the next stays in registers.
+    """
+
+    rows: int
+    columns: int
+    unrolled: bool
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(map(int, astuple(self)))
+
+    @staticmethod
+    def of(numbers: tuple[int, ...]) -> DepthwiseTile:
+        rows, columns, unrolled = numbers
+        return DepthwiseTile(rows, columns, bool(unrolled))
+
+
+def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: DepthwiseTile) -> Kernel:
+    """A depthwise convolution with one filter for each channel, its requantization, and a residual addition if any.
+
+    Args:
+        weights: `[C, KH, KW]` integers less their zero point.
+        bias: `[C]`, with what the source's zero point contributes taken out (`folded_bias`), filled up to whole blocks.
+        epilogue: its arrays are filled up to whole blocks.
+
+    Raises:
+        Declined: the source is packed.
+    """
+    if layer.source.packed:
+        raise Declined("a depthwise convolution reads blocks of channels")
+    source, destination, window = layer.source, layer.destination, layer.window
+    taps = Taps(window, tile.columns)
+    first, *rest = int8_parts(_arranged(taps, weights, destination.blocks))
+    below = window.dilation[0] * source.row
+    own = [first.astype(np.int8).reshape(-1), *(_rest(rest, below) if rest else [])]
+    output = output_code(layer, bias, epilogue, destination.blocks * BLOCK, first=len(own))
+    constants = (*own, *output.constants)
+
+    names = ", ".join(f"constant_{place}" for place in range(1, len(own)))
+    read = f"source, constant_0, {output.bias}, octet::{f'Rest{{{names}}}' if rest else 'NoRest{}'}"
+    kernel_rows = window.kernel[0]
+    of_taps = (kernel_rows, _span(layer), window.strides[1], taps.run)
+    of_sums = (layer.steps[0], below, tile.rows, tile.columns, kernel_rows if tile.unrolled else 1)
+    grid = (destination.batch, destination.blocks, destination.height, destination.width, _THREADS)
+    body = [
+        f"using Shifts = octet::Shifts<{_joined(taps.shifts)}>;",
+        f"using Taps = octet::Taps<{_joined(of_taps)}, Shifts>;",
+        f"using Sums = octet::DepthwiseSums<Taps, {_joined(of_sums)}>;",
+        f"using Grid = octet::DepthwiseGrid<{_joined(grid)}>;",
+        f"using Window = {images.windows(layer)};",
+        *output.statements,
+        f"octet::depthwise<Taps, Sums, Grid, Window, {source.plane}>({read}, output);",
+    ]
+    parameters = ["const octet::u8* __restrict__ source", *output.residual, *constant_parameters(constants)]
+    text = translation_unit("depthwise.cuh", kernel_function(_THREADS, [*parameters, output.destination], body))
+    blocks = ceil(_items(layer, tile) / _THREADS) + images.border_blocks(destination, _THREADS)
+    facts = {
+        "tile": f"{tile.rows}x{tile.columns} pixels",
+        "products": f"{taps.products} of {len(taps.vectors)} vectors for each kernel row",
+        "excess_rows": len(own[2]) if rest else 0,
+    }
+    launch = Launch((blocks, 1, 1), (_THREADS, 1, 1), 0)
+    return Kernel("depthwise", DeviceFunction(text, launch), constants, output.size_bytes, facts)
+
+
+def _arranged(taps: Taps, weights: Array, blocks: int) -> Array:
+    """`[C, KH, KW]` -> `[blocks, KH, shifts, 32, 4]`, filled up with zeros."""
+    filled = np.zeros((blocks * BLOCK, *weights.shape[1:]), weights.dtype)
+    filled[: len(weights)] = weights
+    return taps.arrange(filled.reshape(blocks, BLOCK, *weights.shape[1:])).transpose(0, 2, 3, 1, 4)
+
+
+def _rest(parts: list[Array], below: int) -> list[Array]:
+    """The parts of the weights beyond the first, as further kernel rows, which few blocks have.
+
+    Returns:
+        int32 `[blocks + 1]`, where each block's rows begin; int32, how many bytes below a window's first row they lie;
+        int8, their weights.
+    """
+    starts, offsets, weights = [0], [], []
+    for block in range(len(parts[0])):
+        for part in parts:
+            for (row,) in np.argwhere(part[block].any(axis=(1, 2, 3))).tolist():
+                offsets.append(row * below)
+                weights.append(part[block, row])
+        starts.append(len(offsets))
+    return [np.array(starts, np.int32), np.array(offsets, np.int32), np.stack(weights).astype(np.int8).reshape(-1)]
+
+
+def ranked(card: Card, layer: Layer) -> list[DepthwiseTile]:
+    """The tiles that may be chosen, the one with the least estimated cycles first."""
+    height, width = layer.destination.height, layer.destination.width
+    tiles = [
+        DepthwiseTile(rows, columns, unrolled)
+        for rows in (1, 2, 4, 8)
+        for columns in (1, 2, 3, 4, 6, 7, 8)
+        for unrolled in (True, False)
+        if rows <= height and columns <= width
+    ]
+    fitting = [tile for tile in tiles if _fits(layer, tile)]
+    return sorted(fitting or [DepthwiseTile(1, 1, unrolled=False)], key=lambda tile: cycles(card, layer, tile))
+
+
+def cycles(card: Card, layer: Layer, tile: DepthwiseTile) -> float:
+    """Estimated cycles of the whole layer."""
+    taps, kernel_rows = Taps(layer.window, tile.columns), layer.window.kernel[0]
+    lines = _lines(layer, tile)
+    stride = layer.window.strides[1]
+    read, new = (tile.columns - 1) * stride + _span(layer), tile.columns * stride
+    computing = (
+        lines * len(taps.vectors) * _TRANSPOSE
+        + tile.rows * kernel_rows * taps.products * _QUAD
+        + tile.rows * tile.columns * _QUAD * _EPILOGUE
+        + lines * read
+        + kernel_rows * len(taps.shifts)
+        + _OWN
+    )
+    warp_cycles = max(
+        computing * _WARP * _QUAD / card.dot_macs,
+        lines * read + kernel_rows * len(taps.shifts),
+        lines * new * _WARP * _QUAD / card.near_bytes,
+    )
+    blocks = ceil(_items(layer, tile) / _THREADS)
+    own = ceil(blocks / card.multiprocessors) * (_THREADS // _WARP)
+    resident = min(own, _REGISTERS // (_registers(layer, tile) * _WARP))
+    hidden = max(1.0, _HIDING_WARPS / resident)
+    return _LATENCY_CYCLES + own * warp_cycles * hidden
+
+
+def _span(layer: Layer) -> int:
+    """Pixels that the taps of a kernel row cover."""
+    return (layer.window.kernel[1] - 1) * layer.window.dilation[1] + 1
+
+
+def _lines(layer: Layer, tile: DepthwiseTile) -> int:
+    """Rows of the source under a tile; without a loop each is read once."""
+    (rows, _), (stride, _), (dilation, _) = layer.window.kernel, layer.window.strides, layer.window.dilation
+    if not tile.unrolled:
+        return tile.rows * rows
+    return len({row * stride + below * dilation for row in range(tile.rows) for below in range(rows)})
+
+
+def _registers(layer: Layer, tile: DepthwiseTile) -> int:
+    """Of a thread, estimated."""
+    taps = Taps(layer.window, tile.columns)
+    shared = _QUAD * len(taps.vectors) * (tile.rows - 1) if tile.unrolled else 0  # rows that the next kernel row reads
+    return _QUAD * (tile.rows * tile.columns + len(taps.shifts)) + shared + _OWN_REGISTERS
+
+
+def _fits(layer: Layer, tile: DepthwiseTile) -> bool:
+    products = tile.rows * Taps(layer.window, tile.columns).products * _QUAD
+    products *= layer.window.kernel[0] if tile.unrolled else 1
+    return products <= _MOST_UNROLLED and _registers(layer, tile) <= _MOST_REGISTERS
+
+
+def _joined(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _items(layer: Layer, tile: DepthwiseTile) -> int:
+    """Threads that have a tile."""
+    image = layer.destination
+    tiles = ceil(image.height / tile.rows) * ceil(image.width / tile.columns)
+    return image.batch * image.blocks * tiles * (BLOCK // _QUAD)

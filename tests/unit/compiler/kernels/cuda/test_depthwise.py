@@ -1,0 +1,79 @@
+"""Depthwise convolutions of cards equal the oracle of every mode, bit for bit: the source itself, emulated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.depthwise import DepthwiseTile, depthwise, ranked
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layer import Layer, Window
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
+from service.compiler.kernels.simd.requantization import FloatScale
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import MODES
+from tests.support.cuda.cards import as_isa
+from tests.support.layers import Case, Draw, convolution
+
+# An example compiles a kernel, so a failing one is not shrunk.
+EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+HALO = Halo(1, 1, 1, 1)
+capabilities = st.sampled_from(sorted(CARDS))
+
+
+def holds(draw: Draw, capability: str, case: Case) -> None:
+    height, width = case.layer.destination.height, case.layer.destination.width
+    drawn = DepthwiseTile(
+        draw(st.integers(1, min(3, height))), draw(st.integers(1, min(5, width))), draw(st.booleans())
+    )
+    tile = draw(st.sampled_from([ranked(CARDS[capability], case.layer)[0], drawn]))
+    try:
+        kernel = depthwise(case.layer, case.weights[..., 0], case.bias, case.epilogue, tile)
+    except Declined:
+        assume(False)
+    case.check(as_isa(capability), kernel)
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES), capabilities)
+def test_depthwise(data: st.DataObject, mode: str, capability: str) -> None:
+    holds(data.draw, capability, convolution(data.draw, as_isa(capability), get_mode(mode), depthwise=True))
+
+
+@settings(EXAMPLES, max_examples=2)
+@given(st.data(), st.sampled_from(MODES), capabilities)
+def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, capability: str) -> None:
+    case = convolution(data.draw, as_isa(capability), get_mode(mode), depthwise=True, kernel=(23, 23))
+    assert not ranked(CARDS[capability], case.layer)[0].unrolled
+    holds(data.draw, capability, case)
+
+
+@pytest.mark.parametrize("capability", sorted(CARDS))
+@given(st.sampled_from([(1, 1), (3, 3), (5, 5), (1, 7), (31, 31)]), st.integers(1, 30), st.integers(1, 30))
+def test_the_chosen_tile_fits_the_output(capability: str, kernel: tuple[int, int], height: int, width: int) -> None:
+    layer = Layer(Image(1, 99, 99, 8, 32), Image(1, height, width, 8, 32), Window(kernel))
+    for tile in ranked(CARDS[capability], layer):
+        assert 1 <= tile.rows <= height
+        assert 1 <= tile.columns <= width
+
+
+def small(*, weight: int = 7, out: Bounds | None = None, packed: bool = False) -> Kernel:
+    """3x3 over 8x8 pixels of 16 channels, from a halo to a halo."""
+    source, destination = Image(1, 8, 8, 16, 0 if packed else 32, HALO), Image(1, 8, 8, 16, 32, HALO)
+    layer = Layer(source, destination, Window((3, 3), padding=(1, 1)))
+    epilogue = Epilogue(FloatScale(np.full(32, 0.01, np.float32), bounded=True), out or Bounds(3))
+    tile = ranked(CARDS["sm_80"], layer)[0]
+    return depthwise(layer, np.full((16, 3, 3), weight), np.zeros(32, np.int32), epilogue, tile)
+
+
+def test_layers_that_differ_in_numbers_share_their_code() -> None:
+    assert small().content == small(weight=-3, out=Bounds(200)).content
+
+
+def test_a_packed_source_is_declined() -> None:
+    with pytest.raises(Declined, match="blocks of channels"):
+        small(packed=True)
