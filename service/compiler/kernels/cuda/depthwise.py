@@ -26,11 +26,12 @@ _WARP = 32
 _MOST_UNROLLED = 512  # products of a thread
 _MOST_REGISTERS = 128  # of a thread: what more than 16 warps of a multiprocessor may have
 _OWN_REGISTERS = 40  # of a thread, besides its sums and weights
+_SPARE_REGISTERS = 32  # that a thread may have beyond the estimate
 _REGISTERS = 65536
 _HIDING_WARPS = 12  # of a multiprocessor, so that there is always one to go on with
 
 # Instructions of a thread.
-_TRANSPOSE, _EPILOGUE, _OWN = 8, 10, 100  # of a vector, of a value, and what remains
+_TRANSPOSE, _EPILOGUE, _OWN = 8, 9, 100  # of a vector, of a value, and what remains
 
 _LATENCY_CYCLES = 1500  # of a thread: its reads from memory, the first and what waits for them
 
@@ -96,7 +97,9 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
         f"octet::depthwise<Taps, Sums, Grid, Window, {source.plane}>({read}, output);",
     ]
     parameters = ["const octet::u8* __restrict__ source", *output.residual, *constant_parameters(constants)]
-    text = translation_unit("depthwise.cuh", kernel_function(_THREADS, [*parameters, output.destination], body))
+    text = translation_unit(
+        "depthwise.cuh", kernel_function(_THREADS, [*parameters, output.destination], body, _resident(layer, tile))
+    )
     blocks = ceil(_items(layer, tile) / _THREADS) + images.border_blocks(destination, _THREADS)
     facts = {
         "tile": f"{tile.rows}x{tile.columns} pixels",
@@ -166,7 +169,7 @@ def cycles(card: Card, layer: Layer, tile: DepthwiseTile) -> float:
     )
     blocks = ceil(_items(layer, tile) / _THREADS)
     own = ceil(blocks / card.multiprocessors) * (_THREADS // _WARP)
-    resident = min(own, _REGISTERS // (_registers(layer, tile) * _WARP))
+    resident = min(own, _resident(layer, tile) * (_THREADS // _WARP))
     hidden = max(1.0, _HIDING_WARPS / resident)
     return _LATENCY_CYCLES + own * warp_cycles * hidden
 
@@ -189,6 +192,11 @@ def _registers(layer: Layer, tile: DepthwiseTile) -> int:
     taps = Taps(layer.window, tile.columns)
     shared = _QUAD * len(taps.vectors) * (tile.rows - 1) if tile.unrolled else 0  # rows that the next kernel row reads
     return _QUAD * (tile.rows * tile.columns + len(taps.shifts)) + shared + _OWN_REGISTERS
+
+
+def _resident(layer: Layer, tile: DepthwiseTile) -> int:
+    """How many blocks of threads a multiprocessor has room for."""
+    return _REGISTERS // (_THREADS * (_registers(layer, tile) + _SPARE_REGISTERS))
 
 
 def _fits(layer: Layer, tile: DepthwiseTile) -> bool:

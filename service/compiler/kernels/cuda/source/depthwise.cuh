@@ -57,11 +57,15 @@ struct DepthwiseSums {
   static constexpr int kRows = kRowCount, kColumns = kColumnCount;
   i32 sums[kRows][kColumns][kQuad];
 
-  __device__ DepthwiseSums() {
+  // starts: of each channel.
+  __device__ explicit DepthwiseSums(const i32* starts) {
 #pragma unroll
     for (auto& row : sums) {
 #pragma unroll
-      for (auto& pixel : row) pixel[0] = pixel[1] = pixel[2] = pixel[3] = 0;
+      for (auto& pixel : row) {
+#pragma unroll
+        for (int own = 0; own < kQuad; ++own) pixel[own] = starts[own];
+      }
     }
   }
 
@@ -146,12 +150,9 @@ struct DepthwiseGrid {
 template <class Output>
 class QuadOutput {
  public:
-  __device__ QuadOutput(const Output& output, const i32* bias, int channel) : output_(output), channel_(channel) {
+  __device__ QuadOutput(const Output& output, int channel) : output_(output), channel_(channel) {
 #pragma unroll
-    for (int own = 0; own < kQuad; ++own) {
-      channels_[own] = output.requantize.channel(channel + own);
-      starts_[own] = bias[channel + own];
-    }
+    for (int own = 0; own < kQuad; ++own) channels_[own] = output.requantize.channel(channel + own);
   }
 
   __device__ void store(const i32 (&sums)[kQuad], int image, int row, int column) const {
@@ -161,14 +162,14 @@ class QuadOutput {
       u32 word = 0;
 #pragma unroll
       for (int own = 0; own < kQuad; ++own) {
-        const u32 value = output_.value(add(sums[own], starts_[own]), channels_[own], channel_ + own, residual);
+        const u32 value = output_.value(sums[own], channels_[own], channel_ + own, residual);
         word |= value << (8 * own);
       }
       output_.store(place, channel_, word);
     } else {
 #pragma unroll
       for (int own = 0; own < kQuad; ++own) {
-        output_.store(place, channel_ + own, add(sums[own], starts_[own]), channels_[own]);
+        output_.store(place, channel_ + own, sums[own], channels_[own]);
       }
     }
   }
@@ -177,7 +178,6 @@ class QuadOutput {
   const Output& output_;
   const int channel_;
   typename Output::Channel channels_[kQuad];
-  i32 starts_[kQuad];
 };
 
 // One tile for each thread; blocks of threads behind the last fill the border. Tiles at the right and at the bottom overlap
@@ -203,13 +203,13 @@ __device__ inline void depthwise(const u8* source, const i8* weights, const i32*
   const int row = min(first_row, Grid::kHeight - kRows), column = min(first_column, Grid::kWidth - kColumns);
   const int image = plane / Grid::kBlocks, block = plane % Grid::kBlocks, channel = block * kBlock + quad * kQuad;
 
-  Sums sums;
+  Sums sums(bias + channel);
   const u8* window = source + Window::at(image, row, column) + block * kPlane + quad * kQuad;
   const auto* own_weights = reinterpret_cast<const uint4*>(weights) + quad;
   sums.add_kernel(window, own_weights + block * (Taps::kRows * Taps::kShifts * kThreadsOfPixel));
   rest.template add<Taps>(sums, window, block, quad);
 
-  const QuadOutput<Output> to(output, bias, channel);
+  const QuadOutput<Output> to(output, channel);
 #pragma unroll
   for (int own = 0; own < kRows; ++own) {
 #pragma unroll

@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile, depthwise, ranked
-from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
 from service.compiler.kernels.simd.requantization import FloatScale
+from service.compiler.kernels.simd.taps import Taps
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import MODES
 from tests.support.cuda.cards import as_isa
+from tests.support.cuda.device_code import SPILLS, DeviceCode, count
+from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
 from tests.support.layers import Case, Draw, convolution
 
 # An example compiles a kernel, so a failing one is not shrunk.
@@ -61,13 +64,41 @@ def test_the_chosen_tile_fits_the_output(capability: str, kernel: tuple[int, int
         assert 1 <= tile.columns <= width
 
 
+@needs_nvrtc
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("window", [Window((3, 3), padding=(1, 1)), Window((5, 5), (2, 2), padding=(2, 2))], ids=str)
+def test_machine_code(capability: str, window: Window) -> None:
+    """One dp4a for each product of four taps, and no register that does not fit."""
+    stride, pad = window.strides[0], window.padding[0]
+    source, destination = (
+        Image(8, 28, 28, 96, 32, Halo(pad, pad, pad, pad)),
+        Image(8, 28 // stride, 28 // stride, 96, 32),
+    )
+    layer = Layer(source, destination, window)
+    tile = ranked(CARDS[capability], layer)[0]
+    code = DeviceCode(
+        compile_for(capability, depthwise(layer, np.ones((96, *window.kernel), np.int32), *operands(96), tile))
+    )
+    assert code.usage.stack_bytes == 0
+    if capability != "sm_61":  # which the disassembler does not know
+        products = 4 * tile.rows * window.kernel[0] * Taps(window, tile.columns).products
+        assert count(code.instructions, "IDP.4A") == products
+        assert count(code.instructions, *SPILLS) == 0
+
+
+def operands(channels: int, out: Bounds | None = None) -> tuple[Array, Epilogue]:
+    """Bias and epilogue."""
+    return np.zeros(channels, np.int32), Epilogue(
+        FloatScale(np.full(channels, 0.01, np.float32), True), out or Bounds(3)
+    )
+
+
 def small(*, weight: int = 7, out: Bounds | None = None, packed: bool = False) -> Kernel:
     """3x3 over 8x8 pixels of 16 channels, from a halo to a halo."""
     source, destination = Image(1, 8, 8, 16, 0 if packed else 32, HALO), Image(1, 8, 8, 16, 32, HALO)
     layer = Layer(source, destination, Window((3, 3), padding=(1, 1)))
-    epilogue = Epilogue(FloatScale(np.full(32, 0.01, np.float32), bounded=True), out or Bounds(3))
     tile = ranked(CARDS["sm_80"], layer)[0]
-    return depthwise(layer, np.full((16, 3, 3), weight), np.zeros(32, np.int32), epilogue, tile)
+    return depthwise(layer, np.full((16, 3, 3), weight), *operands(32, out), tile)
 
 
 def test_layers_that_differ_in_numbers_share_their_code() -> None:
