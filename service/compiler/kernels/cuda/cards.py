@@ -18,6 +18,7 @@ class Card:
     Attributes:
         capability: as `sm_80`.
         multiprocessors: that share a kernel's blocks.
+        threads: that a multiprocessor holds.
         shared_bytes: shared memory of a multiprocessor.
         block_shared_bytes: of one block, at most.
         matrix_macs: products of bytes that a multiprocessor's tensor cores add in a cycle; 0: it has none for bytes.
@@ -27,6 +28,7 @@ class Card:
 
     capability: str
     multiprocessors: int
+    threads: int
     shared_bytes: int
     block_shared_bytes: int
     matrix_macs: int
@@ -44,11 +46,11 @@ _KIB = 1 << 10
 CARDS: Mapping[str, Card] = {
     card.capability: card
     for card in (
-        Card("sm_61", 28, 96 * _KIB, 48 * _KIB, 0, 512, 32),
-        Card("sm_75", 40, 64 * _KIB, 64 * _KIB, 1024, 256, 32),
-        Card("sm_80", 108, 164 * _KIB, 163 * _KIB, 2048, 256, 64),
-        Card("sm_86", 82, 100 * _KIB, 99 * _KIB, 1024, 256, 32),
-        Card("sm_89", 128, 100 * _KIB, 99 * _KIB, 1024, 256, 32),
-        Card("sm_90", 132, 228 * _KIB, 227 * _KIB, 2560, 256, 64),
+        Card("sm_61", 28, 2048, 96 * _KIB, 48 * _KIB, 0, 512, 32),
+        Card("sm_75", 40, 1024, 64 * _KIB, 64 * _KIB, 1024, 256, 32),
+        Card("sm_80", 108, 2048, 164 * _KIB, 163 * _KIB, 2048, 256, 64),
+        Card("sm_86", 82, 1536, 100 * _KIB, 99 * _KIB, 1024, 256, 32),
+        Card("sm_89", 128, 1536, 100 * _KIB, 99 * _KIB, 1024, 256, 32),
+        Card("sm_90", 132, 2048, 228 * _KIB, 227 * _KIB, 2560, 256, 64),
     )
 }

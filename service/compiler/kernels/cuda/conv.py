@@ -35,7 +35,8 @@ def conv(layer: Layer, weights: Array, groups: int, bias: Array, epilogue: AnyEp
         f"octet::convolve<Layer>({', '.join(read)}, output, {column_tiles});",
     ]
     parameters = ["const octet::u8* __restrict__ source", *output.residual, *constant_parameters(constants)]
-    text = translation_unit("conv.cuh", kernel_function(tile.threads, [*parameters, output.destination], body))
+    function = kernel_function(tile.threads, [*parameters, output.destination], body, tile.resident)
+    text = translation_unit("conv.cuh", function)
     blocks = -(-pixels // tile.rows) * column_tiles + images.border_blocks(layer.destination, tile.threads)
     launch = Launch((blocks, 1, 1), (tile.threads, 1, 1), tile.shared_bytes(reads.most))
     facts = {"tile": f"{tile.rows}x{tile.columns}, {'mma' if tile.matrix else 'dp4a'}", "reads": reads.most}

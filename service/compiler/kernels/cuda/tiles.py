@@ -14,10 +14,9 @@ from service.compiler.kernels.layer import Layer
 
 STEP_BYTES = 32  # of a read
 _WARP = 32
-_MOST_THREADS = 2048  # of a multiprocessor
 _MOST_THREADS_OF_A_BLOCK = 512
 _REGISTERS = 65536
-_OVERHEAD_REGISTERS = 64  # of a thread, besides its sums and operands
+_OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
 _START_CYCLES = 2000  # of a block: its windows, the first reads on their way, its output
 _COMBINING_CYCLES = 300  # of the sums of a tile's teams
 _LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
@@ -82,10 +81,17 @@ class CardTile:
 
     @property
     def registers(self) -> int:
-        """Of a thread, estimated."""
-        sums = self.own_rows * self.own_columns // (_WARP if self.matrix else 1)
-        operands = (self.own_rows + self.own_columns) // 4 if self.matrix else 4 * (self.own_columns + 1)
-        return sums + operands + _OVERHEAD_REGISTERS
+        """Of a thread, estimated. Where the compiler may, it reads more of dp4a's operands ahead."""
+        if self.matrix:
+            return (
+                self.own_rows * self.own_columns // _WARP + (self.own_rows + self.own_columns) // 4 + _OTHER_REGISTERS
+            )
+        return 2 * self.own_rows * self.own_columns + 4 * (self.own_rows + self.own_columns) + _OTHER_REGISTERS
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor's registers hold: the compiler is told to keep to that."""
+        return max(1, _REGISTERS // (self.registers * self.threads))
 
 
 # Rows and columns of a tile, and of a warp (or a thread).
@@ -105,10 +111,11 @@ def ranked(card: Card, layer: Layer, reads: int) -> list[CardTile]:
     """
     matrix = card.matrix_macs > 0
     stages = (4, 3) if card.copies_ahead else (2,)
+    steps = (2, 4) if card.copies_ahead else (2,)  # what is fetched waits in registers
     candidates = [
-        CardTile(*sizes, steps, stage, slices, matrix)
+        CardTile(*sizes, step, stage, slices, matrix)
         for sizes in (_OF_WARPS if matrix else _OF_THREADS)
-        for steps in (2, 4)
+        for step in steps
         for stage in stages
         for slices in ((1, 2, 4) if max(sizes[:2]) <= _LARGEST_SLICED else (1,))
     ]
@@ -134,9 +141,8 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
 
 def resident(card: Card, tile: CardTile, reads: int) -> int:
     """How many blocks a multiprocessor holds at a time."""
-    by_registers = _REGISTERS // (tile.registers * tile.threads)
     by_memory = card.shared_bytes // (tile.shared_bytes(reads) + 1024)
-    return max(1, min(by_registers, by_memory, _MOST_THREADS // tile.threads))
+    return max(1, min(tile.resident, by_memory, card.threads // tile.threads))
 
 
 def _fits(card: Card, tile: CardTile, reads: int) -> bool:

@@ -1,0 +1,73 @@
+"""Layers of fixed sizes, with what they give by NumPy: for what depends on the tile, and not on the formula."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.compiler.kernels.layer import Layer, Window
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
+from service.compiler.kernels.simd.requantization import FloatScale
+
+BLOCK = 32
+
+
+@dataclass(frozen=True)
+class SquareConvolution:
+    """A square window on square images, padded so that an image keeps its size, requantized by a float scale.
+
+    Attributes:
+        kernel: rows and columns of the window; odd.
+    """
+
+    images: int = 1
+    size: int = 14
+    channels: int = 256
+    filters: int = 256
+    kernel: int = 3
+
+    @property
+    def layer(self) -> Layer:
+        side = self.kernel // 2
+        source = Image(self.images, self.size, self.size, self.channels, BLOCK, Halo(side, side, side, side))
+        destination = Image(self.images, self.size, self.size, self.filters, BLOCK)
+        return Layer(source, destination, Window((self.kernel, self.kernel), padding=(side, side)))
+
+    @property
+    def weights(self) -> NDArray[np.int32]:
+        random = np.random.default_rng(self.filters)
+        return random.integers(-128, 128, (self.filters, self.kernel, self.kernel, self.channels)).astype(np.int32)
+
+    @property
+    def bias(self) -> NDArray[np.int32]:
+        """Filled up to whole blocks."""
+        return np.arange(-(-self.filters // BLOCK) * BLOCK, dtype=np.int32) * 100
+
+    @property
+    def epilogue(self) -> Epilogue:
+        scale = np.float32(0.3 / np.sqrt(self.kernel**2 * self.channels) / 128)
+        return Epilogue(FloatScale(np.full(len(self.bias), scale, np.float32), bounded=True), Bounds(100, 3, 250))
+
+    @property
+    def source(self) -> NDArray[np.uint8]:
+        """`[N, H, W, C]`"""
+        return np.random.default_rng(1).integers(0, 256, (self.images, self.size, self.size, self.channels), np.uint8)
+
+    @property
+    def expected(self) -> NDArray[np.uint8]:
+        """`[N, H, W, O]`: zeros around the image, int32 sums, times the scale, to even, and clamped."""
+        side, size = self.kernel // 2, self.size
+        padded = np.pad(self.source.astype(np.int64), ((0, 0), (side, side), (side, side), (0, 0)))
+        sums = self.bias[: self.filters].astype(np.int64) + sum(
+            padded[:, row : row + size, column : column + size] @ self.weights[:, row, column].T.astype(np.int64)
+            for row in range(self.kernel)
+            for column in range(self.kernel)
+        )
+        requantization = self.epilogue.requantization
+        assert isinstance(requantization, FloatScale)
+        values = np.rint(sums.astype(np.float32) * requantization.scales[: self.filters]).astype(np.int64)
+        bounds = self.epilogue.out
+        return np.clip(values + bounds.zero_point, bounds.low, bounds.high).astype(np.uint8)

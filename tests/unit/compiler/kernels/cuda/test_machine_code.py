@@ -1,0 +1,72 @@
+"""What NVRTC makes of convolutions: the promised instructions, nothing spilled, no more registers than assumed."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.nvrtc import cubin
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, ranked
+from service.compiler.kernels.kernel import DeviceFunction
+from tests.support.cuda.device_code import SPILLS, DeviceCode, count
+from tests.support.cuda.layers import SquareConvolution
+
+LAYER = SquareConvolution(images=8)
+# One of each generation; their minor versions differ in numbers only.
+CAPABILITIES = ("sm_75", "sm_80", "sm_90")
+REGISTERS = 65536  # of a multiprocessor, given out by eight
+
+
+def tiles(capability: str) -> list[CardTile]:
+    """Of each size that the cost model knows, the one that it likes best."""
+    best: dict[tuple[int, ...], CardTile] = {}
+    for tile in ranked(CARDS[capability], LAYER.layer, 72):
+        best.setdefault(tile.numbers[:4], tile)
+    return list(best.values())
+
+
+def code(capability: str, tile: CardTile) -> DeviceCode:
+    kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile)
+    assert isinstance(kernel.function, DeviceFunction)
+    return DeviceCode(cubin(kernel.function.source, capability, "octet_conv"))
+
+
+def fits(made: DeviceCode, capability: str, tile: CardTile) -> bool:
+    """Whether a multiprocessor holds as many blocks as the cost model thinks."""
+    taken = -(-made.usage.registers // 8) * 8 * tile.threads
+    return taken * min(tile.resident, CARDS[capability].threads // tile.threads) <= REGISTERS
+
+
+ALL_TILES = [(capability, tile) for capability in CAPABILITIES for tile in tiles(capability)]
+
+
+@pytest.mark.parametrize(
+    ("capability", "tile"), ALL_TILES, ids=lambda each: "-".join(map(str, getattr(each, "numbers", [each])))
+)
+def test_convolution(capability: str, tile: CardTile) -> None:
+    made = code(capability, tile)
+    loop = made.hottest("IMMA", "IDP")
+    assert loop in made.innermost
+    assert count(made.instructions, *SPILLS) == 0
+    assert made.usage.stack_bytes == 0
+    assert fits(made, capability, tile)
+    if tile.matrix:
+        products = tile.own_rows // 16 * (tile.own_columns // 8) * tile.steps
+        assert count(loop, "IMMA") == products * (4 if capability == "sm_75" else 1)
+        # Fragments come by ldmatrix, four registers at a time; nothing is shuffled or permuted.
+        assert count(loop, "LDSM") == (tile.own_rows + tile.own_columns) // 16 * tile.steps
+        assert count(loop, "PRMT", "SHFL") == 0
+    else:
+        assert count(loop, "IDP.4A") == tile.own_rows * tile.own_columns * STEP_BYTES // 4 * tile.steps
+    copied = (tile.rows + tile.columns) * STEP_BYTES * tile.together // 16
+    copies = count(loop, "LDGSTS" if CARDS[capability].copies_ahead else "STS")
+    assert copies == -(-copied // tile.threads)
+
+
+def test_dot_products_of_older_cards() -> None:
+    """Of whose instructions the disassembler knows nothing."""
+    for tile in tiles("sm_61"):
+        made = code("sm_61", tile)
+        assert made.usage.stack_bytes == 0
+        assert fits(made, "sm_61", tile)
