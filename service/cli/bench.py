@@ -58,18 +58,20 @@ def bench(
     counts = counts_of(threads)
     with reporting(as_json) as output:
         from service.cli.locked import LockedArtifact
+        from service.core.target import machine_name
 
         with _layout(model, artifact, server, key) as (layout, named):
             locked, rows = LockedArtifact.read(layout, named, unsandboxed=unsandboxed), []
-            for count in counts:
+            machine = machine_name(locked.target) or "this machine"
+            for count in counts if locked.target.device == "cpu" else counts[:1]:  # a card does not compute on threads
                 spinner = Spinner("dots", f"{count} threads …")
                 # Without a thread of its own: this process is forked.
                 with Live(spinner, console=output.progress, auto_refresh=False, transient=True) as live:
                     rows.append({"artifact": locked.digest, **locked.bench(count, seconds, live.refresh)})
         if as_json:
-            output.document({"machine": _machine(), "artifact": rows[0]["artifact"], "latencies": rows})
+            output.document({"machine": machine, "artifact": rows[0]["artifact"], "latencies": rows})
         else:
-            show(output, rows)
+            show(output, rows, machine)
 
 
 def counts_of(threads: str | None) -> list[int]:
@@ -103,7 +105,7 @@ def _layout(
             yield layout, digest
 
 
-def show(output: Output, rows: Sequence[Mapping[str, Any]]) -> None:
+def show(output: Output, rows: Sequence[Mapping[str, Any]], machine: str) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("threads", "batch", "calls", *_TIMES, "per second"):
         table.add_column(column, no_wrap=True, justify="right")
@@ -116,7 +118,7 @@ def show(output: Output, rows: Sequence[Mapping[str, Any]]) -> None:
             Text(sparkline(row["histogram"]["calls"]), style="green"),
             ", ".join(map(str, row["cores"])),
         )
-    output.show(Text(rows[0]["artifact"], style="bold"), Text(_machine(), style="dim"), table)
+    output.show(Text(rows[0]["artifact"], style="bold"), Text(machine, style="dim"), table)
     told = "A call is service.runtime's run(): inputs checked, outputs copied. Each thread has a core."
     output.show(Text(f"\n{told} The last bar holds all that took longer.", style="dim"))
 
@@ -125,9 +127,3 @@ def sparkline(calls: Sequence[int]) -> str:
     """A histogram in one line. What is not zero is seen."""
     most = max(calls, default=0) or 1
     return "".join(_BARS[-(-number * (len(_BARS) - 1) // most)] for number in calls)
-
-
-def _machine() -> str:
-    from service.core.target import detect_host
-
-    return detect_host().model_name or "this machine"

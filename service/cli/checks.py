@@ -13,11 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from service.core.cards import LIBRARY, detect_cards
 from service.core.cores import Core, affordable_threads, build_cores, computing_cores, usable_cores
 from service.core.errors import CorruptBlob, OctetError
-from service.core.installed import SERVER
+from service.core.installed import CARDS, CARDS_PACKAGE, SERVER
 from service.core.settings import Settings
-from service.core.target import TARGETS, detect_host
+from service.core.target import TARGETS, card_features, detect_host
 
 _LOW_DISK_BYTES = 5 << 30  # a build of a large model needs about a hundredth of it; a log that fills the rest does not
 _HASHING_S = 10.0
@@ -46,6 +47,7 @@ class Check:
 def check_all(settings: Settings, server: str, key: str | None = None) -> list[Check]:
     return [
         *_host(),
+        *_cards(),
         *_versions(),
         *_sandbox(settings),
         _predictions(),
@@ -69,7 +71,31 @@ def _host() -> Iterator[Check]:
         yield Check("runs", State.OK, ", ".join(target.name for target in TARGETS if target.runs_on(host)))
     others = (target for target in TARGETS if target.architecture == host.architecture and not target.runs_on(host))
     for target in others:
+        if target.device == "cuda":
+            continue
         yield Check("cannot run", State.NOTE, f"{target.name}: no {', '.join(sorted(target.missing_on(host)))}")
+
+
+def _cards() -> Iterator[Check]:
+    """What runs artifacts for cards here, and what compiles them."""
+    found = detect_cards()
+    for card in found.cards:
+        runs = sorted(card_features([card]))
+        state = State.OK if runs else State.NOTE
+        targets = ", ".join(f"cuda-{each}" for each in runs) or "no target"
+        capability = f"{card.capability // 10}.{card.capability % 10}"
+        memory = f"{card.memory_bytes / 1e9:.1f} GB"
+        yield Check("card", state, f"{card.name}, {memory}, compute capability {capability} → {targets}")
+    if found.cuda:
+        yield Check("card driver", State.OK, f"CUDA {found.cuda}")
+    elif found.problem:
+        yield Check("card", State.WARNING, found.problem, "artifacts for cards do not run here")
+    else:
+        yield Check("card", State.NOTE, f"none: there is no {LIBRARY} of NVIDIA's driver")
+    try:
+        yield Check("card compiler", State.OK, f"{CARDS_PACKAGE} {importlib.metadata.version(CARDS_PACKAGE)}")
+    except importlib.metadata.PackageNotFoundError:
+        yield Check("card compiler", State.NOTE, f"no {CARDS_PACKAGE}", f"to compile for cards: {CARDS}")
 
 
 def _versions() -> Iterator[Check]:

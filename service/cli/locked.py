@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 from service.cache import OciLayout
 from service.cli.options import load_checked
 from service.compiler.forked import keeping
-from service.compiler.sandbox import Access, run_child
+from service.compiler.sandbox import Access, run_child, with_cards
 from service.compiler.sandbox.policy import unlimited
 from service.core.artifact import only_artifact
 from service.core.buckets import fitted, opened
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, SandboxUnavailable
 from service.core.signature import ModelSignature
-from service.core.target import detect_host
+from service.core.target import Target, machine_name, parse_target
 from service.core.witnesses import Comparison
 from service.runtime.latency import PERCENTILES
 from service.runtime.model import Array, checked
@@ -73,6 +73,10 @@ class LockedArtifact:
     def signature(self) -> ModelSignature:
         return self.stored.config.signature
 
+    @property
+    def target(self) -> Target:
+        return parse_target(self.stored.config.target)
+
     def run(self, inputs: Sequence[Array], threads: int) -> tuple[list[Array], float]:
         """The outputs for `inputs`, which fit the signature, and how long the call took, in seconds."""
         shared = SharedTensors.made(self.signature)
@@ -103,7 +107,7 @@ class LockedArtifact:
         """`runtime.profile.Profile` of so many threads, each on its own core."""
         said = self._ask("explain", {"threads": threads, "seconds": seconds, "peak": peak})
         symbols = [call.symbol for call in self.stored.config.plan.calls]
-        return _understood("explain", lambda: _profile(said, symbols))
+        return _understood("explain", lambda: _profile(said, symbols, machine_name(self.target)))
 
     def _ask(
         self,
@@ -116,13 +120,14 @@ class LockedArtifact:
         poll: Poll = lambda: None,
     ) -> dict[str, Any]:
         library, constants = self.stored.library.absolute(), self.stored.constants.absolute()
+        limits = unlimited(shared_bytes)
         files = {"config": self.stored.config.to_json(), "library": str(library), "constants": str(constants)}
         try:
             return run_child(
                 role,
                 {**files, **request},
                 access=Access((library, constants, *readable)),
-                limits=unlimited(shared_bytes),
+                limits=limits if self.target.device == "cpu" else with_cards(limits),
                 poll=poll,
                 allow_unsandboxed=load_checked().allow_unsandboxed,
                 unsandboxed=self.unsandboxed,
@@ -195,10 +200,10 @@ def _latency(said: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _profile(said: Mapping[str, Any], symbols: Sequence[str]) -> dict[str, Any]:
+def _profile(said: Mapping[str, Any], symbols: Sequence[str], machine: str) -> dict[str, Any]:
     seconds, peak = [_number(call["seconds"]) for call in said["calls"]], said["peak_macs_per_s"]
     return {
-        "machine": detect_host().model_name,
+        "machine": machine,
         "threads": _integer(said["threads"]),
         "rounds": _integer(said["rounds"]),
         "model_seconds": _number(said["model_seconds"]),

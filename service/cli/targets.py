@@ -12,7 +12,7 @@ from rich.text import Text
 
 from service.cli.options import JsonOption
 from service.cli.output import reporting
-from service.core.installed import COMPILER, SERVER
+from service.core.installed import CARDS, CARDS_MODULE, CARDS_PACKAGE, COMPILER, SERVER, is_installed
 from service.core.target import TARGETS, Host, Target, detect_host
 
 
@@ -22,7 +22,8 @@ class Abilities:
 
     Attributes:
         compile: packages, and parts of the sandbox.
-        run: CPU features, or the architecture, and parts of the sandbox. What cannot run cannot be verified either.
+        run: features of the CPU or of a card, or the architecture, and parts of the sandbox. What cannot run cannot be
+            verified either.
     """
 
     target: Target
@@ -44,13 +45,22 @@ def abilities(host: Host) -> list[Abilities]:
 
     packages = tuple(name for name, module in COMPILER.items() if find_spec(module) is None)
     locks = tuple(finding.name for finding in sandbox.check() if not finding.available)
-    return [Abilities(target, packages + locks, (*sorted(target.missing_on(host)), *locks)) for target in TARGETS]
+    of_cards = () if is_installed(CARDS_MODULE) else (CARDS_PACKAGE,)
+    return [
+        Abilities(
+            target,
+            packages + (of_cards if target.device == "cuda" else ()) + locks,
+            (*sorted(target.missing_on(host)), *locks),
+        )
+        for target in TARGETS
+    ]
 
 
 def targets(as_json: JsonOption = False) -> None:
     """List the targets, and whether this machine compiles for them, runs and verifies them, or what it lacks for it.
 
-    A model is compiled for any of them on any machine that has the compiler. Running and verifying takes the CPU.
+    A model is compiled for any of them on any machine that has the compiler. Running and verifying takes the CPU, or
+    the card.
     """
     with reporting(as_json) as output:
         host = detect_host()
@@ -63,7 +73,9 @@ def targets(as_json: JsonOption = False) -> None:
         lacking = {name for each in found for name in each.compile}
         if lacking & COMPILER.keys():
             output.show(f"\nThis is the runtime only. To compile: {escape(SERVER)}")
-        if lacking - COMPILER.keys():
+        elif CARDS_PACKAGE in lacking:
+            output.show(f"\nTo compile for cards: {escape(CARDS)}")
+        if lacking - COMPILER.keys() - {CARDS_PACKAGE}:
             output.show("\nWithout Landlock or seccomp commands refuse, unless --unsandboxed allows it.")
 
 

@@ -16,7 +16,7 @@ from service.compiler.expected import Answers
 from service.compiler.link import link
 from service.compiler.object_cache import KernelProgram, ObjectCache
 from service.compiler.results import Results
-from service.compiler.sandbox import Access, Limits, run_child
+from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.core import witnesses
 from service.core.artifact import ArtifactConfig
 from service.core.build import Progress, Stage
@@ -34,6 +34,7 @@ _PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed f
 MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE, OBJECT_FILE = "module.json", "constants.bin", "library.so", "kernel.o"
 PLAIN_FILE = "plain.o"  # the object of a build child; see `codegen.generate`
 
+_RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # which run what was built
 T = TypeVar("T")
 
 
@@ -97,7 +98,7 @@ class Steps:
             role,
             request,
             access=Access(readable=tuple(readable), writable=(directory,)),
-            limits=self._limits(),
+            limits=with_cards(self._limits()) if self._runs_on_card(role) else self._limits(),
             on_message=self._relay if poll is None else lambda message: None,
             poll=poll or self._poll,
             allow_unsandboxed=self.settings.allow_unsandboxed,
@@ -336,6 +337,9 @@ class Steps:
             nice=self._nice,
             processors=self._processors,
         )
+
+    def _runs_on_card(self, role: str) -> bool:
+        return role in _RUNNING_ROLES and self.request.target.device == "cuda"
 
     def _enter(self, stage: Stage, fraction: float = 0.0) -> None:
         self._stage, self._fraction = stage, fraction

@@ -11,8 +11,19 @@ from service.core.errors import Unsupported
 SERVER = "pip install 'octet-serve[server]'"
 # What compiling takes beside this package: distributions, and the modules that they bring.
 COMPILER = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi", "ziglang": "ziglang"}
+# What compiling for cards takes besides: NVIDIA's run-time compiler.
+CARDS = "pip install 'octet-serve[cuda]'"
+CARDS_PACKAGE, CARDS_MODULE = "nvidia-cuda-nvrtc-cu12", "nvidia.cuda_nvrtc"
 # What tells a server's installation from a lesser one.
 _SERVING = {name: name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn")}
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module is there, within packages that may not be."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def not_installed(error: ModuleNotFoundError) -> Unsupported:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from service.core.cards import Card, detect_cards
 from service.core.errors import UnknownTarget
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -157,11 +158,31 @@ def parse_target(name: str) -> Target:
 def detect_host() -> Host:
     """The features of an x86-64 CPU stand in /proc/cpuinfo alone. Elsewhere the kernel tells each process at its start,
     and an emulator does so, too: /proc/cpuinfo is then that of the emulator's machine.
+
+    A card's are of the driver's saying, which is asked in a child: not in a process that may start none.
     """
     text, architecture = _CPUINFO.read_text(), platform.machine()
     if architecture not in _HWCAP_FEATURES:
-        return parse_cpuinfo(text, architecture)
+        host = parse_cpuinfo(text, architecture)
+        return replace(host, features=host.features | card_features(detect_cards().cards))
     return Host(architecture, hwcap_features(architecture, _auxiliary_value), _board(text))
+
+
+def machine_name(target: Target) -> str:
+    """What runs artifacts for `target` here, for people: the CPU, or the first card that does."""
+    if target.device == "cpu":
+        return detect_host().model_name
+    return next((card.name for card in detect_cards().cards if target.features <= card_features([card])), "")
+
+
+def card_features(cards: Iterable[Card]) -> frozenset[str]:
+    """`sm_XY` of each target whose code one of the cards runs."""
+    return frozenset(
+        target.reason
+        for card in cards
+        for target in TARGETS
+        if target.device == "cuda" and card.runs(int(target.reason.removeprefix("sm_")))
+    )
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Host:

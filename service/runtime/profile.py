@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from service.core.buffers import aligned_empty
+from service.core.cards import Card
 from service.core.explanation import Call
-from service.core.target import detect_host
+from service.core.target import card_features, detect_host, parse_target
 from service.core.vectors import sample_inputs
 from service.runtime.model import Array, Model
+from service.runtime.octet_library import cards
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def profile(
         of_model = _timed(partial(model.run, asked), 0.2 * seconds, fewest_rounds)
     medians = np.median(rounds, axis=0)
     return Profile(
-        detect_host().model_name,
+        _machine(model),
         model.threads.count,
         len(rounds),
         statistics.median(of_model),
@@ -89,6 +91,15 @@ def profile(
         peak["macs"] / min(of_peak) if peak is not None and of_peak else None,
         tuple(Call(symbol, float(median)) for symbol, median in zip(model.native.calls, medians, strict=True)),
     )
+
+
+def _machine(model: Model) -> str:
+    """The CPU; or the first card that runs the model, whose driver has started in this process."""
+    target = parse_target(model.config.target)
+    if target.device == "cpu":
+        return detect_host().model_name
+    found = [Card(card.name, card.capability, card.memory_bytes) for card in cards()[0]]
+    return next((card.name for card in found if target.features <= card_features([card])), "")
 
 
 def _in_turn(

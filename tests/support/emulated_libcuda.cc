@@ -1,10 +1,11 @@
 // A stand-in for libcuda.so.1: the calls of NVIDIA's driver that our runtime makes, on memory of this process. A kernel
-// runs by what was compiled for the CPU from its source: `DIGEST.so` in the folder OCTET_EMULATED_KERNELS, DIGEST being the
-// SHA-256 of its cubin, with the function `octet_emulated_launch`.
+// runs by what was compiled for the CPU from its source: `DIGEST.so` in the folder OCTET_EMULATED_KERNELS, by default that of
+// this library, DIGEST being the SHA-256 of its cubin, with the function `octet_emulated_launch`.
 //
 // It is stricter than the driver. Work on a stream is done no sooner than somebody waits for it. Fresh memory is poisoned,
 // and each allocation lies between pages that nobody may touch. What the API forbids ends the process, with words.
 //
+// Settings are environment variables, or lines of the file `settings` beside this library:
 //     OCTET_EMULATED_CARDS   capability[:memory in bytes[:shared bytes of a block]];…  (8.6)
 //     OCTET_EMULATED_VERSION version of CUDA  (12090)
 //     OCTET_EMULATED_FAULT   launch:N:RESULT  the Nth kernel of the process fails so, and takes its card with it
@@ -20,6 +21,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,9 +54,22 @@ using LaunchFunction = int32_t (*)(const char*, const uint32_t*, const uint32_t*
   abort();
 }
 
-std::string setting(const char* name, const char* otherwise) {
-  const char* value = getenv(name);
-  return value == nullptr ? otherwise : value;
+std::string own_folder() {
+  Dl_info found;
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &found) == 0) return ".";
+  std::string path = found.dli_fname;
+  return path.substr(0, path.rfind('/'));
+}
+
+// Of the environment; or of the file `settings` beside this library, whose lines are NAME=VALUE.
+std::string setting(const char* name, const std::string& otherwise) {
+  if (const char* value = getenv(name)) return value;
+  std::ifstream file(own_folder() + "/settings");
+  std::string prefix = std::string(name) + "=";
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, prefix.size(), prefix) == 0) return line.substr(prefix.size());
+  }
+  return otherwise;
 }
 
 struct Allocation {
@@ -511,7 +526,7 @@ API cuModuleLoadDataEx(Module** module, const void* image, unsigned options, int
   for (const Card& each : cards) card = &each.context == current.back() ? &each : card;
   int capability = 10 * card->major + card->minor;
   if (cubin.capability / 10 != card->major || cubin.capability > capability) return kNoBinary;
-  std::string path = setting("OCTET_EMULATED_KERNELS", ".") + "/" + digest_of(data, cubin.bytes) + ".so";
+  std::string path = setting("OCTET_EMULATED_KERNELS", own_folder()) + "/" + digest_of(data, cubin.bytes) + ".so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   auto launch = library == nullptr ? nullptr : reinterpret_cast<LaunchFunction>(dlsym(library, "octet_emulated_launch"));
   if (launch == nullptr) {

@@ -4,6 +4,7 @@
 its `Limits` allow, and otherwise only compute; `check` tells what the running kernel offers for that. Imports no TVM.
 """
 
+from service.compiler.sandbox.cards import with_cards
 from service.compiler.sandbox.check import Finding, check
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.process import Fork
@@ -24,4 +25,5 @@ __all__ = [
     "scratch_directory",
     "shut_down",
     "warm",
+    "with_cards",
 ]

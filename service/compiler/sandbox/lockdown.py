@@ -12,7 +12,7 @@ import os
 import resource
 from pathlib import Path
 
-from service.compiler.sandbox import landlock, seccomp
+from service.compiler.sandbox import cards, landlock, seccomp
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import Access, Limits, system_rules
@@ -45,13 +45,18 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
     if threads > 1:
         raise RuntimeError(f"{threads} threads run already, and Landlock would bind one of them")
     _pinned.append(os.open("/proc/self", os.O_PATH | os.O_CLOEXEC))
-    landlock.restrict([*system_rules(), *access.rules()])
+    landlock.restrict([*system_rules(), *access.rules(), *(cards.rules() if limits.cards else ())])
 
 
 def close_calls(limits: Limits, *, execute: bool = False) -> None:
     """No system calls but those that computing needs; after the imports."""
     if seccomp.is_available():
-        seccomp.install(threads=limits.threads > 1, execute=execute, places_threads=limits.places_threads)
+        seccomp.install(
+            threads=limits.threads > 1,
+            execute=execute,
+            places_threads=limits.places_threads,
+            uses_cards=limits.cards,
+        )
 
 
 def _limit(limits: Limits) -> None:

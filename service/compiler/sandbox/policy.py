@@ -76,6 +76,7 @@ class Limits:
         processors: where it may run, by number; none: where its parent may.
         places_threads: whether it may say where each of its threads runs, for the sake of timings that are to be had
             outside, too. It may then say so of any process of its user; nothing else bounds that.
+        cards: whether it may use NVIDIA's; see `sandbox.cards`.
     """
 
     wall_s: float
@@ -87,6 +88,7 @@ class Limits:
     nice: int = 0
     processors: tuple[int, ...] = ()
     places_threads: bool = False
+    cards: bool = False
 
 
 def unlimited(file_bytes: int) -> Limits:

@@ -25,7 +25,7 @@ import os
 import struct
 from collections.abc import Sequence
 
-from service.compiler.sandbox import bpf
+from service.compiler.sandbox import bpf, cards
 from service.compiler.sandbox.kernel import architecture, syscall
 from service.compiler.sandbox.syscalls import HIGHEST_KNOWN, numbers
 
@@ -82,7 +82,13 @@ _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 
 
 def build(
-    machine: str, pid: int, *, threads: bool = True, execute: bool = False, places_threads: bool = False
+    machine: str,
+    pid: int,
+    *,
+    threads: bool = True,
+    execute: bool = False,
+    places_threads: bool = False,
+    uses_cards: bool = False,
 ) -> bpf.Program:
     """The filter for `machine` (`x86_64` or `aarch64`).
 
@@ -92,6 +98,7 @@ def build(
         threads: whether it may start threads.
         execute: whether it may become another program (Landlock says which one).
         places_threads: whether it may say on which processors a thread runs: any, for no filter knows its own.
+        uses_cards: whether NVIDIA's driver works in it; see `cards`.
     """
     table = numbers(machine)
     allow, refuse, missing = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
@@ -109,7 +116,7 @@ def build(
         "prlimit64": among(0, [0, pid]),
         "sched_setaffinity": bpf.give(allow) if places_threads else among(0, [0, pid]),
         "prctl": among(0, _PRCTL_ALLOWED),
-        "ioctl": among(1, _IOCTL_ALLOWED, bpf.RET_ERRNO | errno.ENOTTY),
+        "ioctl": (_ioctl_of_cards() if uses_cards else []) + among(1, _IOCTL_ALLOWED, bpf.RET_ERRNO | errno.ENOTTY),
         "fcntl": among(1, _FCNTL_ALLOWED),
         "open": _open(1),
         "openat": _open(2),
@@ -132,13 +139,24 @@ def build(
     program += bpf.load(bpf.SYSCALL)
     program += bpf.when_at_least(_X32_BIT, bpf.give(bpf.RET_KILL_PROCESS))
     program += bpf.when_at_least(HIGHEST_KNOWN + 1, bpf.give(missing))
-    for name in ALLOWED:
+    for name in (*ALLOWED, *(cards.CALLS if uses_cards else ())):
         if name in table:
             program += bpf.when_equal(table[name], bpf.give(allow))
     for name, condition in conditions.items():
         if name in table:
             program += bpf.when_equal(table[name], condition)
     return program + bpf.give(refuse)
+
+
+def _ioctl_of_cards() -> bpf.Program:
+    """What passes; the others go on to the next conditions."""
+    passes = bpf.give(bpf.RET_ALLOW)
+    return [
+        *bpf.when_masked(bpf.argument(1), cards.IOCTL_TYPE_MASK, cards.IOCTL_TYPE, passes),
+        *bpf.when_masked(bpf.argument(1), 0xFFFF_FFFF & ~(cards.UVM_IOCTLS_BELOW - 1), 0, passes),
+        *bpf.load(bpf.argument(1)),
+        *(instruction for number in cards.UVM_IOCTLS for instruction in bpf.when_equal(number, passes)),
+    ]
 
 
 def _open(flags: int) -> bpf.Program:
@@ -167,13 +185,22 @@ def is_available() -> bool:
     return True
 
 
-def install(*, threads: bool = True, execute: bool = False, places_threads: bool = False) -> None:
+def install(
+    *, threads: bool = True, execute: bool = False, places_threads: bool = False, uses_cards: bool = False
+) -> None:
     """Filters this process, all its threads (TSYNC), for ever. Needs no_new_privs.
 
     Raises:
         OSError: the kernel has no seccomp, or a thread could not be synchronized.
     """
-    program = build(architecture(), os.getpid(), threads=threads, execute=execute, places_threads=places_threads)
+    program = build(
+        architecture(),
+        os.getpid(),
+        threads=threads,
+        execute=execute,
+        places_threads=places_threads,
+        uses_cards=uses_cards,
+    )
     packed = b"".join(instruction.pack() for instruction in program)
     instructions = ctypes.create_string_buffer(packed, len(packed))
     fprog = struct.pack("@HP", len(program), ctypes.addressof(instructions))

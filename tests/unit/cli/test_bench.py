@@ -44,7 +44,7 @@ def test_a_row_for_each_number_of_threads(capsys: pytest.CaptureFixture[str]) ->
         **{f"{time}_s": 0.001 * number for number, time in enumerate(("min", "p50", "p90", "p99", "max"), 1)},
         "histogram": {"edges_s": [0.001, 0.002, 0.004], "calls": [1000, 234]},
     }
-    show(Output(as_json=False), [row])
+    show(Output(as_json=False), [row], "a machine")
     shown = next(line for line in capsys.readouterr().out.splitlines() if "1,234" in line)
     times = "1.00 ms 2.00 ms 3.00 ms 4.00 ms 5.00 ms"
     assert " ".join(shown.split()) == f"2 1 1,234 {times} 1.25 k █▂ 0, 3"

@@ -217,3 +217,21 @@ def test_who_places_threads_may_name_any(machine: str) -> None:
     program, number = seccomp.build(machine, PID, places_threads=True), syscall_numbers(machine)["sched_setaffinity"]
     assert run_filter(program, AUDIT[machine], number, (PID + 1,)) == ALLOW
     assert verdict(machine, "sched_setaffinity", PID + 1) == EPERM
+
+
+@both
+def test_who_uses_cards_may_command_their_devices(machine: str) -> None:
+    program, number = seccomp.build(machine, PID, uses_cards=True), syscall_numbers(machine)["ioctl"]
+
+    def verdict_of(command: int) -> int:
+        return run_filter(program, AUDIT[machine], number, (3, command))
+
+    of_control, of_unified_memory = 0xC020462A, (0x3000_0001, 0x3000_0002, 27, 75)  # NV_ESC_RM_CONTROL; UVM_…
+    for command in (of_control, *of_unified_memory):
+        assert verdict_of(command) == ALLOW
+        assert verdict(machine, "ioctl", 3, command) != ALLOW
+    assert verdict_of(0x5412) != ALLOW  # TIOCSTI
+    assert verdict_of(0x5413) == ALLOW
+    assert run_filter(program, AUDIT[machine], syscall_numbers(machine)["mlock"]) == ALLOW
+    assert verdict(machine, "mlock") == EPERM
+    assert run_filter(program, AUDIT[machine], syscall_numbers(machine)["socket"]) == EPERM

@@ -18,31 +18,8 @@ from service.core.target import parse_target
 from service.runtime import octet_library
 from service.runtime.octet_library import NativeInstance, NativeModel
 from tests.support import emulated_card
+from tests.support.card_artifact import COUNTING, SIMPLE, on_card
 from tests.support.small_artifact import CONSTANTS, LENGTH, address, config_of, tensor
-
-_CAPABILITY = 80
-
-
-def on_card(config: dict[str, Any], launches: Any = None, capability: int = _CAPABILITY) -> dict[str, Any]:
-    """The config of an artifact for a card; each call is launched as `launches` says, or by one thread."""
-    copy = deepcopy(config)
-    for call in copy["plan"]["calls"]:
-        call[0] = f"octet_{call[0]}"
-    copy["plan"]["launches"] = launches or [[1, 1, 1, 1, 1, 1, 0]] * len(copy["plan"]["calls"])
-    copy["requires"] = [f"sm_{capability}"]
-    copy["target"] = f"cuda-sm_{capability}"
-    return copy
-
-
-# (in + constant) * 2
-SIMPLE = on_card(
-    config_of([("input", 0), ("constant", 64), ("arena", 64), ("output", 0)], [("add", [0, 1, 2]), ("twice", [2, 3])])
-)
-COUNTING = on_card(
-    config_of(
-        [("input", 0), ("state", 0), ("next_state", 0), ("output", 0)], [("add", [0, 1, 2])], copies=[(2, 3)], states=1
-    )
-)
 
 
 class Files(NamedTuple):

@@ -1,0 +1,82 @@
+"""Which cards a machine has, as its driver says in a child."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.core import cards
+from service.core.cards import Card, Cards, detect_cards
+from service.core.target import card_features, detect_host
+from tests.support import emulated_card
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return emulated_card.build_driver(tmp_path_factory.mktemp("driver"))
+
+
+def _detected() -> Any:
+    """And whether this process could still fork: it has not loaded the driver."""
+    found = detect_cards()
+    is_loaded = any("libcuda" in line for line in Path("/proc/self/maps").read_text().splitlines())
+    listed = [[card.name, card.capability] for card in found.cards]
+    features = sorted(each for each in detect_host().features if each.startswith("sm_"))
+    return listed, found.cuda, found.problem, features, is_loaded
+
+
+def _asked(driver: Path, **settings: str) -> Any:
+    environment = emulated_card.environment(driver, driver, **settings)
+    return emulated_card.in_a_child(_detected, environment=environment)
+
+
+def test_a_machine_with_cards(driver: Path) -> None:
+    listed, cuda, problem, features, is_loaded = _asked(driver, cards="8.9;7.5", version="12040")
+    assert (listed, cuda, problem) == ([["Emulated 8.9", 89], ["Emulated 7.5", 75]], "12.4", "")
+    assert set(features) >= {"sm_75", "sm_80", "sm_86", "sm_89"}
+    assert not {"sm_61", "sm_90"} & set(features)
+    assert not is_loaded
+
+
+def test_a_driver_without_cards_says_so(driver: Path) -> None:
+    listed, cuda, problem, features, _ = _asked(driver, CUDA_VISIBLE_DEVICES="")
+    assert (listed, cuda, features) == ([], "", [])
+    assert problem == "NVIDIA's driver shows this process no card"
+
+
+def test_what_is_no_driver_is_a_problem_in_words(tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_bytes(b"no library")
+    listed, _, problem, _, _ = _asked(tmp_path)
+    assert listed == []
+    assert "there is no driver of NVIDIA's" in problem
+
+
+def test_without_driver_and_device_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards, "_DEVICES", ())
+    monkeypatch.setattr(cards, "_FOLDERS", ())
+    monkeypatch.setenv("LD_LIBRARY_PATH", os.devnull)
+    monkeypatch.setattr("service.core.cards.subprocess.run", None)
+    detect_cards.cache_clear()
+    try:
+        assert detect_cards() == Cards()
+    finally:
+        detect_cards.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("capability", "runs"),
+    [
+        (61, {"sm_61"}),
+        (70, set()),
+        (75, {"sm_75"}),
+        (87, {"sm_80", "sm_86"}),
+        (90, {"sm_90"}),
+        (100, set()),
+        (120, set()),
+    ],
+)
+def test_code_runs_on_cards_of_its_major_capability(capability: int, runs: set[str]) -> None:
+    assert card_features([Card("", capability, 0)]) == runs
