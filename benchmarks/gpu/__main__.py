@@ -123,7 +123,7 @@ def _text(about: dict[str, Any], rows: list[dict[str, Any]], peaks: dict[str, fl
     ]
     for row in rows:
         card, peer = row["card_s"], row.get("bfloat16_s")
-        share = 100 * row["macs"] * row["batch"] / card / best if best else 0.0
+        share = 100 * row["macs"] / card / best if best else 0.0
         cells = [
             *(row["model"], str(row["batch"]), "yes" if row["right"] else "NO"),
             *(f"{1e3 * row['whole_s']:.3f}", f"{1e3 * card:.3f}", f"{row['batch'] / card:,.0f}", f"{share:.0f}"),
