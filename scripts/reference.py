@@ -22,6 +22,8 @@ from service.core import errors
 from service.core.numerics import MODES
 from service.core.settings import Settings
 from service.core.target import TARGETS
+from tests.support import http1_cases, http2_cases
+from tests.support.http2_frames import Service
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -203,6 +205,31 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
+def protocols() -> Iterator[str]:
+    yield "# HTTP, case by case"
+    yield (
+        "What the data plane answers to requests that the RFCs allow, forbid, or leave to a server. Each row is a test "
+        "of the program that serves (`tests/conformance/test_http.py`), over HTTP/2 on both ports. Beside it, 20,000 "
+        "connections each, generated and spoiled, are read as h11, h2 and hpack read them, every difference with a "
+        "named reason (`tests/unit/native`); windows, limits and floods have tests of their own there."
+    )
+    yield "## HTTP/1.1"
+    yield (
+        "Sections are of RFC 9112, unless another is named. A status with *closed* ends the connection: what follows "
+        "is not taken for a request."
+    )
+    rows = [(each.section, each.title, each.outcome) for each in http1_cases.cases("/", b"{}")]
+    yield _table(("section", "the client sends", "answer"), rows)
+    yield "## HTTP/2"
+    yield (
+        "Sections are of RFC 9113, unless another is named. GOAWAY ends the connection, RST_STREAM a stream; *taken* "
+        "means that the connection goes on."
+    )
+    of_streams = http2_cases.cases(Service("/", b"", b""), b"")
+    rows = [(each.section, each.title, each.outcome) for each in (*http2_cases.prefaces(), *of_streams)]
+    yield _table(("section", "the client sends", "answer"), rows)
+
+
 def commands() -> Iterator[str]:
     yield "# Commands"
     yield (
@@ -245,6 +272,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "numerics": numerics,
     "errors": error_codes,
     "commands": commands,
+    "protocols": protocols,
     "api": http_api,
 }
 

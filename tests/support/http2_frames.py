@@ -73,12 +73,29 @@ def block(fields: Fields) -> bytes:
     return b"".join(literal(*field) for field in fields)
 
 
+class Service(NamedTuple):
+    """A method of gRPC that answers at once."""
+
+    path: str
+    content: bytes
+    answer: bytes
+
+    def head(self, *more: tuple[str, str], without: str = "", **changed: str) -> list[tuple[str, str]]:
+        """The head of a call; `changed` values have `_` for the `-` of their names."""
+        fields = {":method": "POST", ":scheme": "http", ":path": self.path, ":authority": "test"}
+        fields |= {"content-type": "application/grpc", "te": "trailers"}
+        fields |= {name.replace("_", "-"): value for name, value in changed.items()}
+        return [(name, value) for name, value in fields.items() if name != without] + list(more)
+
+
+def echo(method: str = "Unary") -> Service:
+    """Of the echo server."""
+    return Service(f"/echo.Echo/{method}", b"hello", b"hello")
+
+
 def head(method: str = "Unary", *more: tuple[str, str], without: str = "", **changed: str) -> list[tuple[str, str]]:
-    """The head of a gRPC call of the echo server; `changed` values have `_` for the `-` of their names."""
-    fields = {":method": "POST", ":scheme": "http", ":path": f"/echo.Echo/{method}", ":authority": "test"}
-    fields |= {"content-type": "application/grpc", "te": "trailers"}
-    fields |= {name.replace("_", "-"): value for name, value in changed.items()}
-    return [(name, value) for name, value in fields.items() if name != without] + list(more)
+    """The head of a call of the echo server."""
+    return echo(method).head(*more, without=without, **changed)
 
 
 def message(content: bytes) -> bytes:
@@ -89,7 +106,10 @@ def message(content: bytes) -> bytes:
 class Peer:
     """One connection to `port`. Speaks the preface and empty SETTINGS first, if `greet`."""
 
-    def __init__(self, port: int, greet: bool = True, source: str = "127.0.0.1") -> None:
+    def __init__(
+        self, port: int, greet: bool = True, source: str = "127.0.0.1", service: Service | None = None
+    ) -> None:
+        self.service = service or echo()
         self.socket = socket.create_connection(("127.0.0.1", port), GIVE_UP_S, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = b""
@@ -161,5 +181,6 @@ class Peer:
     def alive(self) -> bool:
         """Whether a call still goes through."""
         stream = 2**31 - 1  # the last that there is
-        self.call(stream)
-        return self.expect(DATA, stream).payload == message(b"hello")
+        self.headers(stream, self.service.head())
+        self.send(frame(DATA, END_STREAM, stream, message(self.service.content)))
+        return self.expect(DATA, stream).payload == message(self.service.answer)

@@ -9,30 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.http2_cases import WINDOW, Case, Ends, cases, prefaces
 from tests.support.http2_frames import (
     ACK,
-    COMPRESSION_ERROR,
-    CONTINUATION,
     DATA,
-    ENABLE_PUSH,
     END_HEADERS,
     END_STREAM,
     ENHANCE_YOUR_CALM,
     FLOW_CONTROL_ERROR,
-    FRAME_SIZE_ERROR,
     GOAWAY,
     HEADER_TABLE_SIZE,
     HEADERS,
     INITIAL_WINDOW_SIZE,
-    MAX_FRAME_SIZE,
     NO_ERROR,
     PADDED,
     PING,
-    PREFACE,
-    PRIORITIZED,
     PRIORITY,
-    PROTOCOL_ERROR,
-    PUSH_PROMISE,
     REFUSED_STREAM,
     RST_STREAM,
     SETTINGS,
@@ -41,6 +33,7 @@ from tests.support.http2_frames import (
     Frame,
     Peer,
     block,
+    echo,
     frame,
     head,
     literal,
@@ -50,13 +43,14 @@ from tests.support.http2_frames import (
 from tests.support.native import echo_server
 from tests.support.waiting import GIVE_UP_S
 
+_HANG = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(head("Hang")))  # is not answered
+CASES = {ends: [case for case in cases(echo(), _HANG) if case.ends is ends] for ends in Ends}
+
 _HEAD = block(head())
 _OPEN = frame(HEADERS, END_HEADERS, 1, _HEAD)  # stream 1, which may send
 _WHOLE = frame(HEADERS, END_HEADERS | END_STREAM, 1, _HEAD)  # stream 1, which may not, and is answered
-_HANG = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(head("Hang")))  # and is not
 _RESET = frame(RST_STREAM, 0, 1, bytes(4))
 _MOST = (2**31 - 1).to_bytes(4)
-_WINDOW = 1 << 20  # of a stream, as the server announces
 
 
 @pytest.fixture
@@ -69,128 +63,25 @@ def _u32(value: int) -> bytes:
     return value.to_bytes(4)
 
 
-@pytest.mark.parametrize(
-    ("sent", "error"),
-    [
-        # section 4.1 and 4.2
-        pytest.param(frame(DATA, 0, 1, bytes(_WINDOW + 1)), FRAME_SIZE_ERROR, id="a frame beyond MAX_FRAME_SIZE"),
-        pytest.param(frame(SETTINGS, payload=bytes(5)), FRAME_SIZE_ERROR, id="SETTINGS of 5 bytes"),
-        pytest.param(frame(SETTINGS, ACK, payload=bytes(6)), FRAME_SIZE_ERROR, id="SETTINGS acknowledged with entries"),
-        pytest.param(frame(PING, payload=bytes(7)), FRAME_SIZE_ERROR, id="PING of 7 bytes"),
-        pytest.param(frame(GOAWAY, payload=bytes(7)), FRAME_SIZE_ERROR, id="GOAWAY of 7 bytes"),
-        pytest.param(frame(WINDOW_UPDATE, payload=bytes(3)), FRAME_SIZE_ERROR, id="WINDOW_UPDATE of 3 bytes"),
-        pytest.param(_OPEN + frame(RST_STREAM, 0, 1, bytes(5)), FRAME_SIZE_ERROR, id="RST_STREAM of 5 bytes"),
-        pytest.param(frame(PRIORITY, 0, 1, bytes(4)), FRAME_SIZE_ERROR, id="PRIORITY of 4 bytes, no stream"),
-        # section 4.3
-        pytest.param(frame(HEADERS, END_HEADERS, 1, b"\x80"), COMPRESSION_ERROR, id="headers that do not decode"),
-        # section 5.1
-        pytest.param(frame(DATA, 0, 1, b"x"), PROTOCOL_ERROR, id="DATA of an idle stream"),
-        pytest.param(_OPEN + frame(DATA, 0, 2, b"x"), PROTOCOL_ERROR, id="DATA of a stream of the server's"),
-        pytest.param(_RESET, PROTOCOL_ERROR, id="RST_STREAM of an idle stream"),
-        pytest.param(
-            frame(HEADERS, END_HEADERS, 3, _HEAD) + frame(RST_STREAM, 0, 2, bytes(4)),
-            PROTOCOL_ERROR,
-            id="RST_STREAM of a stream of the server's",
-        ),
-        pytest.param(frame(WINDOW_UPDATE, 0, 1, _u32(1)), PROTOCOL_ERROR, id="WINDOW_UPDATE of an idle stream"),
-        pytest.param(
-            frame(HEADERS, END_HEADERS, 3, _HEAD) + frame(WINDOW_UPDATE, 0, 2, _u32(1)),
-            PROTOCOL_ERROR,
-            id="WINDOW_UPDATE of a stream of the server's",
-        ),
-        pytest.param(frame(HEADERS, END_HEADERS, 2, _HEAD), PROTOCOL_ERROR, id="a stream of the server's"),
-        pytest.param(frame(HEADERS, END_HEADERS, 5, _HEAD) + _OPEN, PROTOCOL_ERROR, id="streams that count down"),
-        # section 6: whose frame it is
-        pytest.param(frame(DATA, 0, 0, b"x"), PROTOCOL_ERROR, id="DATA of the connection"),
-        pytest.param(frame(HEADERS, END_HEADERS, 0, _HEAD), PROTOCOL_ERROR, id="HEADERS of the connection"),
-        pytest.param(frame(PRIORITY, 0, 0, bytes(5)), PROTOCOL_ERROR, id="PRIORITY of the connection"),
-        pytest.param(frame(RST_STREAM, 0, 0, bytes(4)), PROTOCOL_ERROR, id="RST_STREAM of the connection"),
-        pytest.param(frame(SETTINGS, 0, 1), PROTOCOL_ERROR, id="SETTINGS of a stream"),
-        pytest.param(frame(PING, 0, 1, bytes(8)), PROTOCOL_ERROR, id="PING of a stream"),
-        pytest.param(frame(GOAWAY, 0, 1, bytes(8)), PROTOCOL_ERROR, id="GOAWAY of a stream"),
-        pytest.param(frame(CONTINUATION, END_HEADERS, 0), PROTOCOL_ERROR, id="CONTINUATION of the connection"),
-        pytest.param(_OPEN + frame(PUSH_PROMISE, 4, 1, _u32(2)), PROTOCOL_ERROR, id="a client that pushes"),
-        # padding
-        pytest.param(_OPEN + frame(DATA, PADDED, 1), FRAME_SIZE_ERROR, id="DATA without its padding"),
-        pytest.param(_OPEN + frame(DATA, PADDED, 1, b"\x05abcd"), PROTOCOL_ERROR, id="more padding than DATA"),
-        pytest.param(
-            frame(HEADERS, PADDED | 4, 1, b"\xff" + _HEAD[:200]), PROTOCOL_ERROR, id="more padding than HEADERS"
-        ),
-        pytest.param(
-            frame(HEADERS, PRIORITIZED | 4, 1, b"abcd"), FRAME_SIZE_ERROR, id="HEADERS without their priority"
-        ),
-        # section 6.5.2
-        pytest.param(settings((ENABLE_PUSH, 2)), PROTOCOL_ERROR, id="ENABLE_PUSH 2"),
-        pytest.param(settings((INITIAL_WINDOW_SIZE, 2**31)), FLOW_CONTROL_ERROR, id="INITIAL_WINDOW_SIZE 2^31"),
-        pytest.param(settings((MAX_FRAME_SIZE, 16383)), PROTOCOL_ERROR, id="MAX_FRAME_SIZE 16,383"),
-        pytest.param(settings((MAX_FRAME_SIZE, 2**24)), PROTOCOL_ERROR, id="MAX_FRAME_SIZE 2^24"),
-        pytest.param(settings(*[(ENABLE_PUSH, 0)] * 101), ENHANCE_YOUR_CALM, id="SETTINGS without end"),
-        # section 6.9
-        pytest.param(frame(WINDOW_UPDATE, 0, 0, _u32(0)), PROTOCOL_ERROR, id="a window that grows by nothing"),
-        pytest.param(frame(WINDOW_UPDATE, 0, 0, _MOST), FLOW_CONTROL_ERROR, id="a connection window of 2^31"),
-        pytest.param(
-            _HANG + frame(WINDOW_UPDATE, 0, 1, _u32(2**31 - 65_536)) + settings((INITIAL_WINDOW_SIZE, 65_536)),
-            FLOW_CONTROL_ERROR,
-            id="SETTINGS that make a window too large",
-        ),
-        # section 6.10
-        pytest.param(frame(CONTINUATION, END_HEADERS, 1), PROTOCOL_ERROR, id="CONTINUATION of nothing"),
-        pytest.param(_OPEN + frame(CONTINUATION, END_HEADERS, 1), PROTOCOL_ERROR, id="CONTINUATION behind the end"),
-        pytest.param(frame(HEADERS, 0, 1) + frame(PING, payload=bytes(8)), PROTOCOL_ERROR, id="PING within headers"),
-        pytest.param(frame(HEADERS, 0, 1) + frame(99), PROTOCOL_ERROR, id="an unknown frame within headers"),
-        pytest.param(frame(HEADERS, 0, 1) + frame(CONTINUATION, 4, 3), PROTOCOL_ERROR, id="another's CONTINUATION"),
-        pytest.param(
-            frame(HEADERS, 0, 1) + frame(CONTINUATION, 0, 1) * 33, ENHANCE_YOUR_CALM, id="CONTINUATION without end"
-        ),
-        pytest.param(frame(HEADERS, 0, 1, bytes(34_000)), ENHANCE_YOUR_CALM, id="headers without end"),
-        pytest.param(
-            frame(HEADERS, 0, 1, bytes(17_000)) + frame(CONTINUATION, 0, 1, bytes(17_000)),
-            ENHANCE_YOUR_CALM,
-            id="headers without end, in parts",
-        ),
-    ],
-)
+@pytest.mark.parametrize("case", CASES[Ends.CONNECTION], ids=str)
 @pytest.mark.parametrize("server", ["port", "slow_port"])
-def test_an_error_of_the_connection_ends_it(
-    request: pytest.FixtureRequest, server: str, sent: bytes, error: int
-) -> None:
+def test_an_error_of_the_connection_ends_it(request: pytest.FixtureRequest, server: str, case: Case) -> None:
     with Peer(request.getfixturevalue(server)) as peer:
-        peer.send(sent)
-        assert peer.lost() == error
+        peer.send(case.sent)
+        assert peer.lost() == case.error
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        pytest.param(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", id="HTTP/1.1"),
-        pytest.param(PREFACE[:-1] + b"x", id="a preface that ends wrong"),
-        pytest.param(PREFACE + frame(PING, payload=bytes(8)), id="PING before SETTINGS"),
-        pytest.param(PREFACE + frame(SETTINGS, ACK), id="SETTINGS that only acknowledge"),
-    ],
-)
-def test_a_connection_begins_with_the_preface_and_settings(port: int, start: bytes) -> None:
+@pytest.mark.parametrize("case", prefaces(), ids=str)
+def test_a_connection_begins_with_the_preface_and_settings(port: int, case: Case) -> None:
     with Peer(port, greet=False) as peer:
-        peer.send(start)
-        assert peer.lost() == PROTOCOL_ERROR
+        peer.send(case.sent)
+        assert peer.lost() == case.error
 
 
-@pytest.mark.parametrize(
-    ("sent", "error"),
-    [
-        pytest.param(_HANG + frame(DATA, 0, 1, b"x"), STREAM_CLOSED, id="DATA behind END_STREAM"),
-        pytest.param(_HANG + _WHOLE, STREAM_CLOSED, id="HEADERS behind END_STREAM"),
-        pytest.param(_OPEN + _RESET + frame(DATA, 0, 1, b"x"), STREAM_CLOSED, id="DATA behind RST_STREAM"),
-        pytest.param(_OPEN + _RESET + _WHOLE, STREAM_CLOSED, id="HEADERS behind RST_STREAM"),
-        pytest.param(_OPEN + _OPEN, PROTOCOL_ERROR, id="trailers that end nothing"),
-        pytest.param(_OPEN + _WHOLE, PROTOCOL_ERROR, id="trailers with pseudo-header fields"),
-        pytest.param(_OPEN + frame(WINDOW_UPDATE, 0, 1, _u32(0)), PROTOCOL_ERROR, id="a window that grows by nothing"),
-        pytest.param(_OPEN + frame(WINDOW_UPDATE, 0, 1, _MOST), FLOW_CONTROL_ERROR, id="a window of 2^31"),
-        pytest.param(_OPEN + frame(PRIORITY, 0, 1, bytes(4)), FRAME_SIZE_ERROR, id="PRIORITY of 4 bytes"),
-    ],
-)
-def test_an_error_of_a_stream_ends_it_alone(peer: Peer, sent: bytes, error: int) -> None:
-    peer.send(sent)
-    assert peer.expect(RST_STREAM, 1).error == error
+@pytest.mark.parametrize("case", CASES[Ends.STREAM], ids=str)
+def test_an_error_of_a_stream_ends_it_alone(peer: Peer, case: Case) -> None:
+    peer.send(case.sent)
+    assert peer.expect(RST_STREAM, 1).error == case.error
     assert peer.alive()
 
 
@@ -201,67 +92,9 @@ def test_frames_behind_the_end_of_both_sides_end_the_connection(peer: Peer) -> N
     assert peer.lost() == STREAM_CLOSED
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param(head(without=":method"), id="no method"),
-        pytest.param(head(without=":scheme"), id="no scheme"),
-        pytest.param(head(without=":path"), id="no path"),
-        pytest.param([(":path", ""), *head(without=":path")], id="an empty path"),
-        pytest.param([(":path", "/"), *head()], id="two paths"),
-        pytest.param([(":status", "200"), *head()], id="a response's field"),
-        pytest.param([*head(), (":method", "POST")], id="a pseudo-header field behind others"),
-        pytest.param([(":authority", "a\nb"), *head(without=":authority")], id="a line break"),
-        pytest.param(head("Unary", ("Upper", "case")), id="a name in upper case"),
-        pytest.param(head("Unary", ("", "nameless")), id="no name"),
-        pytest.param(head("Unary", ("a b", "spaced")), id="a name with a space"),
-        pytest.param(head("Unary", ("x", "a\0b")), id="a null byte"),
-        pytest.param(head("Unary", ("x", " padded")), id="space before a value"),
-        pytest.param(head("Unary", ("x", "padded\t")), id="space behind a value"),
-        pytest.param(head("Unary", ("connection", "close")), id="connection"),
-        pytest.param(head("Unary", ("transfer-encoding", "chunked")), id="transfer-encoding"),
-        pytest.param(head("Unary", ("upgrade", "h2c")), id="upgrade"),
-        pytest.param(head(te="gzip"), id="te other than trailers"),
-        pytest.param(head(content_length="ten"), id="content-length in header"),
-        pytest.param(head("Unary", ("content-length", "5"), ("content-length", "6")), id="two content-lengths"),
-    ],
-)
-def test_a_malformed_request_is_a_protocol_error_of_its_stream(peer: Peer, fields: list[tuple[str, str]]) -> None:
-    peer.headers(1, fields)
-    assert peer.expect(RST_STREAM, 1).error == PROTOCOL_ERROR
-    assert peer.alive()
-
-
-@pytest.mark.parametrize(("length", "content"), [("9", 10), ("11", 10), ("4", 0)])
-def test_content_of_another_length_than_announced_is_malformed(peer: Peer, length: str, content: int) -> None:
-    peer.headers(1, head(content_length=length), END_HEADERS | (0 if content else END_STREAM))
-    if content:
-        peer.send(frame(DATA, END_STREAM, 1, message(b"hello")))
-    assert peer.expect(RST_STREAM, 1).error == PROTOCOL_ERROR
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(frame(99, 0xFF, 5, bytes(100)), id="an unknown frame"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1, block(head(te="Trailers"))) + _RESET, id="te in upper case"),
-        pytest.param(settings((99, 7)), id="an unknown setting"),
-        pytest.param(frame(PRIORITY, 0, 7, bytes(5)), id="PRIORITY of an idle stream"),
-        pytest.param(frame(GOAWAY, payload=bytes(5000)), id="GOAWAY, which ends nothing of ours"),
-        pytest.param(frame(SETTINGS, ACK), id="SETTINGS acknowledged"),
-        pytest.param(frame(PING, ACK, payload=bytes(8)), id="the answer to no PING"),
-        pytest.param(_OPEN + _RESET + _RESET, id="RST_STREAM twice"),
-        pytest.param(_OPEN + _RESET + frame(WINDOW_UPDATE, 0, 1, _u32(1)), id="WINDOW_UPDATE of a closed stream"),
-        pytest.param(frame(HEADERS, PADDED | 4, 1, b"\x03" + _HEAD + bytes(3)) + _RESET, id="HEADERS with padding"),
-        pytest.param(frame(HEADERS, PRIORITIZED | 4, 1, bytes(5) + _HEAD) + _RESET, id="HEADERS with a priority"),
-        pytest.param(
-            frame(HEADERS, 0, 1, _HEAD[:7]) + frame(CONTINUATION, 0, 1) + frame(CONTINUATION, 4, 1, _HEAD[7:]) + _RESET,
-            id="HEADERS in parts",
-        ),
-    ],
-)
-def test_what_is_allowed_is_taken(peer: Peer, sent: bytes) -> None:
-    peer.send(sent)
+@pytest.mark.parametrize("case", CASES[Ends.NOTHING], ids=str)
+def test_what_is_allowed_is_taken(peer: Peer, case: Case) -> None:
+    peer.send(case.sent)
     assert RST_STREAM not in {received.type for received in peer.settled()}
     assert peer.alive()
 
@@ -359,7 +192,7 @@ def test_a_tensor_waits_for_no_window(peer: Peer) -> None:
     """What is announced at first is enough for requests of a usual size."""
     announced = peer.expect(SETTINGS).payload
     entries = dict(struct.unpack_from(">HI", announced, at) for at in range(0, len(announced), 6))
-    assert entries[INITIAL_WINDOW_SIZE] == _WINDOW
+    assert entries[INITIAL_WINDOW_SIZE] == WINDOW
     assert peer.expect(WINDOW_UPDATE).payload == _u32((16 << 20) - 65_535)
     peer.call(1, content=bytes(150_000))
     assert [received.type for received in peer.settled() if received.type == WINDOW_UPDATE] == []
@@ -377,8 +210,8 @@ def test_more_than_a_streams_window_is_an_error_of_it(echo_program: Path) -> Non
 
 def test_a_window_is_given_back_as_content_is_consumed(peer: Peer) -> None:
     peer.headers(1, head("Stream"))
-    peer.send(frame(DATA, 0, 1, message(bytes(_WINDOW // 2))))
-    assert peer.expect(WINDOW_UPDATE, 1).payload == _u32(_WINDOW // 2 + 5)
+    peer.send(frame(DATA, 0, 1, message(bytes(WINDOW // 2))))
+    assert peer.expect(WINDOW_UPDATE, 1).payload == _u32(WINDOW // 2 + 5)
 
 
 def test_the_window_of_the_connection_is_given_back_for_streams_that_are_gone(peer: Peer) -> None:
@@ -386,7 +219,7 @@ def test_the_window_of_the_connection_is_given_back_for_streams_that_are_gone(pe
     peer.headers(1, head("Early"))
     peer.expect(RST_STREAM, 1)
     for _ in range(20):
-        peer.send(frame(DATA, 0, 1, bytes(_WINDOW)))
+        peer.send(frame(DATA, 0, 1, bytes(WINDOW)))
     assert peer.alive()
 
 

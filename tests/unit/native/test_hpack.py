@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.http2_cases import BROKEN_BLOCKS
 from tests.support.http2_frames import integer, literal
 from tests.support.native import compile_h2
 
@@ -118,27 +119,7 @@ def test_the_examples_of_the_rfc_decode(program: Path, example: str) -> None:
     assert _decoded(program, *blocks) == [["\t".join(field) for field in fields] for fields in lists]
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        pytest.param("80", id="index 0"),
-        pytest.param("be", id="an index beyond the tables"),
-        pytest.param("7f0000", id="a name beyond the tables"),
-        pytest.param("ff", id="an integer cut off"),
-        pytest.param("ffffffffff7f", id="an integer beyond any use"),
-        pytest.param("ff8080808080808080808000", id="an integer of endless zeros"),
-        pytest.param("40", id="no name"),
-        pytest.param("400161", id="no value"),
-        pytest.param("40016105", id="a value longer than the block"),
-        pytest.param("3fe21f", id="a table larger than announced"),
-        pytest.param("8220", id="a change of the table behind a field"),
-        pytest.param("202020", id="three changes of the table"),
-        pytest.param("0084ffffffff0161", id="the end of the string in a string"),
-        pytest.param("00821fff0161", id="more than 7 bits of padding"),
-        pytest.param("0081180161", id="padding of zeros"),
-        pytest.param("0081fe0161", id="half a code"),
-    ],
-)
+@pytest.mark.parametrize("block", [pytest.param(block, id=title) for _, title, block in BROKEN_BLOCKS])
 def test_a_broken_block_does_not_decode(program: Path, block: str) -> None:
     assert _decoded(program, block) == [["error"]]
 

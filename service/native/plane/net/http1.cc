@@ -16,14 +16,12 @@ constexpr int kMostLengthDigits = 18;
 
 using Characters = std::array<bool, 256>;
 
-constexpr Characters token_characters() {
+constexpr Characters letters_digits_and(std::string_view others) {
   Characters set{};
   for (unsigned each = 0; each < 256; ++each) {
     set[each] = (each >= '0' && each <= '9') || (each >= 'A' && each <= 'Z') || (each >= 'a' && each <= 'z');
   }
-  for (char each : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'}) {
-    set[static_cast<unsigned char>(each)] = true;
-  }
+  for (char each : others) set[static_cast<unsigned char>(each)] = true;
   return set;
 }
 
@@ -40,7 +38,10 @@ constexpr Characters target_characters() {
   return set;
 }
 
-constexpr Characters kToken = token_characters(), kValue = value_characters(), kTarget = target_characters();
+constexpr Characters kToken = letters_digits_and("!#$%&'*+-.^_`|~"), kValue = value_characters(),
+                     kTarget = target_characters();
+// A name, or an address, and a port (RFC 3986, sections 3.2.2 and 3.2.3).
+constexpr Characters kOfHost = letters_digits_and("-._~%!$&'()*+,;=:[]");
 
 bool all_of(std::string_view text, const Characters& set) {
   return std::all_of(text.begin(), text.end(), [&](char each) { return set[static_cast<unsigned char>(each)]; });
@@ -138,6 +139,7 @@ class HeadReader {
       head_.expects_continue = head_.minor_version > 0;
     } else if (same_but_case(name, "host")) {
       if (++hosts_ > 1) return refuse(400, "Host is there twice");
+      if (!all_of(value, kOfHost)) return refuse(400, "Host is no host");
     }
     return true;
   }

@@ -30,6 +30,7 @@ STRICTER = {
     "the name of a header is no token": "the rest of a folded line",
     "the target is no path": "the data plane is an origin server, and no proxy for authorities (section 3.2)",
     "the version of HTTP is not supported": "h11 leaves versions to its caller",
+    "Host is no host": "h11 leaves the values of headers to its caller; section 3.2 has servers refuse this one",
     "there is no Host": "h11 asks for it in HTTP/1.1 alone, and not in 1.2 and later (section 2.3)",
     "the transfer coding is not supported": "h11 unfolds a line whose value follows in the next one",
     "the expectation is not supported": "h11 leaves expectations to its caller (RFC 9110, section 10.1.1)",
