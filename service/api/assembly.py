@@ -50,7 +50,7 @@ def assemble(
     """
     crashes = crashes or crashes_of(settings)
     access = Access(settings)  # first: it is what may be wrong with a command
-    database = Database(settings.database_url, settings.database_timeout_s, on_lost)
+    database = Database.of(settings, on_lost)
     database.migrate()
     layout = OciLayout(settings.store_dir)
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)

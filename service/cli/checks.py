@@ -21,6 +21,7 @@ from service.core.settings import Settings
 from service.core.target import TARGETS, card_features, detect_host
 
 _LOW_DISK_BYTES = 5 << 30  # a build of a large model needs about a hundredth of it; a log that fills the rest does not
+_DATABASE_S = 5.0  # for so long a person waits for PostgreSQL
 _HASHING_S = 10.0
 
 
@@ -191,22 +192,26 @@ def _store(store_dir: Path) -> Iterator[Check]:
 
 
 def _database(settings: Settings) -> Iterator[Check]:
-    if not Path(settings.database_url.removeprefix("sqlite:///")).exists():
+    if settings.database_url is None and not settings.database_file.exists():
         return
     from service.db import Database
 
-    database = Database(settings.database_url)
+    name = "PostgreSQL" if settings.database_url else str(settings.database_file)
+    try:
+        database = Database.of(settings.model_copy(update={"database_timeout_s": _DATABASE_S}))
+    except OctetError as error:
+        yield Check("database", State.PROBLEM, error.message, error.hint or "")
+        return
     try:
         current, expected = database.schema()
     except Exception as error:  # whatever a damaged file makes of SQLite
-        yield Check(
-            "database", State.PROBLEM, f"{settings.database_url}: {error}", "restore it, or move it to another folder"
-        )
+        hint = "start it" if settings.database_url else "restore it, or move it to another folder"
+        yield Check("database", State.PROBLEM, f"{name}: {error}", hint)
         return
     finally:
         database.close()
     if current == expected:
-        yield Check("database", State.OK, f"schema {current}")
+        yield Check("database", State.OK, f"{name}, schema {current}" if settings.database_url else f"schema {current}")
     else:
         yield Check("database", State.NOTE, f"schema {current}; octet serve migrates it to {expected}")
 

@@ -41,7 +41,7 @@ def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
 
     OciLayout.open(settings.store_dir)  # fails where there is no store; the next line would make one
     layout = OciLayout(settings.store_dir)  # which also removes the uploads of processes that died
-    database = Database(settings.database_url)
+    database = Database.of(settings)
     try:
         database.migrate()
         builds, models = BuildStore(database), ModelStore(database)

@@ -34,6 +34,7 @@ OctetError
 │   ├── NotBuilt                 no build is under way: waiting does not help
 │   ├── Quarantined              its artifact crashed the server
 │   ├── DatabaseLost             it is made again from the index of the store
+│   ├── DatabaseUnreachable      no answer from PostgreSQL
 │   ├── NotStarted               a process of the server ended while it started
 │   ├── Restarting               the serving process is on its way, or stops
 │   └── MemoryFull               no memory for this request at this moment
@@ -306,6 +307,14 @@ class DatabaseBusy(OctetError):
     """The database was locked for too long."""
 
     code = "database_busy"
+    is_undone = False  # whether nothing was changed, and the same may succeed at once
+
+
+class DatabaseUnreachable(NotReady):
+    """The database does not answer."""
+
+    code = "database_unreachable"
+    is_undone = True  # whether nothing was changed; if not, that is unknown: the connection broke during the commit
 
 
 class DatabaseLost(NotReady):

@@ -67,6 +67,14 @@ class Settings(BaseSettings, Serving):
         None, ge=0, le=65535, description="by default the one after `port`; 0 takes a free one"
     )
     data_dir: Path = Field(default_factory=_default_data_dir)
+    database_url: SecretStr | None = Field(
+        None,
+        description="`postgresql://USER:PASSWORD@HOST/DATABASE`, as libpq reads it; by default SQLite in the data "
+        "directory",
+    )
+    database_connections: int = Field(
+        10, gt=0, description="connections to PostgreSQL per process, besides two that listen and lock"
+    )
 
     auth: Auth = Field(
         Auth.AUTO,
@@ -148,7 +156,9 @@ class Settings(BaseSettings, Serving):
         "others leave free; 1 where all requests come from one proxy",
     )
     max_head_bytes: int = Field(64 << 10, gt=0, description="size limit of a request's head")
-    database_timeout_s: float = Field(30.0, gt=0, description="how long to wait for a locked database")
+    database_timeout_s: float = Field(
+        30.0, gt=0, description="how long to wait for a lock of the database, and for one that does not answer"
+    )
     max_crashes: int = Field(3, gt=0, description="an artifact that causes this many crashes is quarantined")
     log_format: LogFormat = Field(LogFormat.TEXT, description="`text`, or `json`: one object per line")
     trace_endpoint: str | None = Field(
@@ -167,6 +177,13 @@ class Settings(BaseSettings, Serving):
         if key is not None and id_of(key.get_secret_value().encode()) is None:
             raise ValueError(FORM)
         return key
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_of_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith("postgresql://"):
+            raise ValueError("a database URL begins with postgresql://")
+        return url
 
     @model_validator(mode="after")
     def _has_both(self) -> Self:
@@ -187,8 +204,16 @@ class Settings(BaseSettings, Serving):
         return self.port + 1 if self.port else 0
 
     @property
-    def database_url(self) -> str:
-        return f"sqlite:///{self.data_dir / 'octet.sqlite3'}"
+    def url_of_database(self) -> str:
+        """The database to use; it may hold a password."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.database_file}"
+
+    @property
+    def database_file(self) -> Path:
+        """The file of SQLite."""
+        return self.data_dir / "octet.sqlite3"
 
     @property
     def min_body_bytes(self) -> int:

@@ -3,6 +3,7 @@
 from service.core.build import LeaseLost
 from service.core.model import ModelVersion
 from service.db.aliases import AliasStore
+from service.db.bell import Bell, Watch
 from service.db.builds import BuildStore
 from service.db.claims import Claim
 from service.db.database import Database
@@ -12,6 +13,7 @@ from service.db.workers import WorkerStore
 
 __all__ = [
     "AliasStore",
+    "Bell",
     "BuildStore",
     "Claim",
     "Database",
@@ -20,5 +22,6 @@ __all__ = [
     "ModelVersion",
     "StageDurations",
     "Statistics",
+    "Watch",
     "WorkerStore",
 ]

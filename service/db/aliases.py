@@ -8,9 +8,9 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from service.core.alias import Alias, check_alias, first
-from service.core.clock import Clock, SystemClock
+from service.core.clock import Clock
 from service.core.errors import Conflict, NotFound
-from service.db.database import Database, insert_new
+from service.db.database import Database, insert_new, repeated, repeated_if_undone
 from service.db.rows import Row
 from service.db.tables import model_aliases, model_versions
 
@@ -22,13 +22,15 @@ class AliasStore:
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
-        self._clock = clock or SystemClock()
+        self._clock = clock
 
+    @repeated
     def find(self, model: str, name: str) -> Alias | None:
         """The alias; None if it is not set."""
         with self._database.read() as connection:
             return _find(connection, model, name)
 
+    @repeated
     def list(self, model: str | None = None) -> Aliases:
         """The aliases of a model, or all, sorted by model and name."""
         query = sa.select(model_aliases).order_by(model_aliases.c.model, model_aliases.c.name)
@@ -46,8 +48,7 @@ class AliasStore:
         """
         check_alias(name)
 
-        def change(known: Alias | None) -> Alias:
-            at = self._clock.now()
+        def change(known: Alias | None, at: datetime) -> Alias:
             return known.promoted(version, percent, at) if known else first(model, name, version, percent, at)
 
         return self._change(model, name, change, version)
@@ -59,30 +60,31 @@ class AliasStore:
             NotFound: there is no such alias.
             Conflict: there is nothing before.
         """
-        return self._change(
-            model, name, lambda known: _set(known, model, name).rolled_back(away_from, self._clock.now())
-        )
+        return self._change(model, name, lambda known, at: _set(known, model, name).rolled_back(away_from, at))
 
+    @repeated_if_undone
     def remove(self, model: str, name: str) -> None:
         """Raises `NotFound`."""
         with self._database.write() as connection:
             _set(_find(connection, model, name, lock=True), model, name)
             connection.execute(sa.delete(model_aliases).where(*_is(model, name)))
 
+    @repeated_if_undone
     def restore(self, alias: Alias) -> bool:
         """Puts an alias on record that was lost with a database; whether there was none of that name."""
         with self._database.write() as connection:
             return _insert(connection, alias)
 
+    @repeated_if_undone
     def _change(
-        self, model: str, name: str, change: Callable[[Alias | None], Alias], version: int | None = None
+        self, model: str, name: str, change: Callable[[Alias | None, datetime], Alias], version: int | None = None
     ) -> Alias:
         while True:
             with self._database.write() as connection:
                 if version is not None:
                     _check_version(connection, model, version)
                 known = _find(connection, model, name, lock=True)
-                alias = change(known)
+                alias = change(known, self._database.now(connection, self._clock))
                 if known is not None:
                     connection.execute(sa.update(model_aliases).where(*_is(model, name)).values(**_values(alias)))
                 elif not _insert(connection, alias):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,17 +13,18 @@ import sqlalchemy as sa
 from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
 from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
-from service.core.errors import InvalidInput, NotFound, OctetError
+from service.core.errors import OctetError
 from service.db import claims
+from service.db.bell import Bell, ring
 from service.db.claims import Claim
-from service.db.database import Database, insert_new
+from service.db.database import Database, insert_new, repeated, repeated_if_undone
+from service.db.finding import as_asked, build_as_asked, by_id, one
 from service.db.requests import is_wanted, withdraw
 from service.db.rows import Row, append_event, build_from, change, event_from, position
 from service.db.statistics import Statistics, statistics
 from service.db.tables import build_events, build_requests, builds, is_live
 
-_ID_LENGTH = len(uuid.uuid4().hex)
-_SHORTEST_ID = 4  # that stands for a longer one, as in git
+_BUSY_S = 1.0  # after a claim: so long it is not looked first whether there is anything to claim
 
 # `list` is a method below.
 Builds = list[Build]
@@ -37,19 +39,25 @@ class BuildStore:
     Wherever a method takes a build's id, the beginning of one will do, if no other build's id begins so; it raises
     `InvalidInput` where another does.
 
-    Times come from `clock`. Where workers run on several machines their clocks must agree to well within a lease;
-    if they do not, builds are computed twice, but never finished by two workers: see `claims`.
+    Times come from the machine of the database, so that workers of several machines agree on when a lease is over.
+
+    A method whose connection breaks does its work again, where it is known that nothing was changed or where that does
+    not matter.
 
     Args:
+        clock: for tests; by default the database's.
         max_attempts: how many workers may die of a build before it is given up.
     """
 
     def __init__(self, database: Database, clock: Clock | None = None, max_attempts: int = 3) -> None:
         self._database = database
-        self._clock = clock or SystemClock()
+        self._clock = clock
+        self._monotonic_s = (clock or SystemClock()).monotonic_s
         self._max_attempts = max_attempts
+        self._busy_until_s = -math.inf
         self._leases: dict[int, tuple[datetime, float]] = {}  # of running builds, and since when they are the same
 
+    @repeated
     def submit(self, inputs: BuildInputs, model: str, version: int) -> tuple[Build, bool]:
         """The build that answers `inputs`, and whether it had to be created.
 
@@ -57,9 +65,9 @@ class BuildStore:
         one that failed, was canceled or lost its artifact is not. A cancellation that has not taken effect is
         withdrawn. Either way (`model`, `version`) is on record as wanting it, and it is what they asked for last.
         """
-        now = self._clock.now()
         while True:
             with self._database.write() as connection:
+                now = self._now(connection)
                 row = _live(connection, inputs.key)
                 created = row is None
                 if row is None:
@@ -71,14 +79,16 @@ class BuildStore:
                     change(connection, row.sequence, cancel_requested=False)
                     append_event(connection, row.sequence, now, "log", line="requested again: no longer canceled")
                 _request(connection, row.sequence, model, version, now)
-                build = build_from(_one(connection, builds.c.sequence == row.sequence))
+                build = build_from(one(connection, builds.c.sequence == row.sequence))
             return replace(build, model=model, version=version), created
 
+    @repeated
     def get(self, id: str) -> Build:
         """The build; `model` and `version` are those that asked first. Raises `NotFound`."""
         with self._database.read() as connection:
-            return build_from(_by_id(connection, id))
+            return build_from(by_id(connection, id))
 
+    @repeated
     def list(
         self, model: str | None = None, state: BuildState | None = None, limit: int = 50, cursor: str | None = None
     ) -> tuple[Builds, str | None]:
@@ -91,7 +101,7 @@ class BuildStore:
             InvalidInput: `cursor` is not one.
         """
         query = sa.select(builds).order_by(builds.c.sequence.desc()).limit(limit + 1)
-        query = query.where(is_wanted) if model is None else _as_asked(query).where(build_requests.c.model == model)
+        query = query.where(is_wanted) if model is None else as_asked(query).where(build_requests.c.model == model)
         if state is not None:
             query = query.where(builds.c.state == state)
         if cursor is not None:
@@ -99,14 +109,15 @@ class BuildStore:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         page = rows[:limit]
-        return [_build_as_asked(row) for row in page], str(page[-1].sequence) if len(rows) > limit else None
+        return [build_as_asked(row) for row in page], str(page[-1].sequence) if len(rows) > limit else None
 
+    @repeated
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> Builds:
         """The builds that can answer predictions, what was asked for last first; `version` None means every version,
         the newest first. `model` and `version` of each are those that were asked about.
         """
         query = (
-            _as_asked(sa.select(builds))
+            as_asked(sa.select(builds))
             .where(build_requests.c.model == model, builds.c.target.in_(targets))
             .where(builds.c.state == BuildState.SUCCEEDED, sa.not_(builds.c.invalidated))
             .order_by(build_requests.c.version.desc(), build_requests.c.sequence.desc())
@@ -114,25 +125,26 @@ class BuildStore:
         if version is not None:
             query = query.where(build_requests.c.version == version)
         with self._database.read() as connection:
-            return [_build_as_asked(row) for row in connection.execute(query)]
+            return [build_as_asked(row) for row in connection.execute(query)]
 
+    @repeated
     def answering(self, artifact: Digest) -> Builds:
         """The builds that answer with `artifact`, as they were asked for, the last first."""
         query = (
-            _as_asked(sa.select(builds))
+            as_asked(sa.select(builds))
             .where(builds.c.artifact == artifact, is_live)
             .order_by(build_requests.c.sequence.desc())
         )
         with self._database.read() as connection:
-            return [_build_as_asked(row) for row in connection.execute(query)]
+            return [build_as_asked(row) for row in connection.execute(query)]
 
+    @repeated
     def cancel(self, id: str) -> Build:
         """Cancels a build for all models that requested it: at once if no worker has it, else at its worker's next
         check. One that is over stays as it is. Raises `NotFound`.
         """
-        now = self._clock.now()
         with self._database.write() as connection:
-            row = _by_id(connection, id, lock=True)
+            row, now = by_id(connection, id, lock=True), self._now(connection)
             silent = row.state == BuildState.RUNNING and row.lease_until < now
             if row.state == BuildState.QUEUED or silent:
                 change(connection, row.sequence, cancel_requested=True)
@@ -140,8 +152,10 @@ class BuildStore:
             elif row.state == BuildState.RUNNING and not row.cancel_requested:
                 change(connection, row.sequence, cancel_requested=True)
                 append_event(connection, row.sequence, now, "log", line="cancel requested")
-            return build_from(_by_id(connection, id))
+                ring(connection)
+            return build_from(by_id(connection, id))
 
+    @repeated
     def events(self, id: str, after: int = 0) -> Events:
         """A build's history after the event with this sequence number, oldest first. Raises `NotFound`.
 
@@ -149,7 +163,7 @@ class BuildStore:
         `log` {line}.
         """
         with self._database.read() as connection:
-            build = _by_id(connection, id).sequence
+            build = by_id(connection, id).sequence
             query = (
                 sa.select(build_events)
                 .where(build_events.c.build == build, build_events.c.sequence > after)
@@ -157,24 +171,26 @@ class BuildStore:
             )
             return [event_from(row) for row in connection.execute(query)]
 
+    @repeated_if_undone
     def invalidate(self, artifact: Digest) -> Builds:
         """The artifact is lost or damaged: its builds answer no question any more. Those that did until now."""
-        now = self._clock.now()
         query = sa.select(builds).where(builds.c.artifact == artifact, sa.not_(builds.c.invalidated))
         with self._database.write() as connection:
-            rows = connection.execute(query.with_for_update()).all()
+            rows, now = connection.execute(query.with_for_update()).all(), self._now(connection)
             for row in rows:
                 change(connection, row.sequence, invalidated=True)
                 line = f"artifact {artifact} was lost or damaged; it is not used any more"
                 append_event(connection, row.sequence, now, "log", line=line)
         return [replace(build_from(row), invalidated=True) for row in rows]
 
+    @repeated
     def artifacts(self) -> Digests:
         """Every artifact that a build may still answer with: what the garbage collector must spare."""
         query = sa.select(builds.c.artifact).where(is_live, builds.c.artifact.is_not(None)).distinct()
         with self._database.read() as connection:
             return [Digest(artifact) for artifact in connection.execute(query).scalars()]
 
+    @repeated
     def statistics(self, buckets_s: Sequence[float] = ()) -> Statistics:
         """The statistics for the metrics. Counts only grow, also across restarts.
 
@@ -189,29 +205,59 @@ class BuildStore:
 
         A build that too many workers died of fails with `BuildCrashed` instead.
         """
-        now = self._clock.now()
-        waiting, silent = self._look(now, lease_s)
-        if not waiting:
-            return None
-        with self._database.write() as connection:
-            return claims.claim(connection, owner, now, silent, lease_s, self._max_attempts)
+        taken: list[Claim] = []
 
+        def take() -> Claim | None:
+            if taken and self._is_held(taken[-1]):  # the connection broke when it was committed
+                return taken[-1]
+            if self._monotonic_s() < self._busy_until_s and take_of(()):
+                return taken[-1]
+            waiting, silent = self._look(lease_s)
+            if not waiting or not take_of(silent):
+                return None
+            self._busy_until_s = self._monotonic_s() + _BUSY_S
+            return taken[-1]
+
+        def take_of(silent: Collection[int]) -> bool:
+            with self._database.write() as connection:
+                now = self._now(connection)
+                claim = claims.claim(connection, owner, now, silent, lease_s, self._max_attempts)
+                taken.extend([claim] if claim else [])
+                return claim is not None
+
+        return self._database.again(take, is_idempotent=True)
+
+    def _is_held(self, claim: Claim) -> bool:
+        with self._database.write() as connection:
+            return claims.is_held(connection, claim)
+
+    @property
+    def bell(self) -> Bell:
+        """Rung when a build waits, ends or is to be canceled."""
+        return self._database.bell
+
+    @repeated
     def any_to_claim(self, lease_s: float) -> bool:
         """Whether `claim` would find something to do; takes no lock."""
-        return self._look(self._clock.now(), lease_s)[0]
+        return self._look(lease_s)[0]
 
-    def _look(self, now: datetime, lease_s: float) -> tuple[bool, Collection[int]]:
+    def _look(self, lease_s: float) -> tuple[bool, Collection[int]]:
         with self._database.read() as connection:
+            now = self._now(connection)
             silent = self._silent(claims.leases(connection), lease_s)
             return claims.any_to_claim(connection, now, silent), silent
 
+    def _now(self, connection: sa.Connection) -> datetime:
+        return self._database.now(connection, self._clock)
+
     def _silent(self, leases: Mapping[int, datetime], lease_s: float) -> Collection[int]:
         """The builds whose leases have been the same for `lease_s`: a clock that was put back must not keep them."""
-        now_s = self._clock.monotonic_s()
+        now_s = self._monotonic_s()
         same = {build: seen for build, seen in self._leases.items() if leases.get(build) == seen[0]}
         self._leases = {build: (until, now_s) for build, until in leases.items()} | same
         return [build for build, (_, since_s) in same.items() if now_s - since_s > lease_s]
 
+    @repeated
     def heartbeat(self, claim: Claim, lease_s: float) -> None:
         """Keeps the build for another `lease_s`.
 
@@ -220,17 +266,19 @@ class BuildStore:
             BuildCanceled: it was canceled; stop, and call `finish(claim, canceled=True)`.
         """
         with self._database.write() as connection:
-            claims.heartbeat(connection, claim, self._clock.now(), lease_s)
+            claims.heartbeat(connection, claim, self._now(connection), lease_s)
 
+    @repeated
     def progress(self, claim: Claim, stage: Stage, fraction: float = 0.0) -> None:
         """The build is `fraction` (0 to 1) through `stage`. Raises as `heartbeat` does."""
         with self._database.write() as connection:
-            claims.progress(connection, claim, self._clock.now(), stage, fraction)
+            claims.progress(connection, claim, self._now(connection), stage, fraction)
 
+    @repeated_if_undone
     def log(self, claim: Claim, line: str) -> None:
         """Adds a line to the build's log, which is cut when it gets too long. Raises `LeaseLost`."""
         with self._database.write() as connection:
-            claims.log(connection, claim, self._clock.now(), line)
+            claims.log(connection, claim, self._now(connection), line)
 
     def finish(
         self,
@@ -246,30 +294,44 @@ class BuildStore:
         """
         if (artifact is not None) + (error is not None) + canceled != 1:
             raise ValueError("a build ends with an artifact, with an error or canceled: give one")
-        with self._database.write() as connection:
-            claims.finish(connection, claim, self._clock.now(), artifact, error, canceled)
+        state = BuildState.SUCCEEDED if artifact else BuildState.CANCELED if canceled else BuildState.FAILED
 
+        def end() -> None:
+            with self._database.write() as connection:
+                if tries and claims.has_ended(connection, claim, state, artifact):
+                    return  # the connection broke when it was committed
+                tries.append(connection)
+                claims.finish(connection, claim, self._now(connection), artifact, error, canceled)
+
+        tries: list[object] = []
+        self._database.again(end, is_idempotent=True)
+
+    @repeated
     def release(self, claim: Claim) -> None:
         """Gives the build back, because this worker stops; the next may take it at once. Raises `LeaseLost`."""
         with self._database.write() as connection:
-            claims.release(connection, claim, self._clock.now())
+            claims.release(connection, claim, self._now(connection))
 
+    @repeated
     def requests(self, id: str) -> Requests:
         """The model versions that requested a build, each with its latest request; the earliest requester first."""
         return self.requests_of([id])[id]
 
+    @repeated
     def withdraw(self, model: str, version: int) -> None:
         """Withdraws the version's requests. Builds without other requests are canceled, and never found again."""
         with self._database.write() as connection:
-            withdraw(connection, model, [version], self._clock.now())
+            withdraw(connection, model, [version], self._now(connection))
 
+    @repeated
     def wanted_by(self, models: Collection[str]) -> Builds:
         """Every build that versions of these models want, as they asked for it; what was asked for last first."""
-        query = _as_asked(sa.select(builds)).where(build_requests.c.model.in_(models))
+        query = as_asked(sa.select(builds)).where(build_requests.c.model.in_(models))
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(build_requests.c.sequence.desc())).all()
-        return [_build_as_asked(row) for row in rows]
+        return [build_as_asked(row) for row in rows]
 
+    @repeated
     def requests_of(self, ids: Collection[str]) -> dict[str, Requests]:
         """`requests` of several builds, by id."""
         found: dict[str, Requests] = {id: [] for id in ids}
@@ -284,6 +346,7 @@ class BuildStore:
                 found[id].append((model, version, asked_at))
         return found
 
+    @repeated_if_undone
     def restore(
         self, inputs: BuildInputs, key: Digest, artifact: Digest, requests: Iterable[tuple[str, int, datetime]]
     ) -> bool:
@@ -305,7 +368,7 @@ class BuildStore:
             row = _insert(connection, values)
             if row is None:
                 return False
-            append_event(connection, row.sequence, self._clock.now(), "log", line="restored from the store's index")
+            append_event(connection, row.sequence, self._now(connection), "log", line="restored from the store's index")
             for request in requests:
                 _request(connection, row.sequence, *request)
         return True
@@ -353,34 +416,3 @@ def _request(connection: sa.Connection, build: int, model: str, version: int, no
 def _live(connection: sa.Connection, key: Digest) -> Row | None:
     query = sa.select(builds).where(builds.c.key == key, is_live).with_for_update()
     return connection.execute(query).one_or_none()
-
-
-def _one(connection: sa.Connection, condition: sa.ColumnElement[bool], lock: bool = False) -> Row:
-    query = sa.select(builds).where(condition)
-    return connection.execute(query.with_for_update() if lock else query).one()
-
-
-def _by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
-    """The build with this id, or the only one whose id begins so."""
-    is_it = builds.c.id == id if len(id) >= _ID_LENGTH else builds.c.id.startswith(id, autoescape=True)
-    try:
-        return _one(connection, sa.and_(is_it if len(id) >= _SHORTEST_ID else sa.false(), is_wanted), lock)
-    except sa.exc.NoResultFound:
-        hint = f"an id has at least {_SHORTEST_ID} characters" if len(id) < _SHORTEST_ID else None
-        raise NotFound(f"there is no build {id!r}", hint=hint) from None
-    except sa.exc.MultipleResultsFound:
-        raise InvalidInput(f"the ids of several builds begin with {id!r}", hint="give more characters of it") from None
-
-
-def _as_asked(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:
-    return query.add_columns(
-        build_requests.c.model.label("asking_model"), build_requests.c.version.label("asking_version")
-    ).join(build_requests, build_requests.c.build == builds.c.sequence)
-
-
-def _build_as_asked(row: Row) -> Build:
-    build = build_from(row)
-    asking = row._mapping
-    if "asking_model" not in asking:
-        return build
-    return replace(build, model=asking["asking_model"], version=asking["asking_version"])

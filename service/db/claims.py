@@ -18,10 +18,16 @@ from service.core.build import Build, BuildCanceled, BuildInputs, BuildState, Le
 from service.core.digest import Digest
 from service.core.errors import BuildCrashed, OctetError
 from service.db.rows import Row, append_event, build_from, change, inputs_from
-from service.db.tables import build_stages, builds
+from service.db.tables import build_stages, builds, is_unfinished
 
 _MAX_EVENTS = 10_000  # a build's log is written by a compiler that reads hostile files: it shall not fill the disk
 _MAX_LINE = 4_000
+_HELD = (
+    sa.select(builds)
+    .where(builds.c.id == sa.bindparam("held_id"), builds.c.token == sa.bindparam("held_token"))
+    .where(builds.c.state == BuildState.RUNNING)
+    .with_for_update()
+)
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,7 @@ def _may_be_claimed(now: datetime, silent: Collection[int]) -> sa.ColumnElement[
 
 def any_to_claim(connection: sa.Connection, now: datetime, silent: Collection[int]) -> bool:
     """Whether `claim` would find something to do; takes no lock, so idle workers may ask often."""
-    unfinished = builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING])
-    query = sa.select(builds.c.sequence).where(unfinished, _may_be_claimed(now, silent)).limit(1)
+    query = sa.select(builds.c.sequence).where(is_unfinished, _may_be_claimed(now, silent)).limit(1)
     return connection.execute(query).first() is not None
 
 
@@ -68,10 +73,9 @@ def claim(
     Those in `silent` gave no sign of life for the time of a lease, whatever the clock says.
     Ends those on the way that are not to be tried again.
     """
-    unfinished = builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING])
     oldest = (
         sa.select(builds)
-        .where(unfinished, _may_be_claimed(now, silent))
+        .where(is_unfinished, _may_be_claimed(now, silent))
         .order_by(builds.c.background, builds.c.sequence)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -88,15 +92,29 @@ def claim(
 
 def held(connection: sa.Connection, claim: Claim) -> Row:
     """The claimed build's row, locked until the transaction ends. Raises `LeaseLost` if the claim is stale."""
-    query = (
-        sa.select(builds)
-        .where(builds.c.id == claim.build.id, builds.c.token == claim.token, builds.c.state == BuildState.RUNNING)
-        .with_for_update()
-    )
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_HELD, {"held_id": claim.build.id, "held_token": claim.token}).one_or_none()
     if row is None:
         raise LeaseLost(f"{claim.owner} no longer holds build {claim.build.id}")
     return row
+
+
+def is_held(connection: sa.Connection, claim: Claim) -> bool:
+    """Whether the claim was committed, and counts."""
+    row = _settled(connection, claim)
+    return row is not None and (row.state, row.owner) == (BuildState.RUNNING, claim.owner)
+
+
+def has_ended(connection: sa.Connection, claim: Claim, state: BuildState, artifact: Digest | None) -> bool:
+    """Whether the build ended so, and by this claim: the next one has another token."""
+    row = _settled(connection, claim)
+    return row is not None and (row.state, row.artifact) == (state, artifact)
+
+
+def _settled(connection: sa.Connection, claim: Claim) -> Row | None:
+    """The claim's row, when the transaction whose connection broke is over: until then the row is locked."""
+    query = sa.select(builds).where(builds.c.id == claim.build.id).with_for_update()
+    row = connection.execute(query).one_or_none()
+    return row if row is not None and row.token == claim.token else None
 
 
 def heartbeat(connection: sa.Connection, claim: Claim, now: datetime, lease_s: float) -> None:
@@ -111,12 +129,12 @@ def progress(connection: sa.Connection, claim: Claim, now: datetime, stage: Stag
     fraction = min(max(fraction, 0.0), 1.0)
     if row.stage != stage:
         _leave_stage(connection, row, now)
-        change(connection, row.sequence, stage=stage, stage_started_at=now, progress=fraction)
-        append_event(connection, row.sequence, now, "stage", stage=stage, fraction=fraction)
+        also = {"stage": stage, "stage_started_at": now, "progress": fraction}
+        append_event(connection, row.sequence, now, "stage", also, stage=stage, fraction=fraction)
+    elif row.progress != fraction and row.last_event < _MAX_EVENTS:
+        append_event(connection, row.sequence, now, "progress", {"progress": fraction}, stage=stage, fraction=fraction)
     elif row.progress != fraction:
         change(connection, row.sequence, progress=fraction)
-        if row.last_event < _MAX_EVENTS:
-            append_event(connection, row.sequence, now, "progress", stage=stage, fraction=fraction)
 
 
 def log(connection: sa.Connection, claim: Claim, now: datetime, line: str) -> None:
@@ -159,47 +177,45 @@ def end(connection: sa.Connection, row: Row, now: datetime, state: BuildState, *
     """Takes a build to a final state; `result` is its artifact or its error."""
     if row.state == BuildState.RUNNING and state is not BuildState.CANCELED:
         _leave_stage(connection, row, now)
-    finished = {"progress": 1.0} if state is BuildState.SUCCEEDED else {}
-    change(connection, row.sequence, state=state, finished_at=now, owner=None, lease_until=None, **finished, **result)
-    append_event(connection, row.sequence, now, "state", state=state, **result)
+    also = {"state": state, "finished_at": now, "owner": None, "lease_until": None, **result}
+    if state is BuildState.SUCCEEDED:
+        also["progress"] = 1.0
+    append_event(connection, row.sequence, now, "state", also, state=state, **result)
 
 
 def _take(connection: sa.Connection, row: Row, owner: str, now: datetime, lease_s: float) -> Claim:
     if row.state == BuildState.RUNNING:
         line = f"{row.owner} fell silent; starting again"
         append_event(connection, row.sequence, now, "log", line=line)
-    change(
-        connection,
-        row.sequence,
-        state=BuildState.RUNNING,
-        stage=None,
-        stage_started_at=None,
-        progress=0.0,
-        attempt=row.attempt + 1,
-        owner=owner,
-        token=row.token + 1,
-        lease_until=now + timedelta(seconds=lease_s),
-        started_at=now,
-    )
-    append_event(connection, row.sequence, now, "state", state=BuildState.RUNNING, attempt=row.attempt + 1, owner=owner)
-    taken = connection.execute(sa.select(builds).where(builds.c.sequence == row.sequence)).one()
+    attempt = row.attempt + 1
+    also = {
+        "state": BuildState.RUNNING,
+        "stage": None,
+        "stage_started_at": None,
+        "progress": 0.0,
+        "attempt": attempt,
+        "owner": owner,
+        "token": row.token + 1,
+        "lease_until": now + timedelta(seconds=lease_s),
+        "started_at": now,
+    }
+    running = {"state": BuildState.RUNNING, "attempt": attempt, "owner": owner}
+    taken = append_event(connection, row.sequence, now, "state", also, **running)
     return Claim(build_from(taken), inputs_from(taken), owner, taken.token)
 
 
 def _put_back(connection: sa.Connection, row: Row, now: datetime) -> None:
-    change(
-        connection,
-        row.sequence,
-        state=BuildState.QUEUED,
-        stage=None,
-        stage_started_at=None,
-        progress=0.0,
-        attempt=row.attempt - 1,  # nothing went wrong, so it does not count
-        owner=None,
-        lease_until=None,
-        started_at=None,
-    )
-    append_event(connection, row.sequence, now, "state", state=BuildState.QUEUED)
+    also = {
+        "state": BuildState.QUEUED,
+        "stage": None,
+        "stage_started_at": None,
+        "progress": 0.0,
+        "attempt": row.attempt - 1,  # nothing went wrong, so it does not count
+        "owner": None,
+        "lease_until": None,
+        "started_at": None,
+    }
+    append_event(connection, row.sequence, now, "state", also, state=BuildState.QUEUED)
 
 
 def _leave_stage(connection: sa.Connection, row: Row, now: datetime) -> None:

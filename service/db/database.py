@@ -1,64 +1,90 @@
-"""The connection to SQLite or PostgreSQL: transactions, and the schema that they expect."""
+"""The database: transactions, which are repeated where that is safe, and the schema that they expect."""
 
 from __future__ import annotations
 
+import functools
+import logging
 import random
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from service.core.errors import DatabaseBusy, DatabaseLost, StorageFull
+from service.core.clock import Clock
+from service.core.errors import DatabaseBusy, DatabaseUnreachable
+from service.core.settings import Settings
+from service.db.bell import Bell
+from service.db.engine import SQLITE, engine_of
 from service.db.migrations import upgrade, versions
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
-_ADVISORY_LOCK = 0x0C7E7  # the number of Octet's migration lock in PostgreSQL; any unused one
+_logger = logging.getLogger(__name__)
 _migrating = threading.Lock()  # Alembic keeps its context in module globals
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+CONNECTIONS = 10
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Database:
     """One database, shared by every process that has its URL.
 
-    On SQLite a writing transaction takes the write lock when it begins: one that read first and wrote later could
-    find that another was faster, and would have to be repeated. On PostgreSQL rows are locked instead.
-
     Args:
-        url: `sqlite:///<path>` or `postgresql+psycopg://…`.
-        timeout_s: how long to wait for a writer of SQLite.
+        url: `sqlite:///<path>` or `postgresql://…`.
+        timeout_s: how long to wait for a lock or a connection, and to try again where the database does not answer.
         on_lost: called, from any thread and perhaps often, when the file is gone or another than it was.
+        connections: at most so many at a time; of PostgreSQL.
+
+    Attributes:
+        lock: see `engine.Engine`.
+
+    Raises:
+        InvalidInput, Unsupported: as `engine_of`.
     """
 
-    def __init__(self, url: str, timeout_s: float = 30.0, on_lost: Callable[[], None] = lambda: None) -> None:
-        self._timeout_s, self._on_lost = timeout_s, on_lost
-        self._inode: int | None = None  # of the file that was migrated
-        self._engine = sa.create_engine(url)
-        self.is_sqlite = self._engine.dialect.name == "sqlite"
-        if self.is_sqlite:
-            sa.event.listen(self._engine, "connect", self._on_connect)
-            sa.event.listen(self._engine, "begin", _on_begin)
-        self._writing = self._engine.execution_options(octet_writes=True)
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float = 30.0,
+        on_lost: Callable[[], None] = lambda: None,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._engine = engine_of(url, timeout_s, connections, on_lost)
+        self.is_sqlite = url.startswith(SQLITE)
+        self.lock: AbstractContextManager[None] | None = self._engine.lock
+
+    @classmethod
+    def of(cls, settings: Settings, on_lost: Callable[[], None] = lambda: None) -> Database:
+        """The database that `settings` name."""
+        timeout_s, connections = settings.database_timeout_s, settings.database_connections
+        return cls(settings.url_of_database, timeout_s, on_lost, connections)
+
+    @property
+    def bell(self) -> Bell:
+        return self._engine.bell
 
     def migrate(self) -> None:
         """Brings the schema to what this version of the program expects. Any number of processes may call it at once.
 
         Raises:
-            Unsupported: a newer version of the program has migrated it.
+            Unsupported: a newer version of the program has migrated it to what this one cannot work with.
+            DatabaseUnreachable: there is no answer for `timeout_s`.
         """
-        if self.is_sqlite and self._engine.url.database:
-            path = Path(self._engine.url.database)
-            _make_sqlite(path, self._timeout_s)
-            self._path, self._inode = path, path.stat().st_ino
+        self._engine.create()
+        self.again(self._migrate, is_idempotent=True)
+
+    def _migrate(self) -> None:
         with _migrating, self.write() as connection:
-            if not self.is_sqlite:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            self._engine.prepare(connection)
             upgrade(connection)
 
     def schema(self) -> tuple[str | None, str]:
@@ -68,64 +94,95 @@ class Database:
 
     def close(self) -> None:
         """Closes every connection that is not in use."""
-        self._engine.dispose()
+        self._engine.close()
 
-    def _on_connect(self, connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # the driver's own idea of when to begin is none that we want: see _on_begin
-        for pragma in (
-            f"busy_timeout = {round(1000 * self._timeout_s)}",
-            "synchronous = FULL",  # what was acknowledged survives a power cut
-            "foreign_keys = ON",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
+    def now(self, connection: sa.Connection, clock: Clock | None) -> datetime:
+        """The time that is written to the tables: of the database's machine, or of `clock`, which a test may give."""
+        return self._engine.now(connection) if clock is None else clock.now()
 
-    @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
-        """A transaction that sees one state of the database.
+    def read(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction that sees one state of the database, or of each statement on PostgreSQL.
 
         Raises:
             DatabaseBusy: it was locked for too long.
+            DatabaseUnreachable: it does not answer.
             DatabaseLost: its file is gone.
         """
-        with self._told(), self._engine.begin() as connection:
-            yield connection
+        return self._transaction(self._engine.reading)
 
-    @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
+    def write(self) -> AbstractContextManager[sa.Connection]:
         """A transaction that is committed when the block ends, and rolled back when it raises.
 
         Raises:
             StorageFull: no space is left.
-            DatabaseBusy, DatabaseLost: as `read`.
+            DatabaseBusy, DatabaseUnreachable, DatabaseLost: as `read`.
         """
-        with self._told(), self._writing.begin() as connection:
-            yield connection
+        return self._transaction(self._engine.writing)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Translates SQLite's errors into Octet's."""
-        self._check_file()
+    def _transaction(self, connections: sa.Engine) -> Iterator[sa.Connection]:
+        self._engine.check()
+        is_committing = False
         try:
-            yield
-        except sa.exc.OperationalError as error:
-            code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # the rest says more precisely which
-            if code == sqlite3.SQLITE_FULL:
-                raise StorageFull(hint="make room on the disk of the database") from error
-            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise DatabaseBusy(hint="another process holds its lock") from error
-            raise
+            with connections.connect() as connection, connection.begin() as transaction:
+                yield connection
+                is_committing = True
+                transaction.commit()
+        except sa.exc.SQLAlchemyError as error:
+            translated = self._engine.translate(error, is_committing)
+            if translated is None:
+                raise
+            raise translated from error
 
-    def _check_file(self) -> None:
-        """Connections that have a removed file open still write to it, and new ones see an empty file."""
-        if self._inode is None:
-            return
-        try:
-            if self._path.stat().st_ino == self._inode:
-                return
-        except FileNotFoundError:
-            pass
-        self._on_lost()
-        raise DatabaseLost(f"the database {self._path} is gone", hint="it is being rebuilt from the store's index")
+    def again(self, work: Callable[[], T], is_idempotent: bool, within_s: float | None = None) -> T:
+        """Does `work`, and does it again where its transaction is known to have changed nothing; for `within_s`.
+
+        Args:
+            work: all of it but its last transaction may be done more than once.
+            is_idempotent: it may be done again, too, where that is unknown.
+            within_s: `timeout_s` by default.
+        """
+        until_s = time.monotonic() + (self._timeout_s if within_s is None else within_s)
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return work()
+            except (DatabaseBusy, DatabaseUnreachable) as error:
+                may_repeat = error.is_undone or (is_idempotent and isinstance(error, DatabaseUnreachable))
+                if not may_repeat or time.monotonic() + pause_s > until_s:
+                    raise
+                if pause_s == _FIRST_PAUSE_S:
+                    _logger.warning("%s; trying again", error)
+            time.sleep(random.uniform(0.5, 1.0) * pause_s)  # not all clients at once
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+class OnDatabase(Protocol):
+    """What the decorators below ask of the class of a method."""
+
+    @property
+    def _database(self) -> Database: ...
+
+
+S = TypeVar("S", bound=OnDatabase)
+
+
+def repeated(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that is done again where the connection was lost: doing it twice is as good as once."""
+    return _repeated(method, is_idempotent=True)
+
+
+def repeated_if_undone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that is done again where it is known that nothing was changed, and raises where that is not known."""
+    return _repeated(method, is_idempotent=False)
+
+
+def _repeated(method: Callable[Concatenate[S, P], T], is_idempotent: bool) -> Callable[Concatenate[S, P], T]:
+    @functools.wraps(method)
+    def repeating(self: S, *arguments: P.args, **named: P.kwargs) -> T:
+        return self._database.again(lambda: method(self, *arguments, **named), is_idempotent)
+
+    return cast(Callable[Concatenate[S, P], T], repeating)
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
@@ -135,24 +192,3 @@ def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | po
     from sqlalchemy.dialects import postgresql  # 3 MB, for nothing where SQLite serves
 
     return postgresql.insert(table).on_conflict_do_nothing()
-
-
-def _make_sqlite(path: Path, timeout_s: float) -> None:
-    """A database in WAL mode, where readers do not wait for the writer; the mode stays with the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    until_s = time.monotonic() + timeout_s
-    with closing(sqlite3.connect(path, timeout=0)) as connection:
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                # Two processes that change it at once would wait for each other, so SQLite does not let them wait.
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
-                    raise
-                time.sleep(random.uniform(0.001, 0.02))
-
-
-def _on_begin(connection: sa.Connection) -> None:
-    writes = connection.get_execution_options().get("octet_writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from service.core.clock import Clock, SystemClock
+from service.core.clock import Clock
 from service.core.digest import Digest
 from service.core.errors import NotFound
 from service.core.metadata import ModelMetadata
 from service.core.model import Deleted, ModelVersion
 from service.db.aliases import take_versions
-from service.db.database import Database, insert_new
+from service.db.database import Database, insert_new, repeated, repeated_if_undone
 from service.db.requests import withdraw
 from service.db.rows import Row
 from service.db.tables import deleted_versions, model_versions
@@ -27,8 +27,9 @@ class ModelStore:
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
-        self._clock = clock or SystemClock()
+        self._clock = clock
 
+    @repeated
     def push(self, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
         """The version of `name` that is this file: a new one, or the one that it was pushed as before."""
         while True:
@@ -38,10 +39,13 @@ class ModelStore:
                     return known
                 newest = _newest(connection, name)
                 number = 1 + max(newest.number if newest else 0, _highest_deleted(connection, name))
-                version = ModelVersion(name, number, source, format, size_bytes, self._clock.now())
+                version = ModelVersion(
+                    name, number, source, format, size_bytes, self._database.now(connection, self._clock)
+                )
                 if _insert(connection, version):
                     return version
 
+    @repeated
     def describe(self, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
         """The version with what `metadata` says of it; of what that leaves out, with what was said before.
 
@@ -57,6 +61,7 @@ class ModelStore:
             connection.execute(sa.update(model_versions).where(one).values(metadata=described.metadata.to_text()))
         return described
 
+    @repeated
     def metadata(self, name: str, number: int) -> ModelMetadata:
         """The stored metadata of a version; empty for an unknown version."""
         query = sa.select(model_versions.c.metadata)
@@ -64,11 +69,13 @@ class ModelStore:
         with self._database.read() as connection:
             return ModelMetadata.from_text(connection.execute(query).scalar_one_or_none() or "")
 
+    @repeated
     def get(self, name: str) -> ModelVersion:
         """The newest version. Raises `NotFound`."""
         with self._database.read() as connection:
             return _found(_newest(connection, name), name)
 
+    @repeated
     def version(self, name: str, number: int) -> ModelVersion:
         """Raises `NotFound`."""
         with self._database.read() as connection:
@@ -78,6 +85,7 @@ class ModelStore:
                 raise NotFound(f"model {name!r} has no version {number}")
             return version
 
+    @repeated
     def versions(self, name: str) -> Versions:
         """Newest first. Raises `NotFound`."""
         query = sa.select(model_versions).where(model_versions.c.name == name).order_by(model_versions.c.number.desc())
@@ -86,6 +94,7 @@ class ModelStore:
         _found(versions[0] if versions else None, name)
         return versions
 
+    @repeated
     def list(self, limit: int = 50, cursor: str | None = None) -> tuple[Versions, str | None]:
         """A page of models by name, each as its newest version, and the cursor of the next page if there is one."""
         newest = sa.select(model_versions.c.name, sa.func.max(model_versions.c.number).label("number")).group_by(
@@ -100,17 +109,20 @@ class ModelStore:
             models = [_version_from(row) for row in connection.execute(query)]
         return models[:limit], models[limit - 1].name if len(models) > limit else None
 
+    @repeated
     def all_versions(self) -> Versions:
         """Every version of every model; by name, the oldest version first."""
         query = sa.select(model_versions).order_by(model_versions.c.name, model_versions.c.number)
         with self._database.read() as connection:
             return [_version_from(row) for row in connection.execute(query)]
 
+    @repeated
     def sources(self) -> Digests:
         """Every model file: what the garbage collector must spare."""
         with self._database.read() as connection:
             return [Digest(source) for source in connection.execute(sa.select(model_versions.c.source)).scalars()]
 
+    @repeated_if_undone
     def delete(self, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
         """Forgets a model, or one version of it, with what asked for builds on its behalf: all of it or nothing.
 
@@ -124,8 +136,8 @@ class ModelStore:
             NotFound: there is no such model or version.
             Conflict: an alias points at it.
         """
-        now = self._clock.now()
         with self._database.write() as connection:
+            now = self._database.now(connection, self._clock)
             numbers = _numbers(connection, name, number)
             aliases = take_versions(connection, name, numbers, force, now)
             builds = withdraw(connection, name, numbers, now)
@@ -134,6 +146,7 @@ class ModelStore:
             _note_deleted(connection, name, max(numbers))
         return Deleted(name, tuple(numbers), tuple(aliases), builds)
 
+    @repeated_if_undone
     def restore(self, version: ModelVersion) -> bool:
         """Puts a version on record whose row was lost with a database; whether there was none of that number."""
         with self._database.write() as connection:

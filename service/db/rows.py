@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,9 +12,12 @@ import sqlalchemy as sa
 from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
 from service.core.digest import Digest
 from service.core.errors import InvalidInput
+from service.db.bell import ringing
 from service.db.tables import build_events, builds
 
 Row = sa.Row[Any]
+_INSERT = sa.insert(build_events)
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def build_from(row: Row) -> Build:
@@ -47,15 +52,20 @@ def event_from(row: Row) -> BuildEvent:
     return BuildEvent(row.sequence, row.at, row.kind, row.data)
 
 
-def append_event(connection: sa.Connection, build: int, at: datetime, kind: str, **data: Any) -> None:
-    """Adds to a build's history; the caller's transaction has locked the build."""
-    sequence = connection.execute(
+def append_event(
+    connection: sa.Connection, build: int, at: datetime, kind: str, also: Mapping[str, Any] = _NOTHING, **data: Any
+) -> Row:
+    """Adds to a build's history, and changes columns of its row, which is returned; the caller has locked it."""
+    row = connection.execute(
         sa.update(builds)
         .where(builds.c.sequence == build)
-        .values(last_event=builds.c.last_event + 1)
-        .returning(builds.c.last_event)
-    ).scalar_one()
-    connection.execute(sa.insert(build_events).values(build=build, sequence=sequence, at=at, kind=kind, data=data))
+        .values(last_event=builds.c.last_event + 1, **also)
+        .returning(builds)
+    ).one()
+    is_news = kind == "state" and data["state"] != BuildState.RUNNING
+    event = {"build": build, "sequence": row.last_event, "at": at, "kind": kind, "data": data}
+    connection.execute(ringing(connection, _INSERT) if is_news else _INSERT, event)
+    return row
 
 
 def change(connection: sa.Connection, build: int, **values: Any) -> None:

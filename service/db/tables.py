@@ -117,6 +117,18 @@ is_live = sa.and_(
 # On PostgreSQL too: the migration has `postgresql_where`, which here would load the dialect wherever tables are used.
 sa.Index("uq_builds_live_key", builds.c.key, unique=True, sqlite_where=is_live)
 
+# Where `claims.claim` finds the next build. Written out in its query too, for the same reason.
+is_unfinished = sa.text("builds.state IN ('queued', 'running')")
+sa.Index(
+    "ix_builds_claim_order",
+    builds.c.background,
+    builds.c.sequence,
+    sqlite_where=sa.text("state IN ('queued', 'running')"),
+)
+
+# The oldest migration whose program can work with these tables; see migrations.
+schema_floor = sa.Table("schema_floor", metadata, sa.Column("oldest", sa.Text, nullable=False))
+
 # Which model versions want a build: several may share one. The newest row of a version is what was asked last.
 build_requests = sa.Table(
     "build_requests",

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from service.core.clock import Clock, SystemClock
+from service.core.clock import Clock
 from service.core.worker import Worker, WorkerKind
-from service.db.database import Database
+from service.db.database import Database, repeated
 from service.db.rows import Row
 from service.db.tables import workers
 
@@ -24,13 +24,14 @@ class WorkerStore:
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
-        self._clock = clock or SystemClock()
+        self._clock = clock
 
+    @repeated
     def beat(self, worker: Worker) -> None:
         """`worker` is alive; its `seen_at` is set to the time of this call."""
-        now = self._clock.now()
-        seen = replace(worker, seen_at=now)
         with self._database.write() as connection:
+            now = self._database.now(connection, self._clock)
+            seen = replace(worker, seen_at=now)
             connection.execute(
                 sa.delete(workers).where(
                     sa.or_(workers.c.id == worker.id, workers.c.seen_at < now - timedelta(seconds=_FORGET_S))
@@ -49,17 +50,19 @@ class WorkerStore:
                 )
             )
 
+    @repeated
     def remove(self, id: str) -> None:
         """The worker has ended."""
         with self._database.write() as connection:
             connection.execute(sa.delete(workers).where(workers.c.id == id))
 
+    @repeated
     def list(self, within_s: float) -> Workers:
         """The workers that gave a sign of life in the last `within_s`, by kind and start."""
-        since = self._clock.now() - timedelta(seconds=within_s)
-        query = sa.select(workers).where(workers.c.seen_at >= since).order_by(workers.c.kind, workers.c.started_at)
+        query = sa.select(workers).order_by(workers.c.kind, workers.c.started_at)
         with self._database.read() as connection:
-            return [_worker_from(row) for row in connection.execute(query)]
+            since = self._database.now(connection, self._clock) - timedelta(seconds=within_s)
+            return [_worker_from(row) for row in connection.execute(query.where(workers.c.seen_at >= since))]
 
 
 def _worker_from(row: Row) -> Worker:

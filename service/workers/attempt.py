@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from service.core.build import BuildCanceled, LeaseLost, Stage
-from service.core.errors import NotFound
+from service.core.errors import DatabaseBusy, DatabaseUnreachable, NotFound
 from service.core.settings import Settings
-from service.db import BuildStore, Claim
+from service.db import BuildStore, Claim, Watch
 
 _logger = logging.getLogger(__name__)
 _LOOK_S = 0.5  # how soon a cancellation is seen; a look is one read
@@ -48,12 +49,18 @@ class Attempt:
         if stage is self.last_stage and (fraction == self._fraction or is_recent):
             return
         self.last_stage, self._fraction, self._written_s = stage, fraction, time.monotonic()
-        self._builds.progress(self._claim, stage, fraction)
+        self._tell(lambda: self._builds.progress(self._claim, stage, fraction))
 
     def log(self, line: str) -> None:
         """Raises as `stage` does."""
         self._check()
-        self._builds.log(self._claim, line)
+        self._tell(lambda: self._builds.log(self._claim, line))
+
+    def _tell(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except (DatabaseBusy, DatabaseUnreachable) as error:  # a build is worth more than what is said about it
+            _logger.warning("build %s: its progress is not known: %s", self._claim.build.id, error)
 
     def __enter__(self) -> Attempt:
         self._thread.start()
@@ -73,12 +80,13 @@ class Attempt:
 
     def _keep(self) -> None:
         beaten_s = time.monotonic()
+        watch = Watch(self._builds.bell)
         while not self._over.wait(min(_LOOK_S, self._every_s)):
             try:
                 if time.monotonic() - beaten_s >= self._every_s:
                     self._builds.heartbeat(self._claim, self._lease_s)
                     beaten_s = time.monotonic()
-                elif self._builds.get(self._claim.build.id).cancel_requested:
+                elif watch.is_due() and self._builds.get(self._claim.build.id).cancel_requested:
                     raise BuildCanceled(f"build {self._claim.build.id} was canceled")
             except BuildCanceled as interruption:
                 self._interruption = interruption

@@ -24,7 +24,7 @@ from service.compiler.sandbox import shut_down, warm
 from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
-from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
+from service.core.errors import BuildFailed, CorruptBlob, DatabaseBusy, DatabaseUnreachable, NotFound, OctetError
 from service.core.scheduling import step_back
 from service.core.settings import Settings
 from service.core.target import parse_target
@@ -36,7 +36,6 @@ from service.workers.presence import Presence
 from service.workers.scratch import attempt_directory, sweep
 
 _logger = logging.getLogger(__name__)
-_IDLE_S = 0.2
 _TROUBLE_S = 2.0
 
 Compile = Callable[[CompileRequest, OciLayout, Path, Progress, Settings], Digest]
@@ -70,11 +69,12 @@ class CompileWorker:
         """Works until `stop` is set; a build under way is then given back."""
         while not stop.is_set():
             try:
+                rung = self._builds.bell.rung()
                 if self.work_once(stop):
                     self._idle_since_s = time.monotonic()
                 else:
                     self._idle()
-                    stop.wait(_IDLE_S)
+                    self._builds.bell.wait(rung, stop)
             except Exception:  # the database is gone or the disk is full: that may pass, and this worker stays
                 _logger.exception("the compile worker could not reach its builds")
                 stop.wait(_TROUBLE_S)
@@ -114,6 +114,10 @@ class CompileWorker:
         except Stopping:
             self._builds.release(claim)
             _logger.info("build %s was given back", build.id)
+        except (DatabaseBusy, DatabaseUnreachable) as error:
+            self._builds.release(claim)
+            _logger.warning("build %s was given back: %s", build.id, error)
+            stop.wait(_TROUBLE_S)
         except BuildCanceled:
             self._builds.finish(claim, canceled=True)
             _logger.info("build %s was canceled", build.id)
@@ -176,7 +180,7 @@ def run(
     Raises:
         OctetError: the database or the store cannot be opened.
     """
-    database = Database(settings.database_url, settings.database_timeout_s, stop.set)
+    database = Database.of(settings, stop.set)
     database.migrate()
     layout = OciLayout(settings.store_dir)
     sweep(settings.scratch_dir)

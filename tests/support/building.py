@@ -66,7 +66,7 @@ class Workshop:
 
     def __init__(self, data_dir: Path, **settings: Any) -> None:
         self.settings = Settings(data_dir=data_dir, **settings)
-        self.database = Database(self.settings.database_url)
+        self.database = Database(self.settings.url_of_database)
         self.database.migrate()
         self.builds = BuildStore(self.database, max_attempts=self.settings.max_build_attempts)
         self.models = ModelStore(self.database)

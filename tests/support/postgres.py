@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tests.support.waiting import WORK_TIMEOUT_S
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 def why_not() -> str | None:
@@ -28,51 +33,110 @@ def why_not() -> str | None:
     return None
 
 
+class Server:
+    """A cluster in a folder of its own, whose server can be killed and started again.
+
+    Attributes:
+        folder: of its socket, and of its data.
+    """
+
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+        binaries = _binaries()
+        assert binaries is not None
+        self.folder, self._binaries, self._options = folder, binaries, options
+        self._log = folder / "log"
+        self._user = _unprivileged() if os.getuid() == 0 else None
+        if self._user is not None:
+            os.chown(folder, self._user.pw_uid, self._user.pw_gid)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def initialize(self) -> None:
+        self.run("initdb", "-D", self.data, "-U", "octet", "--auth=trust", "--no-sync", "--encoding=UTF8")
+
+    def copy_of(self, primary: Server) -> None:
+        """Makes this a standby of a server that runs."""
+        self.run("pg_basebackup", "-h", primary.folder, "-U", "octet", "-D", self.data, "-R", "-X", "stream")
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def run(self, program: str, *arguments: object) -> None:
+        """A program of PostgreSQL's, as the user of the server."""
+        command = [*self._become(), self._binaries / program, *map(str, arguments)]
+        subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
+
+    def start(self) -> None:
+        fixed: list[str | Path] = ["-D", self.data, "-k", self.folder, "-c", "listen_addresses=", "-c", "fsync=off"]
+        program = [*self._become(), self._binaries / "postgres"]
+        command = [*program, *fixed, "-c", "max_connections=200", *self._options]
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder)
+        _wait_until_ready(self._binaries, self.folder, self._process, self._log)
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "promote", "-D", self.data)
+
+    def reload(self) -> None:
+        self.run("pg_ctl", "reload", "-D", self.data)
+
+    def connected(self) -> psycopg.Connection[tuple[object, ...]]:
+        import psycopg
+
+        return psycopg.connect(database_url(str(self.folder)), autocommit=True)
+
+    def crash(self) -> None:
+        """All its processes end at once, and nothing is written down."""
+        self._end(signal.SIGQUIT)
+
+    def stop(self) -> None:
+        self._end(signal.SIGINT)
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(timeout=WORK_TIMEOUT_S)
+            self._process = None
+
+    def _become(self) -> list[str | Path]:
+        if self._user is None:
+            return []
+        who = [f"--reuid={self._user.pw_uid}", f"--regid={self._user.pw_gid}", "--init-groups"]
+        return ["setpriv", *who, "--pdeathsig=INT"]
+
+
 @contextmanager
-def server() -> Iterator[str]:
-    """Starts a server; the folder of its socket, which `database_url` takes."""
-    binaries = _binaries()
-    assert binaries is not None
+def folder() -> Iterator[Path]:
+    """Where a socket can be: their names are short."""
     folder = Path(tempfile.mkdtemp(prefix="octet-pg-"))
-    user = _unprivileged() if os.getuid() == 0 else None
-    become: list[str | Path] = []
-    if user is not None:
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        become = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups", "--pdeathsig=INT"]
-    data = folder / "data"
-    log = folder / "log"
     try:
-        initdb: list[str | Path] = [
-            binaries / "initdb",
-            "-D",
-            data,
-            "-U",
-            "octet",
-            "--auth=trust",
-            "--no-sync",
-            "--encoding=UTF8",
-        ]
-        subprocess.run(become + initdb, check=True, capture_output=True, cwd=folder)
-        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"]
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*become, binaries / "postgres", "-D", data, "-k", folder, *options],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-            )
-        try:
-            _wait_until_ready(binaries, folder, process, log)
-            yield str(folder)
-        finally:
-            process.terminate()
-            process.wait(timeout=WORK_TIMEOUT_S)
+        yield folder
     finally:
         shutil.rmtree(folder)
 
 
+@contextmanager
+def running(*options: str) -> Iterator[Server]:
+    """A new server."""
+    with folder() as where:
+        server = Server(where, options)
+        server.initialize()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Starts a server; the folder of its socket, which `database_url` takes."""
+    with running() as started:
+        yield str(started.folder)
+
+
 def database_url(server: str, schema: str = "public") -> str:
-    return f"postgresql+psycopg://octet@/postgres?host={quote(server, safe='')}&options=-csearch_path%3D{schema}"
+    return f"postgresql://octet@/postgres?host={quote(server, safe='')}&options=-csearch_path%3D{schema}"
 
 
 def _binaries() -> Path | None:

@@ -69,7 +69,7 @@ async def get_build(
         return build.state.is_final or (if_none_match is not None and not _matches(views.etag(build), if_none_match))
 
     wait_s = _wait_s(prefer)
-    build = await wait_until(look, is_news, wait_s or 0, services.stopping, request)
+    build = await wait_until(look, is_news, wait_s or 0, services, request)
     headers = {"etag": views.etag(build), "cache-control": "no-cache"}
     if not build.state.is_final:
         headers["retry-after"] = str(views.RETRY_AFTER_S)

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 
 from starlette.concurrency import run_in_threadpool
 
-from service.api.control.waiting import POLL_S
+from service.api.control.waiting import LOOK_S, POLL_S
 from service.api.services import Services
 from service.core.build import BuildEvent
 from service.core.errors import InvalidInput, NotFound
+from service.db import Watch
 
 EVENT_SCHEMA = {
     "type": "object",
@@ -46,9 +47,9 @@ async def event_stream(services: Services, id: str, after: int) -> AsyncIterator
             return True, []
 
     yield f"retry: {_RECONNECT_MS}\n\n".encode()
-    spoke_s = time.monotonic()
+    spoke_s, watch = time.monotonic(), Watch(services.builds.bell, LOOK_S)
     while not services.stopping.is_set():
-        is_over, events = await run_in_threadpool(look)
+        is_over, events = await run_in_threadpool(look) if watch.is_due() else (False, [])
         for event in events:
             yield _text(event)
             after, spoke_s = event.sequence, time.monotonic()

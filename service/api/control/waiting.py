@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,21 +10,33 @@ from typing import TypeVar
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
+from service.api.services import Services
+from service.db import Watch
+
 POLL_S = 0.1  # one look costs about 0.2 ms
+LOOK_S = 1.0  # where a bell says when there is news: progress rings none
 
 T = TypeVar("T")
 
 
 async def wait_until(
-    look: Callable[[], T], is_enough: Callable[[T], bool], timeout_s: float, stopping: threading.Event, request: Request
+    look: Callable[[], T],
+    is_enough: Callable[[T], bool],
+    timeout_s: float,
+    services: Services,
+    request: Request,
 ) -> T:
     """Returns the result of `look` (called in a thread) as soon as it is enough, after `timeout_s`, or when waiting is
     pointless: the client left, or the server stops.
     """
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s, stopping = time.monotonic() + timeout_s, services.stopping
+    watch = Watch(services.builds.bell, LOOK_S)
+    watch.is_due()
+    seen = await run_in_threadpool(look)
     while True:
-        seen = await run_in_threadpool(look)
         left_s = deadline_s - time.monotonic()
         if is_enough(seen) or left_s <= 0 or stopping.is_set() or await request.is_disconnected():
             return seen
         await asyncio.sleep(min(POLL_S, left_s))
+        if watch.is_due() or left_s <= POLL_S:
+            seen = await run_in_threadpool(look)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from service.api.services import Services
+from service.db import Watch
 from service.workers.garbage import Collector
 
 _logger = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ class Housekeeping:
         """
         self._builds, self._lease_s = services.builds, services.settings.lease_s
         self._want_compiler = want_compiler
+        self._watch = Watch(services.builds.bell)
+        self._is_wanted = False
         self._garbage = Collector(services.layout, services.builds, services.models, services.crashes)
 
     async def keep(self) -> None:
@@ -36,6 +39,8 @@ class Housekeeping:
                 await asyncio.sleep(_TROUBLE_S)
 
     def _look(self) -> None:
-        if self._builds.any_to_claim(self._lease_s):
+        if self._watch.is_due():
+            self._is_wanted = self._builds.any_to_claim(self._lease_s)
+        if self._is_wanted:
             self._want_compiler()
         self._garbage.collect_if_due()

@@ -1,3 +1,3 @@
-from tests.support.databases import database, database_url, postgres_server
+from tests.support.databases import database, database_url, postgres_schema, postgres_server
 
-__all__ = ["database", "database_url", "postgres_server"]
+__all__ = ["database", "database_url", "postgres_schema", "postgres_server"]

@@ -45,7 +45,7 @@ def test_with_json_it_says_which_worker_it_is_and_nothing_else(tmp_path: Path) -
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         assert (said["pid"], said["data_dir"]) == (process.pid, str(tmp_path))
-        database = Database(Settings(data_dir=tmp_path).database_url)
+        database = Database(Settings(data_dir=tmp_path).url_of_database)
         workers = WorkerStore(database)
         eventually(lambda: [each.id for each in workers.list(60)] == [said["worker"]])
         assert workers.list(60)[0].kind is WorkerKind.COMPILE

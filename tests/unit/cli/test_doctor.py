@@ -103,7 +103,7 @@ def test_a_store_that_a_server_has_only_begun_is_no_problem(doctor: Doctor, sett
 
 def test_a_sound_store_and_database(doctor: Doctor, settings: Settings) -> None:
     OciLayout(settings.store_dir).blobs.put_bytes(b"blob")
-    Database(settings.database_url).migrate()
+    Database(settings.url_of_database).migrate()
     checks = doctor()
     assert checks["store"]["detail"] == "1 blobs, 1 of them hashed (0 MB), all intact"
     assert checks["database"]["state"] == "ok"

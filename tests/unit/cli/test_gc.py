@@ -50,7 +50,7 @@ def test_a_person_is_told_so(settings: Settings, layout: OciLayout) -> None:
 
 
 def test_models_are_spared(settings: Settings, layout: OciLayout) -> None:
-    database = Database(settings.database_url)
+    database = Database(settings.url_of_database)
     database.migrate()
     ModelStore(database).push("digits", put_old(layout, b"a model"), "tflite", 7)
     database.close()

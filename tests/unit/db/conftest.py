@@ -4,9 +4,9 @@ import pytest
 
 from service.core.clock import ManualClock
 from service.db import BuildStore, Database, ModelStore
-from tests.support.databases import database, database_url, postgres_server
+from tests.support.databases import database, database_url, postgres_schema, postgres_server
 
-__all__ = ["database", "database_url", "postgres_server"]
+__all__ = ["database", "database_url", "postgres_schema", "postgres_server"]
 
 
 @pytest.fixture

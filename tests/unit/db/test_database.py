@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from alembic.script import ScriptDirectory
 from service.core.digest import digest_of
 from service.core.errors import NotFound, StorageFull, Unsupported
 from service.core.metadata import NOTHING
-from service.db import Database, ModelStore
+from service.db import BuildStore, Database, ModelStore
 from service.db.migrations import alembic_config
-from service.db.tables import builds, is_live, metadata, model_versions
+from service.db.tables import builds, is_live, is_unfinished, metadata, model_versions
+from tests.support.build_inputs import inputs
 
 
 def test_the_migrations_lead_to_the_tables_that_the_program_expects(database: Database) -> None:
@@ -70,6 +72,7 @@ def test_versions_of_before_there_was_metadata_have_none(database: Database) -> 
 def test_the_database_of_a_newer_program_is_left_alone(database: Database) -> None:
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql("UPDATE schema_floor SET oldest = '9998'")
     with pytest.raises(Unsupported, match="9999") as caught:
         database.migrate()
     assert "newer Octet" in str(caught.value.hint)
@@ -158,3 +161,56 @@ def test_a_full_disk_has_its_own_error(tmp_path: Path) -> None:
     assert isinstance(caught.value.__cause__, sa.exc.OperationalError)
     assert isinstance(caught.value.__cause__.orig, sqlite3.OperationalError)
     database.close()
+
+
+def test_the_next_build_is_found_without_a_sort_on_postgresql(postgres_schema: str) -> None:
+    """However many wait: the order of the claims is an index."""
+    database = Database(postgres_schema)
+    database.migrate()
+    store, some = BuildStore(database), [inputs(source=str(number)) for number in range(300)]
+    for each in some:
+        store.submit(each, "a", 1)
+    query = sa.select(builds.c.sequence).where(is_unfinished).order_by(builds.c.background, builds.c.sequence).limit(1)
+    with database.write() as connection:
+        connection.exec_driver_sql("ANALYZE builds")
+        compiled = str(query.compile(connection, compile_kwargs={"render_postcompile": True, "literal_binds": True}))
+        plan = connection.exec_driver_sql(f"EXPLAIN {compiled}").all()
+    database.close()
+    assert "ix_builds_claim_order" in str(plan)
+
+
+@pytest.mark.parametrize("revision", ["0006", "0007"])
+def test_a_program_of_before_the_last_migrations_can_still_write(database: Database, revision: str) -> None:
+    """What it does not know of has a default; what it knows of is there, and as wide."""
+    head = database.schema()[1]
+    with database.write() as connection:
+        command.downgrade(alembic_config(connection), revision)
+    old = sa.MetaData()
+    with database.read() as connection:
+        old.reflect(connection)
+    with database.write() as connection:
+        command.upgrade(alembic_config(connection), head)
+    tables = [table for table in old.sorted_tables if table.name not in ("alembic_version", "schema_floor")]
+    assert {"builds", "model_versions", "model_aliases", "workers"} <= {table.name for table in tables}
+    with database.write() as connection:
+        rows = {table: {column.name: _value_for(column) for column in table.columns} for table in tables}
+        for table, row in rows.items():
+            connection.execute(sa.insert(table).values(**row))
+            assert connection.execute(sa.select(table)).one()._mapping == row
+
+
+def _value_for(column: sa.Column[object]) -> object:
+    """A value that is not null and of the column's type; the same number everywhere, so that references hold."""
+    if isinstance(column.type, sa.DateTime):
+        return datetime(2026, 1, 1, tzinfo=UTC if getattr(column.type, "timezone", False) else None)
+    if column.name in ("data", "toolchain", "options", "error", "previous"):
+        return {"a": 1}
+    kinds: dict[type, object] = {int: 1, float: 0.5, bool: False}
+    return kinds.get(column.type.python_type, "queued")
+
+
+def test_the_tables_of_a_newer_program_that_this_one_can_work_with_are_used(database: Database) -> None:
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    database.migrate()
+    assert ModelStore(database).push("a", digest_of(b"model"), "tflite", 5).number == 1

@@ -1,0 +1,48 @@
+"""Finding the row of a build, as itself or as a model version asked for it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from service.core.build import Build
+from service.core.errors import InvalidInput, NotFound
+from service.db.requests import is_wanted
+from service.db.rows import Row, build_from
+from service.db.tables import build_requests, builds
+
+_ID_LENGTH = len(uuid.uuid4().hex)
+_SHORTEST_ID = 4  # that stands for a longer one, as in git
+
+
+def one(connection: sa.Connection, condition: sa.ColumnElement[bool], lock: bool = False) -> Row:
+    query = sa.select(builds).where(condition)
+    return connection.execute(query.with_for_update() if lock else query).one()
+
+
+def by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
+    """The build with this id, or the only one whose id begins so."""
+    is_it = builds.c.id == id if len(id) >= _ID_LENGTH else builds.c.id.startswith(id, autoescape=True)
+    try:
+        return one(connection, sa.and_(is_it if len(id) >= _SHORTEST_ID else sa.false(), is_wanted), lock)
+    except sa.exc.NoResultFound:
+        hint = f"an id has at least {_SHORTEST_ID} characters" if len(id) < _SHORTEST_ID else None
+        raise NotFound(f"there is no build {id!r}", hint=hint) from None
+    except sa.exc.MultipleResultsFound:
+        raise InvalidInput(f"the ids of several builds begin with {id!r}", hint="give more characters of it") from None
+
+
+def as_asked(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:
+    return query.add_columns(
+        build_requests.c.model.label("asking_model"), build_requests.c.version.label("asking_version")
+    ).join(build_requests, build_requests.c.build == builds.c.sequence)
+
+
+def build_as_asked(row: Row) -> Build:
+    build = build_from(row)
+    asking = row._mapping
+    if "asking_model" not in asking:
+        return build
+    return replace(build, model=asking["asking_model"], version=asking["asking_version"])

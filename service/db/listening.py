@@ -1,0 +1,80 @@
+"""PostgreSQL's LISTEN, on a connection and a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.db.patience import PatientConnection
+
+_logger = logging.getLogger(__name__)
+_LOOK_S = 2.0
+_CHECK_S = 5.0  # a connection that said nothing for so long is asked whether it is one
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_SLICE_S = 0.1  # how soon a waiting thread sees that it is to stop
+
+
+class Listener:
+    """See `bell.Bell`. It connects when it is first asked, and again whenever the connection is lost: what was missed
+    meanwhile counts as a ring.
+    """
+
+    look_s = _LOOK_S
+
+    def __init__(self, connect: Callable[[], PatientConnection], channel: str) -> None:
+        self._connect, self._channel = connect, channel
+        self._changed = threading.Condition()
+        self._rings = 0
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def rung(self) -> int:
+        with self._changed:
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._listen, name="octet-listener", daemon=True)
+                self._thread.start()
+            return self._rings
+
+    def wait(self, rung: int, stop: threading.Event) -> None:
+        until_s = time.monotonic() + self.look_s
+        with self._changed:
+            while self._rings == rung and not stop.is_set() and time.monotonic() < until_s:
+                self._changed.wait(_SLICE_S)
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _listen(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._closed.is_set():
+            try:
+                with self._connect() as connection:
+                    connection.execute(f"LISTEN {self._channel}".encode())
+                    pause_s = _FIRST_PAUSE_S
+                    self._ring()
+                    self._hear(connection)
+            except Exception as error:  # whatever it is, there is nobody but this thread to try again
+                _logger.warning("no news from the database: %s", str(error).partition("\n")[0])
+                self._closed.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _hear(self, connection: PatientConnection) -> None:
+        heard_s = time.monotonic()
+        while not self._closed.is_set():
+            for _ in connection.notifies(timeout=_SLICE_S, stop_after=1):
+                heard_s = time.monotonic()
+                self._ring()
+            if time.monotonic() - heard_s > _CHECK_S:
+                connection.execute(b"SELECT 1")
+                heard_s = time.monotonic()
+
+    def _ring(self) -> None:
+        with self._changed:
+            self._rings += 1
+            self._changed.notify_all()

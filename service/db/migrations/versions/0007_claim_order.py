@@ -1,0 +1,33 @@
+"""The order of claims, as an index of the builds that are not over; and which programs can work with the tables.
+
+A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+_UNFINISHED = sa.text("state IN ('queued', 'running')")
+
+
+def upgrade() -> None:
+    op.create_index(
+        "ix_builds_claim_order",
+        "builds",
+        ["background", "sequence"],
+        sqlite_where=_UNFINISHED,
+        postgresql_where=_UNFINISHED,
+    )
+    floor = op.create_table("schema_floor", sa.Column("oldest", sa.Text(), nullable=False))
+    op.bulk_insert(floor, [{"oldest": "0006"}])
+
+
+def downgrade() -> None:
+    op.drop_table("schema_floor")
+    op.drop_index("ix_builds_claim_order", "builds")

@@ -1,0 +1,99 @@
+"""SQLite: one file, for the processes of one machine."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.core.errors import DatabaseBusy, DatabaseLost, OctetError, StorageFull
+from service.db.bell import Bell, ClockworkBell
+
+
+class SqliteEngine:
+    """See `engine.Engine`. A writing transaction takes the write lock when it begins: one that read first and wrote
+    later could find that another was faster, and would have to be repeated.
+    """
+
+    def __init__(self, url: str, timeout_s: float, on_lost: Callable[[], None]) -> None:
+        self._timeout_s, self._on_lost = timeout_s, on_lost
+        self._inode: int | None = None  # of the file that was migrated
+        self.bell: Bell = ClockworkBell()
+        self.lock: AbstractContextManager[None] | None = None
+        self.reading: sa.Engine = sa.create_engine(url)
+        sa.event.listen(self.reading, "connect", self._on_connect)
+        sa.event.listen(self.reading, "begin", _on_begin)
+        self.writing: sa.Engine = self.reading.execution_options(octet_writes=True)
+
+    def create(self) -> None:
+        if self.reading.url.database:
+            path = Path(self.reading.url.database)
+            _make(path, self._timeout_s)
+            self._path, self._inode = path, path.stat().st_ino
+
+    def prepare(self, connection: sa.Connection) -> None:
+        """Nothing is to be done: the transaction has the write lock."""
+
+    def check(self) -> None:
+        """Connections that have a removed file open still write to it, and new ones see an empty file."""
+        if self._inode is None:
+            return
+        try:
+            if self._path.stat().st_ino == self._inode:
+                return
+        except FileNotFoundError:
+            pass
+        self._on_lost()
+        raise DatabaseLost(f"the database {self._path} is gone", hint="it is being rebuilt from the store's index")
+
+    def now(self, connection: sa.Connection) -> datetime:
+        return datetime.now(UTC)
+
+    def translate(self, error: sa.exc.SQLAlchemyError, is_committing: bool) -> OctetError | None:
+        original = error.orig if isinstance(error, sa.exc.OperationalError) else None
+        code = getattr(original, "sqlite_errorcode", 0) & 0xFF  # the rest says more precisely which
+        if code == sqlite3.SQLITE_FULL:
+            return StorageFull(hint="make room on the disk of the database")
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return DatabaseBusy(hint="another process holds its lock")
+        return None
+
+    def close(self) -> None:
+        self.reading.dispose()
+
+    def _on_connect(self, connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # the driver's own idea of when to begin is none that we want: see _on_begin
+        for pragma in (
+            f"busy_timeout = {round(1000 * self._timeout_s)}",
+            "synchronous = FULL",  # what was acknowledged survives a power cut
+            "foreign_keys = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+
+def _make(path: Path, timeout_s: float) -> None:
+    """A database in WAL mode, where readers do not wait for the writer; the mode stays with the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until_s = time.monotonic() + timeout_s
+    with closing(sqlite3.connect(path, timeout=0)) as connection:
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                # Two processes that change it at once would wait for each other, so SQLite does not let them wait.
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
+                    raise
+                time.sleep(random.uniform(0.001, 0.02))
+
+
+def _on_begin(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("octet_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
