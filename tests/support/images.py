@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.support.tile_data import permit_tiles
 import tvm  # isort: skip
 
 Array = NDArray[Any]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 _EVEX_ENCODED = {"x86-64-v3+avxvnni": "x86-64-v4+vnni"}
 
@@ -126,6 +128,22 @@ def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array
     output = tvm.runtime.tensor(np.full(kernel.output_bytes // np.dtype(dtype).itemsize, _UNWRITTEN, dtype))
     built(isa, kernel)(*(tvm.runtime.tensor(array) for array in (*inputs, *kernel.constants)), output)
     return np.asarray(output.numpy())
+
+
+def check_image(
+    draw: Draw, isa: Isa, x: Array, expected: Array, zero_point: int, make: Callable[[Image, Image], Kernel]
+) -> None:
+    """That a kernel makes `expected` of `x`, in images of any layout, with the zero point around it.
+
+    Args:
+        zero_point: as stored.
+        make: from the images of source and destination.
+    """
+    source, destination = draw(blocked(isa, x.shape)), draw(blocked(isa, expected.shape))
+    # What lies in the source's halo does not matter.
+    written = run(isa, make(source, destination), laid_out(source, stored(x), fill=draw(st.sampled_from([0, 255]))))
+    image = read_back(destination, written)[..., : destination.channels]
+    np.testing.assert_array_equal(image, with_halo(destination, stored(expected), zero_point))
 
 
 def at_a_wall(size: int, dtype: str) -> Array:

@@ -14,7 +14,7 @@ from service.compiler.kernels.accumulating import (
     window_of,
 )
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.cuda import depthwise
+from service.compiler.kernels.cuda import depthwise, pool, resize
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.conv import conv
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile
@@ -26,9 +26,11 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, folded_bias
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd.average import average_of, mean_of
 from service.compiler.kernels.simd.conversion import dequantization_of
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
-from service.compiler.kernels.simd.numerics import epilogue_of
+from service.compiler.kernels.simd.numerics import bounds, epilogue_of
+from service.compiler.kernels.simd.resize import blend_of
 from service.compiler.qnn.numerics import Mode
 from service.core.digest import digest_of_json
 
@@ -135,8 +137,59 @@ def _key(card: Card, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
     return digest_of_json([card.capability, *geometry, type(epilogue.requantization).__name__, groups])
 
 
+class Pooling(Family):
+    """Windows over rows and columns. They are clipped to the image, so no halo is wanted."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        bounds(group.core.per_tensor("in_type"))
+        bounds(group.out_type)
+        match group.core.name:
+            case "qnn.avg_pool2d":
+                pool.average_code(average_of(self.mode, group.core))
+            case "qnn.mean":
+                pool.average_code(mean_of(self.mode, group.core))
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        core, (source,) = group.core, sources
+        match core.name:
+            case "qnn.max_pool2d":
+                return pool.max_pool(self.card, source, destination, core)
+            case "qnn.avg_pool2d":
+                return pool.avg_pool(self.card, source, destination, core, self.mode)
+            case _:
+                return pool.mean(self.card, source, destination, core, self.mode)
+
+
+class Resizing(Family):
+    """`qnn.resize_bilinear` and `qnn.take_pixels`."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        if not all(produced):
+            raise Declined("its operand comes from no kernel, so it would cost two reorders")
+        bounds(group.out_type)
+        if group.core.name == "qnn.resize_bilinear":
+            blend_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        core, (source,) = group.core, sources
+        if core.name == "qnn.take_pixels":
+            return resize.take_pixels(source, destination, core)
+        return resize.resize_bilinear(source, destination, core, self.mode)
+
+
 FAMILIES: dict[str, Callable[[Card, Mode, Choices], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
+    "qnn.max_pool2d": Pooling,
+    "qnn.avg_pool2d": Pooling,
+    "qnn.mean": Pooling,
+    "qnn.resize_bilinear": Resizing,
+    "qnn.take_pixels": Resizing,
     "qnn.dequantize": Dequantizing,
 }

@@ -18,6 +18,33 @@ def places(image: Image) -> str:
     return _places(image.height, image.width, image.image, image.row, image.pixel, image.origin)
 
 
+def blocks(image: Image) -> str:
+    """The type that says where each block of each pixel of `image` lies."""
+    return f"octet::Blocks<{places(image)}, {image.plane}>"
+
+
+def parts(image: Image, of_pixel: int) -> str:
+    """The type that numbers the parts of `image`, so many of each block of a pixel."""
+    sizes = (image.batch, image.blocks, image.height, image.width, of_pixel)
+    return f"octet::Parts<{', '.join(map(str, sizes))}, {border(image)}>"
+
+
+def part_blocks(image: Image, of_pixel: int, threads: int, together: int = 1) -> int:
+    """How many blocks of so many threads write `image` and its border, `together` of them one part."""
+    count = image.batch * image.blocks * image.height * image.width * of_pixel
+    return -(-count // (threads // together)) + border_blocks(image, threads)
+
+
+def check_blocks(*images: Image) -> None:
+    """
+    Raises:
+        Declined: an image is not in the cards' blocks of channels, or too large.
+    """
+    if any(image.block != BLOCK for image in images):
+        raise Declined(f"an image is not in blocks of {BLOCK} channels")
+    check_sizes(*images)
+
+
 def windows(layer: Layer) -> str:
     """The type that says where each output pixel's window begins in the source."""
     (top, left), (down, right), source = layer.window.padding, layer.steps, layer.source

@@ -25,14 +25,16 @@ from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
-__all__ = ["average_of", "avg_pool", "max_pool", "mean", "mean_of"]
+__all__ = ["average_of", "avg_pool", "max_pool", "mean", "mean_of", "pooling_window"]
 
 _MOST_IN_WORDS = (1 << 16) // 256  # bytes whose sum surely fits 16 bits
 
 
 def max_pool(isa: Isa, source: Image, destination: Image, operation: Operation, *, parallel: bool) -> Kernel:
     """`qnn.max_pool2d`: the largest stored value is the largest byte."""
-    return _Pool(isa, source, destination, _window(operation), None, _out(operation), parallel).kernel("max_pool")
+    return _Pool(isa, source, destination, pooling_window(operation), None, _out(operation), parallel).kernel(
+        "max_pool"
+    )
 
 
 def avg_pool(
@@ -44,7 +46,9 @@ def avg_pool(
         Declined: no kernel computes `mode`'s formula for it.
     """
     average = average_of(mode, operation)
-    return _Pool(isa, source, destination, _window(operation), average, _out(operation), parallel).kernel("avg_pool")
+    return _Pool(isa, source, destination, pooling_window(operation), average, _out(operation), parallel).kernel(
+        "avg_pool"
+    )
 
 
 def mean(isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool) -> Kernel:
@@ -58,7 +62,8 @@ def mean(isa: Isa, source: Image, destination: Image, operation: Operation, mode
     return _Pool(isa, source, destination, window, average, _out(operation), parallel).kernel("mean")
 
 
-def _window(operation: Operation) -> Window:
+def pooling_window(operation: Operation) -> Window:
+    """Of `qnn.max_pool2d` and `qnn.avg_pool2d`."""
     rows, columns = operation.ints("pool_size", 2, 1)
     down, right = operation.ints("strides", 2, 1)
     top, left, _, _ = operation.ints("padding", 4, 0)

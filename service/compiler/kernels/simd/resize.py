@@ -99,10 +99,12 @@ def resize_bilinear(
     require_blocks(isa, source, destination)
     formula, blend = blend_of(mode, operation)
     zero_point = bounds(operation.per_tensor("out_type")).zero_point
-    return _Resize(isa, source, destination, _tables(formula, operation, source), blend, zero_point, parallel).kernel()
+    return _Resize(
+        isa, source, destination, tables_of(formula, operation, source), blend, zero_point, parallel
+    ).kernel()
 
 
-def _tables(formula: Bilinear, operation: Operation, source: Image) -> list[Array]:
+def tables_of(formula: Bilinear, operation: Operation, source: Image) -> list[Array]:
     """For rows, then columns: where both neighbours begin, bytes from the first; and the distance, or its bits."""
     tables: list[Array] = []
     for places, step in zip(formula.axes(operation, source.shape), (source.row, source.pixel), strict=True):

@@ -20,6 +20,14 @@ struct Places {
   }
 };
 
+// The offsets of blocks of channels of an image's pixels.
+template <class Places, int kPlane>
+struct Blocks {
+  __device__ static int at(int image, int block, int row, int column) {
+    return Places::at(image, row, column) + block * kPlane;
+  }
+};
+
 // The border of a tensor's planes. `kPlane` bytes lie between two planes of an image, `kBlocks` planes are written.
 template <int kImages, int kBlocks, int kHeight, int kWidth, int kTop, int kLeft, int kBottom, int kRight, int kImage,
           int kPlane, int kFirst>
@@ -50,6 +58,36 @@ struct Border {
       return kAbove + row * kWide + (side < kLeft ? side : side + kWidth);
     }
     return kAbove + kHeight * kWide + number - kBeside;
+  }
+};
+
+// Part of a block of channels of a pixel.
+struct Part {
+  int image, block, row, column, number;
+};
+
+// The parts of an image, `kOfPixel` of each of its blocks' pixels, and who fills its border.
+template <int kImages, int kBlocks, int kHeight, int kWidth, int kOfPixel, class Border>
+struct Parts {
+  static constexpr int kCount = kImages * kBlocks * kHeight * kWidth * kOfPixel;
+
+  __device__ static Part part(int number) {
+    const int pixel = number / kOfPixel, plane = pixel / (kHeight * kWidth);
+    return {plane / kBlocks, plane % kBlocks, pixel / kWidth % kHeight, pixel % kWidth, number % kOfPixel};
+  }
+
+  // One part for each group of `kTogether` threads of `kThreads`; blocks of threads behind the last fill the border of
+  // `tensor` with `fill`. All threads of a group take part in `make`.
+  template <int kThreads, int kTogether, class Make>
+  __device__ static void each(u8* tensor, u8 fill, const Make& make) {
+    constexpr int kParts = kThreads / kTogether, kLast = (kCount + kParts - 1) / kParts;
+    const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+    if (block >= kLast) {
+      Border::fill(tensor, fill, (block - kLast) * kThreads + thread, (static_cast<int>(gridDim.x) - kLast) * kThreads);
+      return;
+    }
+    const int number = block * kParts + thread % kParts;
+    if (kCount % kParts == 0 || number < kCount) make(part(number));
   }
 };
 

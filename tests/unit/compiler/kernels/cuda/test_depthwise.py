@@ -20,7 +20,8 @@ from service.core.numerics import MODES
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
-from tests.support.layers import Case, Draw, convolution
+from tests.support.images import Draw
+from tests.support.layers import Case, convolution
 
 # An example compiles a kernel, so a failing one is not shrunk.
 EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))

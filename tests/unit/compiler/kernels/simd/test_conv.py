@@ -19,8 +19,8 @@ from service.compiler.kernels.simd.reduction import Excess, pairs_of
 from service.compiler.kernels.simd.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE, MODES
-from tests.support.images import RUNNABLE, at_a_wall, built
-from tests.support.layers import Case, Draw, convolution, dense
+from tests.support.images import RUNNABLE, Draw, at_a_wall, built
+from tests.support.layers import Case, convolution, dense
 
 import tvm  # isort: skip
 

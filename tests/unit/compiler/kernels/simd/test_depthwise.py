@@ -19,8 +19,8 @@ from service.compiler.kernels.simd.requantization import FloatScale
 from service.compiler.kernels.simd.taps import Taps
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import MODES
-from tests.support.images import RUNNABLE, at_a_wall, built
-from tests.support.layers import Case, Draw, convolution
+from tests.support.images import RUNNABLE, Draw, at_a_wall, built
+from tests.support.layers import Case, convolution
 
 import tvm  # isort: skip
 

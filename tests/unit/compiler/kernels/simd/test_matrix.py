@@ -24,8 +24,8 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.targets import codegen_target
 from service.core.numerics import LITERT_REFERENCE, MODES
 from service.core.target import parse_target
-from tests.support.images import RUNNABLE, at_a_wall, built
-from tests.support.layers import Case, Draw, convolution, dense
+from tests.support.images import RUNNABLE, Draw, at_a_wall, built
+from tests.support.layers import Case, convolution, dense
 
 import tvm  # isort: skip
 

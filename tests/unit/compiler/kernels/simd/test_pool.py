@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import Phase, assume, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from service.compiler.kernels.group import stored_zero_point
@@ -16,7 +16,6 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.average import average_of, mean_of
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.pool import avg_pool, max_pool, mean
-from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
@@ -25,18 +24,17 @@ from service.core.numerics import LITERT_REFERENCE, MODES, MXNET_ONEDNN, ONNXRUN
 from tests.support.images import (
     RUNNABLE,
     Array,
-    arrays,
+    Draw,
     at_a_wall,
-    blocked,
     built,
+    check_image,
     laid_out,
-    quantized_types,
     read_back,
     run,
     stored,
-    with_halo,
 )
-from tests.support.qnn_models import i8, module_of
+from tests.support.pools import mean_of_an_image, pooled, windows
+from tests.support.qnn_models import i8
 
 import tvm  # isort: skip
 
@@ -47,19 +45,6 @@ RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
 STORAGES = st.sampled_from(["int8", "uint8"])
 POOLS = st.sampled_from(["avg_pool2d", "max_pool2d"])
 TYPE = i8(0.1, 3)
-
-
-def pooled(
-    name: str, shape: tuple[int, ...], in_type: QuantizedType, out_type: QuantizedType, **how: object
-) -> Operation:
-    """`qnn.<name>` of a tensor of `shape`, its result's type inferred."""
-
-    def body(emit, xs):  # type: ignore[no-untyped-def]
-        return emit(getattr(ops, name)(xs[0], in_type, out_type, **how))
-
-    module = module_of([(shape, in_type.storage)], body)
-    (operation,) = (found for _, _, found in graph.operations(graph.main_of(module)) if found is not None)
-    return operation
 
 
 def image_of(isa: Isa, values: Array, halo: Halo = NO_HALO) -> Image:
@@ -74,51 +59,32 @@ def kernel_of(isa: Isa, mode: Mode, operation: Operation, source: Image, destina
     return write(isa, source, destination, operation, mode, parallel=parallel)
 
 
-def holds(data: st.DataObject, isa: Isa, mode: Mode, operation: Operation, x: Array) -> None:
-    draw = data.draw
+def holds(draw: Draw, isa: Isa, mode: Mode, operation: Operation, x: Array) -> None:
+    def make(source: Image, destination: Image) -> Kernel:
+        return kernel_of(isa, mode, operation, source, destination, draw(st.booleans()))
+
     expected = mode.formula(operation).evaluate(operation, x)
-    source, destination = draw(blocked(isa, x.shape)), draw(blocked(isa, expected.shape))
-    kernel = kernel_of(isa, mode, operation, source, destination, draw(st.booleans()))
-    # What lies in the source's halo may win or count nowhere.
-    written = run(isa, kernel, laid_out(source, stored(x), fill=draw(st.sampled_from([0, 255]))))
-    image = read_back(destination, written)[..., : destination.channels]
-    zero_point = stored_zero_point(operation.per_tensor("out_type"))
-    np.testing.assert_array_equal(image, with_halo(destination, stored(expected), zero_point))
+    check_image(draw, isa, x, expected, stored_zero_point(operation.per_tensor("out_type")), make)
 
 
 @runs_here
 @EXAMPLES
 @given(st.data(), st.sampled_from([XNNPACK, ONNXRUNTIME, MXNET_ONEDNN]), RUNNING, POOLS, STORAGES)
 def test_windows(data: st.DataObject, mode: str, isa: Isa, name: str, storage: str) -> None:
-    draw = data.draw
-    size = draw(st.tuples(st.integers(1, 12), st.integers(1, 12)))
-    window = draw(st.sampled_from([(1, 1), (2, 2), (3, 3), (1, 7), (5, 4), (20, 20), size]))
-    padding = tuple(draw(st.integers(0, min(extent - 1, 6))) for extent in window * 2)
-    assume(all(size[axis] + padding[axis] + padding[axis + 2] >= window[axis] for axis in (0, 1)))
-    strides = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (3, 1), (1, 2)]))
-    x = draw(arrays((draw(st.integers(1, 3)), *size, draw(st.sampled_from([3, 16, 40]))), storage))
-    in_type, clamped = draw(quantized_types(storage)), draw(quantized_types(storage))
-    out_type = replace(in_type, storage_min=clamped.min, storage_max=clamped.max)
-    how: dict[str, object] = {"pool_size": window, "strides": strides, "padding": padding}
-    if mode == ONNXRUNTIME and name == "avg_pool2d":  # TFLite averages stored values, ONNX Runtime real ones
-        out_type, how["count_include_pad"] = clamped, draw(st.booleans())
-    holds(data, isa, get_mode(mode), pooled(name, x.shape, in_type, out_type, **how), x)
+    holds(data.draw, isa, get_mode(mode), *windows(data.draw, mode, name, storage))
 
 
 @runs_here
 @EXAMPLES
 @given(st.data(), st.sampled_from([mode for mode in MODES if "mean" in get_mode(mode).formulas]), RUNNING, STORAGES)
 def test_mean_of_an_image(data: st.DataObject, mode: str, isa: Isa, storage: str) -> None:
-    draw = data.draw
-    size = draw(st.sampled_from([(1, 1), (7, 7), (25, 5), (3, 3), (1, 6)]))
-    x = draw(arrays((draw(st.integers(1, 3)), *size, draw(st.sampled_from([3, 16, 40]))), storage))
-    types = (draw(quantized_types(storage)), draw(quantized_types(storage)))
-    operation = pooled("mean", x.shape, *types, axes=(1, 2), keepdims=True)
+    operation, x = mean_of_an_image(data.draw, storage)
     try:
-        holds(data, isa, get_mode(mode), operation, x)
+        holds(data.draw, isa, get_mode(mode), operation, x)
     except Declined:
         assert mode == LITERT_REFERENCE
-        assert types[0].scale >= types[1].scale / 2  # else its shift is to the right
+        # Else its shift is to the right.
+        assert operation.per_tensor("in_type").scale >= operation.per_tensor("out_type").scale / 2
 
 
 @pytest.mark.parametrize("isa", RUNNABLE[:1], ids=lambda isa: isa.name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import Phase, assume, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from service.compiler.kernels.group import stored_zero_point
-from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.isa import Isa
@@ -20,71 +20,38 @@ from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.types import QuantizedType
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.convolutions import group_of
-from tests.support.images import (
-    RUNNABLE,
-    arrays,
-    blocked,
-    laid_out,
-    quantized_types,
-    read_back,
-    run,
-    shapes,
-    stored,
-    with_halo,
-)
+from tests.support.images import RUNNABLE, check_image
+from tests.support.pools import interpolation, taken_pixels
 from tests.support.qnn_models import i8, module_of
 
 EXAMPLES = settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-CORNERS = st.sampled_from([(False, False), (True, False), (False, True)])
 
 
 @pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 @EXAMPLES
 @given(st.data(), st.sampled_from([LITERT_REFERENCE, XNNPACK]), st.sampled_from(RUNNABLE or list(ISAS.values())))
 def test_equals_the_oracle(data: st.DataObject, mode: str, isa: Isa) -> None:
-    draw = data.draw
-    shape, size = draw(shapes()), draw(st.tuples(st.integers(1, 11), st.integers(1, 11)))
-    kind = draw(quantized_types(draw(st.sampled_from(["int8", "uint8"]))))
-    align_corners, half_pixel_centers = draw(CORNERS)
-    assume(not align_corners or min(size) > 1)
-    values, numerics = draw(arrays(shape, kind.storage)), get_mode(mode)
-    how = {"size": size, "align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
-    module = module_of(
-        [(shape, kind.storage)],
-        lambda emit, inputs: emit(ops.resize_bilinear(inputs[0], kind, kind, **how)),  # type: ignore[arg-type]
-    )
-    operation = group_of(module).core
-    expected = numerics.formula(operation).evaluate(operation, values)
-    source, destination = draw(blocked(isa, shape)), draw(blocked(isa, expected.shape))
-    kernel = resize_bilinear(isa, source, destination, operation, numerics, parallel=draw(st.booleans()))
-    written = read_back(destination, run(isa, kernel, laid_out(source, stored(values))))
-    framed = with_halo(destination, stored(expected), stored_zero_point(kind))
-    np.testing.assert_array_equal(written[..., : destination.channels], framed)
+    (operation, x), numerics = interpolation(data.draw), get_mode(mode)
+
+    def make(source: Image, destination: Image) -> Kernel:
+        return resize_bilinear(isa, source, destination, operation, numerics, parallel=data.draw(st.booleans()))
+
+    expected = numerics.formula(operation).evaluate(operation, x)
+    check_image(data.draw, isa, x, expected, stored_zero_point(operation.per_tensor("out_type")), make)
 
 
 @pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 @EXAMPLES
 @given(st.data(), st.sampled_from(RUNNABLE or list(ISAS.values())))
 def test_taken_pixels_equal_the_oracle(data: st.DataObject, isa: Isa) -> None:
-    draw = data.draw
-    shape = draw(shapes())
-    rows, columns = (
-        draw(st.lists(st.integers(0, extent - 1), min_size=1, max_size=11)) for extent in (shape[1], shape[2])
-    )
-    kind, numerics = draw(quantized_types(draw(st.sampled_from(["int8", "uint8"])))), get_mode(XNNPACK)
-    values = draw(arrays(shape, kind.storage))
-    module = module_of(
-        [(shape, kind.storage)],
-        lambda emit, inputs: emit(ops.take_pixels(inputs[0], kind, rows=rows, columns=columns)),
-    )
-    operation = group_of(module).core
-    expected = numerics.formula(operation).evaluate(operation, values)
-    np.testing.assert_array_equal(expected, values[:, rows][:, :, columns])
-    source, destination = draw(blocked(isa, shape)), draw(blocked(isa, expected.shape))
-    kernel = take_pixels(isa, source, destination, operation, parallel=draw(st.booleans()))
-    written = read_back(destination, run(isa, kernel, laid_out(source, stored(values))))
-    framed = with_halo(destination, stored(expected), stored_zero_point(kind))
-    np.testing.assert_array_equal(written[..., : destination.channels], framed)
+    operation, x = taken_pixels(data.draw)
+    expected = get_mode(XNNPACK).formula(operation).evaluate(operation, x)
+    np.testing.assert_array_equal(expected, x[:, operation.attr("rows")][:, :, operation.attr("columns")])
+
+    def make(source: Image, destination: Image) -> Kernel:
+        return take_pixels(isa, source, destination, operation, parallel=data.draw(st.booleans()))
+
+    check_image(data.draw, isa, x, expected, stored_zero_point(operation.per_tensor("out_type")), make)
 
 
 def test_another_formula_is_declined() -> None:

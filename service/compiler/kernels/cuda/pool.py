@@ -1,0 +1,148 @@
+"""Pools and means on cards: the one function of `source/pool.cuh` for each geometry and formula."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.compiler.kernels.cuda import images
+from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.epilogues import Code
+from service.compiler.kernels.cuda.images import BLOCK, check_blocks
+from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
+from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.layer import Window
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.simd.average import (
+    Average,
+    EvenMean,
+    FixedMean,
+    FloatWindow,
+    IntegerMean,
+    RoundedMean,
+    ScaledMean,
+    average_of,
+    mean_of,
+)
+from service.compiler.kernels.simd.numerics import bounds
+from service.compiler.kernels.simd.pool import pooling_window
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import Operation
+from service.core.call_plan import Launch
+
+_QUADS = BLOCK // 4  # threads of a block of channels
+_THREADS = 128
+_MOST_SHARES = 128  # of a window: all threads that a block of them has
+_LEAST_SHARES = 4  # whole warps
+_LEAST_ELEMENTS = 4  # of a share
+_BUSY_THREADS = 1024  # that keep a multiprocessor busy
+_UNROLLED = 32  # elements of a window that are read without a loop
+_AHEAD = 8  # of a larger one, how many are on their way
+
+
+def max_pool(card: Card, source: Image, destination: Image, operation: Operation) -> Kernel:
+    """`qnn.max_pool2d`: the largest stored value is the largest byte."""
+    return _pool("max_pool", card, source, destination, operation, pooling_window(operation), None)
+
+
+def avg_pool(card: Card, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
+    """`qnn.avg_pool2d`.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it.
+    """
+    return _pool(
+        "avg_pool", card, source, destination, operation, pooling_window(operation), average_of(mode, operation)
+    )
+
+
+def mean(card: Card, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
+    """`qnn.mean` over rows and columns.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it, or it is over other axes.
+    """
+    window = Window((source.height, source.width))
+    return _pool("mean", card, source, destination, operation, window, mean_of(mode, operation))
+
+
+def average_code(average: Average) -> Code:
+    """The formula as a type of `source/average.cuh`, and its parameters, of which each is 32 bits of an int32 array.
+
+    Raises:
+        Declined: the sources have no such formula.
+    """
+    match average:
+        case IntegerMean(bias=bias):
+            return Code(f"octet::IntegerMean<{bias}>", (average.parameters,))
+        case FixedMean() | EvenMean():
+            return Code(f"octet::{type(average).__name__}", (average.parameters,))
+        case FloatWindow(window=window, factor=factor):
+            flags = f"{str(window is not None).lower()}, {str(factor is not None).lower()}"
+            *real, after = average.parameters.tolist()
+            return Code(f"octet::FloatWindow<{flags}>", (_words(*real, int(after)),))
+        case ScaledMean(factor=factor, zero_points=zero_points, out_zero_point=out_zero_point):
+            return Code("octet::ScaledMean", (_words(factor, zero_points, out_zero_point),))
+        case RoundedMean(factor=factor, addend=addend, bias=bias):
+            return Code("octet::RoundedMean", (_words(factor, addend, bias),))
+    raise Declined(f"no kernel computes {type(average).__name__} on a card")
+
+
+def _words(*numbers: float) -> Array:
+    """Integers as they are, and the bits of float32 values."""
+    return np.array([n if isinstance(n, int) else np.float32(n).view(np.int32) for n in numbers], np.int32)
+
+
+def _pool(
+    family: str,
+    card: Card,
+    source: Image,
+    destination: Image,
+    operation: Operation,
+    window: Window,
+    average: Average | None,
+) -> Kernel:
+    check_blocks(source, destination)
+    formula = Code("octet::Maximum") if average is None else average_code(average)
+    reduction = formula.type if average is None else f"octet::Average<{formula.type}>"
+    out, elements = bounds(operation.per_tensor("out_type")), window.kernel[0] * window.kernel[1]
+    constants = (np.array([out.zero_point, out.low, out.high], np.int32), *formula.arrays)
+    in_order = average is not None and average.dtype == "float32"
+    shares = 1 if in_order else shares_of(card, destination, elements)
+    threads = _THREADS if shares == 1 else shares * _QUADS
+    unrolled = elements if elements <= _UNROLLED else _AHEAD
+    body = [
+        f"using Parts = {images.parts(destination, _QUADS)};",
+        f"using Rows = {_span(window, 0, source.height, destination.height)};",
+        f"using Columns = {_span(window, 1, source.width, destination.width)};",
+        f"using Source = {images.blocks(source)};",
+        f"using Destination = {images.blocks(destination)};",
+        f"const {reduction} reduction({'nullptr' if average is None else 'constant_1'});",
+        f"octet::pool<Parts, Rows, Columns, Source, Destination, {threads}, {shares}, {unrolled}>"
+        "(source, constant_0, reduction, destination);",
+    ]
+    parameters = ["const octet::u8* __restrict__ source", *constant_parameters(constants)]
+    text = translation_unit(
+        "pool.cuh", kernel_function(threads, [*parameters, "octet::u8* __restrict__ destination"], body)
+    )
+    launch = Launch((images.part_blocks(destination, _QUADS, threads, shares), 1, 1), (threads, 1, 1), 0)
+    return Kernel(
+        family, DeviceFunction(text, launch), constants, destination.size_bytes, {"threads_of_window": shares}
+    )
+
+
+def shares_of(card: Card, destination: Image, elements: int) -> int:
+    """How many threads share a window of so many elements: enough to keep `card` busy."""
+    outputs = destination.batch * destination.blocks * destination.height * destination.width * _QUADS
+    shares = 1
+    while (
+        shares < _MOST_SHARES
+        and outputs * shares < card.multiprocessors * _BUSY_THREADS
+        and elements >= 2 * shares * _LEAST_ELEMENTS
+    ):
+        shares *= 2
+    return shares if shares >= _LEAST_SHARES else 1
+
+
+def _span(window: Window, axis: int, size: int, outputs: int) -> str:
+    numbers = (window.kernel[axis], window.strides[axis], window.padding[axis], size, outputs)
+    return f"octet::Span<{', '.join(map(str, numbers))}>"

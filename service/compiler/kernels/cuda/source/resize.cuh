@@ -1,0 +1,82 @@
+// Pixels of some rows and columns of an image: taken, or blended from four neighbours (`kernels/simd/resize.py`).
+#pragma once
+
+#include "image.cuh"
+
+namespace octet {
+
+// Blends of four neighbours as stored: top left, top right, bottom left, bottom right. `down` and `right`: how far the
+// output is from the first.
+
+struct Eleventh {
+  __device__ static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down, i32 right) {
+    const i32 top = shift_left(a, 11) + (b - a) * right, bottom = shift_left(c, 11) + (d - c) * right;
+    return (shift_left(top, 11) + (bottom - top) * down + (1 << 21)) >> 22;
+  }
+};
+
+struct Tenth {
+  static constexpr i32 kBias = 128, kWhole = 1 << 10;
+  __device__ static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down, i32 right) {
+    const i32 up = kWhole - down, left = kWhole - right;
+    const i32 first = (a - kBias) * up + (c - kBias) * down, second = (b - kBias) * up + (d - kBias) * down;
+    const i32 total = first * left + second * right;
+    const i32 magnitude = (max(total, -total) + (1 << 19)) >> 20;
+    return (total < 0 ? -magnitude : magnitude) + kBias;
+  }
+};
+
+struct Real {
+  __device__ static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down_bits, i32 right_bits) {
+    const float down = __int_as_float(down_bits), right = __int_as_float(right_bits);
+    const float up = 1.0f - down, left = 1.0f - right;
+    const float first = static_cast<float>(a) * up * left, second = static_cast<float>(c) * down * left;
+    const float third = static_cast<float>(b) * up * right, fourth = static_cast<float>(d) * down * right;
+    return static_cast<i32>(first + second + third + fourth + 0.5f);
+  }
+};
+
+// What each row, or column, of the output lies between: bytes from the first to both, and how far it is from the former.
+struct Axis {
+  const i32* lower;
+  const i32* upper;
+  const i32* distance;
+};
+
+// A thread has four channels.
+template <class Blend, class Parts, class Source, class Destination, int kThreads>
+__device__ inline void resize(const u8* source, const Axis& rows, const Axis& columns, const u8* fill,
+                              u8* destination) {
+  Parts::template each<kThreads, 1>(destination, *fill, [&](const Part& part) {
+    const u8* from = source + Source::at(part.image, part.block, 0, 0) + part.number * 4;
+    const i32 lines[2] = {rows.lower[part.row], rows.upper[part.row]};
+    const i32 sides[2] = {columns.lower[part.column], columns.upper[part.column]};
+    const i32 down = rows.distance[part.row], right = columns.distance[part.column];
+    u32 corners[2][2], word = 0;
+#pragma unroll
+    for (int corner = 0; corner < 4; ++corner) {
+      corners[corner / 2][corner % 2] = *reinterpret_cast<const u32*>(from + lines[corner / 2] + sides[corner % 2]);
+    }
+#pragma unroll
+    for (int shift = 0; shift < 32; shift += 8) {
+      const auto value = [&](int line, int side) { return static_cast<i32>(corners[line][side] >> shift & 0xffu); };
+      const i32 blended = Blend::apply(value(0, 0), value(0, 1), value(1, 0), value(1, 1), down, right);
+      word |= static_cast<u32>(blended & 0xff) << shift;
+    }
+    u8* to = destination + Destination::at(part.image, part.block, part.row, part.column) + part.number * 4;
+    *reinterpret_cast<u32*>(to) = word;
+  });
+}
+
+// rows, columns: bytes from the first, of each of the output. A thread has a chunk.
+template <class Parts, class Source, class Destination, int kThreads>
+__device__ inline void take(const u8* source, const i32* rows, const i32* columns, const u8* fill, u8* destination) {
+  Parts::template each<kThreads, 1>(destination, *fill, [&](const Part& part) {
+    const int chunk = part.number * kChunk;
+    const int from = Source::at(part.image, part.block, 0, 0) + rows[part.row] + columns[part.column] + chunk;
+    const int to = Destination::at(part.image, part.block, part.row, part.column) + chunk;
+    *reinterpret_cast<uint4*>(destination + to) = *reinterpret_cast<const uint4*>(source + from);
+  });
+}
+
+}  // namespace octet
