@@ -14,13 +14,18 @@ from service.compiler.qnn.operation import Operation
 # Part of the name of a value inside of one operator of the model, which is reported by its result.
 INSIDE = "_inside"
 
+# The reason that stands for all operators of a model in which nothing is quantized.
+FLOAT = "float, not quantized"
+
 # Plain operators that compute nothing.
 MOVEMENT = ("relax.concat", "relax.nn.pad", "relax.permute_dims", "relax.reshape", "relax.strided_slice")
 
 
 def report(module: tvm.IRModule) -> dict[str, Any]:
-    """For a model of QNN operators: MACs in all and in integers, and every operator that computes in float."""
+    """For a model of QNN operators: MACs in all and in integers, and every operator that computes in float; a single
+    entry for all of them, with their number, if nothing in the model is quantized."""
     total = integer = 0
+    stored = False
     floating: list[dict[str, Any]] = []
     for var, value, operation in graph.operations(graph.main_of(module)):
         inside = f"_{INSIDE}" in var.name
@@ -30,6 +35,7 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
                 total += macs
                 floating.append({"op": var.name, "macs": macs, "reason": "the model has it between real values"})
             continue
+        stored |= any(name == "type" or name.endswith("_type") for name, _ in operation.call.attrs.items())
         macs = _macs(operation)
         total += macs
         if operation.name.startswith("qnn.real_"):
@@ -46,6 +52,8 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
         if operation.name in ("qnn.quantize", "qnn.dequantize"):
             reason = "the model's own boundary between real and quantized values"
             floating.append({"op": var.name, "macs": 0, "reason": reason, "boundary": True})
+    if floating and not stored and not integer:
+        floating = [{"op": "the model", "operators": len(floating), "macs": total, "reason": FLOAT}]
     percent = 100.0 if total == 0 else 100.0 * integer / total
     return {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import tvm
 from tvm import relax
 
 from service.compiler import coverage
+from service.compiler.importers import detect
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.qnn import graph
 from service.compiler.qnn.transposes import move_transposes
@@ -18,6 +20,12 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
+_QUANTIZE = {
+    detect.ONNX: "onnxruntime.quantization.quantize_static (docs/how-to/onnx.md)",
+    detect.TFLITE: "the converter and a representative_dataset (docs/how-to/tflite.md)",
+    detect.TORCHSCRIPT: "torch.ao.quantization (docs/how-to/pytorch.md)",
+    detect.PT2: "torchao (docs/how-to/pytorch.md)",
+}
 
 
 def facts_of(imported: ImportedModel) -> Facts:
@@ -26,18 +34,25 @@ def facts_of(imported: ImportedModel) -> Facts:
     constants = list(_constants(function))
     sizes = [math.prod(graph.shape_of(constant)) for constant in constants]
     weights, activations = _types(function)
+    covered = coverage.report(imported.module)
     return Facts(
         imported.format,
         imported.signature,
         dict(sorted(_operators(function).items())),
-        coverage.report(imported.module)["macs"],
+        covered["macs"],
         sum(sizes),
         sum(constant.value.numpy().nbytes for constant in constants),
         _scheme(weights),
         _scheme(activations),
         imported.metadata,
-        imported.notices,
+        (*imported.notices, *_not_quantized(covered, imported.format)),
     )
+
+
+def _not_quantized(covered: Mapping[str, Any], format_: str) -> Iterator[str]:
+    """What someone who expects a quantized model has to be told of a float one."""
+    if any(each["reason"] == coverage.FLOAT for each in covered["floating"]):
+        yield f"this model is float and not quantized: quantize it with {_QUANTIZE.get(format_, 'its framework')}"
 
 
 def _operators(function: relax.Function) -> Counter[str]:

@@ -17,7 +17,7 @@ OctetError
 ├── Unsupported             422  understood, but not something that we can do
 │   ├── UnknownTarget
 │   ├── UnsafeLibrary            compiled code of which loading alone could do harm
-│   ├── NotQuantized             a float model
+│   ├── NotQuantized             a float model of MXNet
 │   ├── DynamicRange             weights alone are quantized, of a TFLite model
 │   └── UnsupportedOperator
 ├── QueueFull               429
@@ -196,7 +196,7 @@ class UnsafeLibrary(Unsupported):
 
 
 class NotQuantized(Unsupported):
-    """The model is not quantized."""
+    """The model is not quantized, and of a format of which only quantized models are compiled."""
 
     code = "not_quantized"
 

@@ -46,7 +46,8 @@ class Facts:
         parameter_bytes: their size as stored.
         weights, activations: None where there are none that are quantized.
         metadata: labels and preprocessing from the file.
-        notices: the parts of the file that were left out, a sentence for each.
+        notices: what its owner should know, a sentence for each: the parts of the file that were left out, and that the
+            model is float.
     """
 
     format: str

@@ -215,7 +215,8 @@ def _float_share(coverage: Mapping[str, Any]) -> dict[str, Any]:
     ]
     in_float, whole = coverage["macs"] - coverage["integer_macs"], coverage["macs"]
     share = 100 - percent(whole - in_float, whole)
-    text = f"{_counted(len(operators), 'operator')} in float, {share:.4g} % of the multiply-accumulates"
+    count = sum(each.get("operators", 1) for each in coverage["floating"] if not each.get("boundary"))
+    text = f"{_counted(count, 'operator')} in float, {share:.4g} % of the multiply-accumulates"
     return {"operators": operators, "macs_percent": share, "text": text if operators else "none"}
 
 

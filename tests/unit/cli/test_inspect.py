@@ -73,14 +73,15 @@ def test_a_model_that_is_not_compiled_is_outlined() -> None:
     assert outline["inputs"][0]["shape"] == ["N", "L"]
 
 
-def test_a_float_model_is_outlined(tmp_path: Path) -> None:
+def test_a_float_model_that_is_not_compiled_is_outlined(tmp_path: Path) -> None:
     model = OnnxBuilder()
     x = model.input("x", "float32", ["N", 4])
-    model.output(model.node("MatMul", [x, model.constant([[1.0]] * 4, "float32")]), "float32")
+    product = model.node("MatMul", [x, model.constant([[1.0]] * 4, "float32")])
+    model.output(model.node("Unique", [product]), "float32")
     path = tmp_path / "float.onnx"
     path.write_bytes(model.build())
     shown = " ".join(run("inspect", str(path)).split())
-    assert shown.startswith("not compiled this model is not quantized: ")
+    assert shown.startswith("not compiled 1 of 2 operators cannot be compiled: Unique")
     assert "input x float32 [N, 4]" in shown
     assert "1 MatMul" in shown
     refused = CliRunner().invoke(app, ["inspect", str(path), "--graph"])

@@ -90,4 +90,6 @@ class Facts(Wire):
     weights: Scheme | None
     activations: Scheme | None
     metadata: Metadata | None = Field(None, description="Labels and preprocessing from the file.")
-    notices: list[str] = Field([], description="Parts of the file that were left out, a sentence for each.")
+    notices: list[str] = Field(
+        [], description="Parts of the file that were left out, and that the model is float; a sentence for each."
+    )

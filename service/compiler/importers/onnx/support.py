@@ -7,40 +7,21 @@ from collections import Counter
 from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, shortened
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
-from service.core.errors import MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LISTED = 20
-_QUANTIZE = (
-    "quantize it with onnxruntime.quantization: quantize_static for networks of pictures, quantize_dynamic for "
-    "transformers (docs/how-to/onnx.md)"
-)
-_PRODUCTS = (
-    *("Conv", "ConvTranspose", "Gemm", "MatMul"),
-    *(f"com.microsoft.{name}" for name in ("FusedConv", "FusedGemm", "FusedMatMul")),
-)
 
 
 def check_support(model: Model) -> None:
-    """Passes if every operator is one that we convert. Sums of products of real values are converted in a model that
-    is quantized elsewhere.
+    """Passes if every operator is one that we convert.
 
     Requires: quantized operators stand where they can (`qdq.fuse`).
 
     Raises:
-        NotQuantized: none is quantized, and some are such sums.
         UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
         Unsupported: an operator uses a constant that none can use.
         MalformedModel: an operator has a number of inputs that its definition forbids.
     """
-    products = [operator for operator in model.operators if operator.op_type in _PRODUCTS]
-    if products and not any(is_quantized(operator) for operator in model.operators):
-        kinds = ", ".join(f"{times} {name}" for name, times in Counter(each.op_type for each in products).most_common())
-        raise NotQuantized(
-            f"this model is not quantized: it has no quantized operator, and multiplies in float ({kinds})",
-            op=products[0].label,
-            tensor=_output(products[0]),
-            hint=_QUANTIZE,
-        )
     obstacles = [operator for operator in model.operators if operator.op_type not in RULES]
     if obstacles:
         _refuse(model, obstacles)

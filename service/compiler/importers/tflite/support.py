@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.operators import RULES, Rule
-from service.core.errors import DynamicRange, MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
+from service.core.errors import DynamicRange, MalformedModel, Unsupported, UnsupportedOperator
 
-_QUANTIZED = ("int8", "uint8", "int16")
 _LISTED = 20
 _CONVERT = (
     "convert it with full-integer quantization: tf.lite.TFLiteConverter with optimizations = "
@@ -23,13 +22,11 @@ def check_support(model: Model) -> None:
     """Passes if every operator is one that we convert, on element types that we convert it on.
 
     Raises:
-        NotQuantized: nothing is quantized, and operators compute real values: this is no compiler of float models.
         DynamicRange: operators multiply real activations by stored weights.
         UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
         Unsupported: an operator uses a tensor that none can use.
         MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
     """
-    _require_quantized(model)
     _require_stored_activations(model)
     obstacles = [(operator, what) for operator in model.operators if (what := _obstacle(model, operator))]
     if obstacles:
@@ -38,27 +35,6 @@ def check_support(model: Model) -> None:
         _check_arity(operator, RULES[operator.name])
         for tensor in _tensors(model, operator):
             _check_tensor(operator, tensor)
-
-
-def _require_quantized(model: Model) -> None:
-    if any(tensor.quantization and tensor.dtype in _QUANTIZED for tensor in model.tensors):
-        return
-    real = [operator for operator in model.operators if _computes_real_values(model, operator)]
-    if real:
-        raise NotQuantized(
-            f"this model is not quantized: {len(real)} of its {len(model.operators)} operators compute in float32 "
-            f"({counted(operator.name for operator in real)})",
-            op=real[0].label,
-            tensor=_output(model, real[0]),
-            hint=_CONVERT,
-        )
-
-
-def _computes_real_values(model: Model, operator: Operator) -> bool:
-    dtypes, rule = dtypes_of(model, operator), RULES.get(operator.name)
-    if rule is None or rule.real is None:
-        return "float32" in dtypes and (rule is None or _obstacle(model, operator) is not None)
-    return rule.converter(dtypes) is rule.real
 
 
 def _require_stored_activations(model: Model) -> None:

@@ -9,15 +9,14 @@ from typing import Any
 
 from tvm import relax
 
-from service.compiler.importers.torch.node import QUANTIZE, Node
-from service.compiler.importers.torch.operators import PRODUCTS, REAL_RULES, RULES, Rule
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators import REAL_RULES, RULES, Rule
 from service.compiler.importers.torch.values import UNKNOWN, Unknown, Value
-from service.core.errors import MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 At = Callable[[str, str], None]
 
 _LISTED = 20
-_QUANTIZED = ("quantized::", "quantized_decomposed::", "torchao::", "octet::")
 _COMPILED = "Octet compiles: " + ", ".join(
     sorted(name for name in {*RULES, *REAL_RULES} if not name.startswith("octet::"))
 )
@@ -34,16 +33,11 @@ class Graph:
         self._obstacles: list[tuple[str, str]] = []  # what, and the variable that it computes
         self._hint: str | None = None
         self._count = 0
-        self._quantized = False  # whether anything is
-        self._products: list[tuple[str, str]] = []  # of real values: what, and the variable that it computes
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """As `interpreter.Operators`."""
         rule, label = _rule(name, [*arguments, *named.values()]), f"{name} #{self._count}"
         self._count += 1
-        self._quantized |= name.startswith(_QUANTIZED) or name == "aten::quantize_per_tensor"
-        if name in PRODUCTS and rule is REAL_RULES.get(name):
-            self._products.append((name, output))
         self._at(label, output)
         if rule is None:
             return self._obstacle(name, output)
@@ -67,33 +61,19 @@ class Graph:
         """Passes if every operator so far could be converted.
 
         Raises:
-            NotQuantized: some could not, or are products of real values, and none so far was quantized.
             UnsupportedOperator: some could not; the message names them, up to `_LISTED` by kind and one by one.
         """
         if not self._obstacles:
-            if self._products and not self._quantized:
-                self._refuse_float()
             return
         counted = Counter(what for what, _ in self._obstacles)
         kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
         each = [f"{what.split(' ')[0]} → {output or 'nothing'}" for what, output in self._obstacles]
-        kind, first = (UnsupportedOperator, "") if self._quantized else (NotQuantized, "this model is not quantized: ")
-        raise kind(
-            f"{first}{len(self._obstacles)} of {self._count} operators cannot be compiled: {_listed(kinds)}. "
+        raise UnsupportedOperator(
+            f"{len(self._obstacles)} of {self._count} operators cannot be compiled: {_listed(kinds)}. "
             f"They are: {_listed(each)}",
             op=self._obstacles[0][0].split(" ")[0],
             tensor=self._obstacles[0][1],
-            hint=(self._hint or _COMPILED) if self._quantized else QUANTIZE,
-        )
-
-    def _refuse_float(self) -> None:
-        kinds = Counter(name for name, _ in self._products)
-        listed = ", ".join(f"{times} {name}" for name, times in kinds.most_common())
-        raise NotQuantized(
-            f"this model is not quantized: it has no quantized operator, and multiplies in float ({listed})",
-            op=self._products[0][0],
-            tensor=self._products[0][1],
-            hint=QUANTIZE,
+            hint=self._hint or _COMPILED,
         )
 
 

@@ -28,5 +28,3 @@ _FAMILIES = (accumulating, casts, elementwise, functions, fused, joining, moveme
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
 # In place of these where none of an operator's operands is quantized.
 REAL_RULES: Mapping[str, Rule] = {**real.RULES, **layers.RULES}
-# Sums of products, of which real ones are converted in a model that is quantized elsewhere.
-PRODUCTS = frozenset(f"aten::{name}" for name in ("bmm", "conv2d", "linear", "matmul", "mm"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from service.compiler.coverage import report
+from service.compiler.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
-from service.core.errors import InvalidInput, MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
+from service.core.errors import InvalidInput, MalformedModel, Unsupported, UnsupportedOperator
 from service.core.signature import Quantization
 from tests.support.onnx_builder import Dims, OnnxBuilder
 
@@ -60,15 +62,29 @@ def test_all_that_is_not_compiled_is_named_at_once() -> None:
     assert "Det, Unique" in caught.value.message
 
 
-def test_a_float_model_is_told_first_that_it_is_one() -> None:
+def test_a_float_model_is_compiled_and_told_that_it_is_one() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     product = model.node("MatMul", ["x", model.constant(np.ones((4, 4)), "float32")])
-    model.output(model.node("Unique", [product]), "float32")
-    with pytest.raises(NotQuantized, match=r"^this model is not quantized: ") as caught:
-        import_model(model.build())
-    assert "1 MatMul" in caught.value.message
-    assert "quantize_static" in str(caught.value.hint)
+    model.output(model.node("Softmax", [product]), "float32")
+    imported = import_model(model.build())
+    (notice,) = facts_of(imported).notices
+    assert notice.startswith("this model is float and not quantized: ")
+    assert "quantize_static" in notice
+    (entry,) = report(imported.module)["floating"]
+    assert (entry["reason"], entry["macs"]) == ("float, not quantized", 16)
+    assert entry["operators"] >= 2
+
+
+def test_a_model_that_is_quantized_in_part_is_not_told_so() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    stored = model.quantized("x", 0.5, 3, "uint8")
+    real = model.node("DequantizeLinear", [stored, *model.quantization(0.5, 3, "uint8")])
+    model.output(model.node("MatMul", [real, model.constant(np.ones((4, 4)), "float32")]), "float32")
+    imported = import_model(model.build())
+    assert facts_of(imported).notices == ()
+    assert "float, not quantized" not in {each["reason"] for each in report(imported.module)["floating"]}
 
 
 def test_an_operator_says_what_is_wrong_with_it_and_where() -> None:

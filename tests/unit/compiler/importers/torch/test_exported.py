@@ -18,7 +18,7 @@ import pytest
 from service.compiler.importers.torch.exported import import_exported
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.errors import InvalidInput, MalformedModel, NotQuantized, OctetError, Unsupported, UnsupportedOperator
+from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported, UnsupportedOperator
 from service.core.numerics import PT2E
 from tests.support.exported import FIXTURES, dequantize, document, imported, meta, node, program, quantize, tensor
 from tests.support.torchscript import Array
@@ -140,7 +140,7 @@ def test_every_operator_that_is_not_compiled_is_named_at_once() -> None:
         node("torch.ops.aten.cumsum.default", "a", tensor("x")),
         node("torch.ops.my.own.default", "y", tensor("a")),
     ]
-    with pytest.raises(NotQuantized, match=r"aten::cumsum → a, my::own → y"):
+    with pytest.raises(UnsupportedOperator, match=r"aten::cumsum → a, my::own → y"):
         import_exported(program(document(nodes)))
 
 

@@ -1,0 +1,51 @@
+"""Float ONNX networks of pictures, small and with random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.support.onnx_builder import OnnxBuilder
+
+SIZE, CLASSES = 16, 10
+INPUT = (1, 3, SIZE, SIZE)
+
+
+def residual_network(seed: int = 0) -> bytes:
+    """Convolutions with batch normalization, ReLU and ReLU6, a depthwise one, an addition, pools, a dense layer and
+    softmax: `image` `[1, 3, 16, 16]` -> `scores` `[1, 10]`."""
+    rng, model = np.random.default_rng(seed), OnnxBuilder()
+
+    def convolution(x: str, channels: int, filters: int, kernel: int, groups: int = 1, **attributes: Any) -> str:
+        shape = (filters, channels // groups, kernel, kernel)
+        weights = rng.normal(0, (2 / np.prod(shape[1:])) ** 0.5, shape) * rng.uniform(0.3, 2, (filters, 1, 1, 1))
+        operands = [x, model.constant(weights, "float32")]
+        pads = [kernel // 2] * 4
+        return model.node("Conv", operands, group=groups, pads=pads, kernel_shape=[kernel, kernel], **attributes)
+
+    def normalized(x: str, channels: int) -> str:
+        low, high = (0.5, -0.2, -0.3, 0.4), (1.5, 0.2, 0.3, 2)
+        rows = [rng.uniform(*ends, channels) for ends in zip(low, high, strict=True)]
+        return model.node("BatchNormalization", [x, *(model.constant(row, "float32") for row in rows)])
+
+    x = model.input("image", "float32", INPUT)
+    x = model.node("Relu", [normalized(convolution(x, 3, 16, 3, strides=[2, 2]), 16)])
+    bounds = model.constant(0.0, "float32"), model.constant(6.0, "float32")
+    y = model.node("Clip", [normalized(convolution(x, 16, 16, 3, groups=16), 16), *bounds])
+    y = normalized(convolution(y, 16, 16, 1), 16)
+    x = model.node("MaxPool", [model.node("Add", [x, y])], kernel_shape=[2, 2], strides=[2, 2])
+    x = model.node("Relu", [convolution(x, 16, 32, 3)])
+    x = model.node("Flatten", [model.node("GlobalAveragePool", [x])])
+    weights, bias = rng.normal(0, 0.3, (CLASSES, 32)), rng.normal(0, 0.3, CLASSES)
+    operands = [x, model.constant(weights, "float32"), model.constant(bias, "float32")]
+    scores = model.node("Softmax", [model.node("Gemm", operands, transB=1)], ["scores"], axis=-1)
+    model.output(scores, "float32", (1, CLASSES))
+    return model.build()
+
+
+def pictures(count: int, seed: int = 1) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Normalized pictures with something in them: `[count, 3, 16, 16]`."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.normal(0, 1, (count, 3, SIZE // 4, SIZE // 4)).repeat(4, axis=2).repeat(4, axis=3)
+    return np.asarray(coarse + rng.normal(0, 0.2, (count, 3, SIZE, SIZE)), np.float32)
