@@ -16,12 +16,12 @@ class Conversion:
     """
     Attributes:
         type: its C++ name, with its arguments.
-        numbers: int32, which it is made of; None if there are none.
+        numbers: the arrays that it is made of.
         source, destination: of elements, as the kernel's parameters have them.
     """
 
     type: str
-    numbers: Array | None
+    numbers: tuple[Array, ...]
     source: str
     destination: str
 
@@ -34,7 +34,12 @@ def as_bytes(dtype: str) -> Conversion:
     """
     if dtype not in BIAS:
         raise Declined(f"{dtype} is not stored in 8 bits")
-    return Conversion(f"octet::Bytes<{_literal(BIAS[dtype] != 0)}>", None, "uint8", "uint8")
+    return Conversion(f"octet::Bytes<{_literal(BIAS[dtype] != 0)}>", (), "uint8", "uint8")
+
+
+def by_table(values: Array) -> Conversion:
+    """`values`: `[256] uint8`, of stored values and as stored."""
+    return Conversion("octet::Table", (values,), "uint8", "uint8")
 
 
 def quantizing(quantization: Quantization) -> Conversion:
@@ -47,11 +52,11 @@ def quantizing(quantization: Quantization) -> Conversion:
     floats = [quantization.factor, quantization.least, quantization.largest, quantization.first_zero_point or 0]
     ends = [quantization.zero_point, quantization.low, quantization.high]
     numbers = np.concatenate([np.array(floats, np.float32).view(np.int32), np.array(ends, np.int32)])
-    return Conversion(f"octet::Quantization<{', '.join(map(_literal, ways))}>", numbers, "float32", "uint8")
+    return Conversion(f"octet::Quantization<{', '.join(map(_literal, ways))}>", (numbers,), "float32", "uint8")
 
 
 def dequantizing(dequantization: Dequantization) -> Conversion:
-    return Conversion("octet::Dequantization", dequantization.numbers, "uint8", "float32")
+    return Conversion("octet::Dequantization", (dequantization.numbers,), "uint8", "float32")
 
 
 def _literal(value: bool) -> str:

@@ -1,4 +1,7 @@
-"""Epilogues as the types of `source/requantize.cuh` and `source/addition.cuh`, and the arrays that they read."""
+"""Formulas as types of the sources, and the arrays that they read.
+
+Epilogues are in `source/requantize.cuh` and `source/addition.cuh`, arithmetic in `source/pairs.cuh`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import numpy as np
 
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.simd.addition import Addition, FixedPointSum, ScaledAddition, SharedShiftSum
-from service.compiler.kernels.simd.onnxruntime_epilogues import FusedSum
+from service.compiler.kernels.simd.onnxruntime_epilogues import FusedSum, ShiftedProduct
+from service.compiler.kernels.simd.pairs import Arithmetic, Product, RealProduct, Slope, Square, Sum
 from service.compiler.kernels.simd.requantization import (
     BiasedFloatScale,
     DoubleRounding,
@@ -30,7 +34,7 @@ class Code:
 
     Attributes:
         type: its C++ name, with its arguments.
-        arrays: what it is made of: one value for each channel.
+        arrays: what it is made of: one value for each channel, or one.
     """
 
     type: str
@@ -48,7 +52,7 @@ def requantization_code(requantization: Requantization) -> Code:
     """
     arrays = requantization.arrays
     match requantization:
-        case Kept() | FloatValues() | DequantizedScale() | SingleRounding():
+        case Kept() | FloatValues() | DequantizedScale() | SingleRounding() | ShiftedProduct():
             return Code(_named(requantization), arrays)
         case FloatScale(bounded=bounded) | BiasedFloatScale(bounded=bounded):
             return Code(_named(requantization, bounded), arrays)
@@ -64,24 +68,49 @@ def requantization_code(requantization: Requantization) -> Code:
 
 
 def addition_code(addition: Addition | None) -> str:
+    """The type of what may be an addition; raises as `sum_code`."""
+    return "octet::NoAddition" if addition is None else f"octet::WithAddition<{sum_code(addition)}>"
+
+
+def sum_code(addition: Addition) -> str:
     """
     Raises:
         Declined: the sources have no such formula.
     """
     match addition:
-        case None:
-            return "octet::NoAddition"
         case SharedShiftSum() | FloatSum():
-            sum_ = _named(addition)
+            return _named(addition)
         case ScaledAddition(residual_is_first=first):
-            sum_ = _named(addition, first)
+            return _named(addition, first)
         case FixedPointSum(subtracts=subtracts):
-            sum_ = _named(addition, subtracts)
+            return _named(addition, subtracts)
         case FusedSum(bias=bias, residual_last=last):
-            sum_ = _named(addition, bias, last)
-        case _:
-            raise Declined(f"no kernel computes {type(addition).__name__} on a card")
-    return f"octet::WithAddition<{sum_}>"
+            return _named(addition, bias, last)
+    raise Declined(f"no kernel computes {type(addition).__name__} on a card")
+
+
+def arithmetic_code(arithmetic: Arithmetic) -> Code:
+    """
+    Raises:
+        Declined: the sources have no such formula.
+    """
+    match arithmetic:
+        case Sum(addition=addition):
+            return Code(f"octet::Sum<{sum_code(addition)}>")
+        case Product(requantization=requantization):
+            scaling = requantization_code(requantization)
+            return Code(f"octet::Product<{scaling.type}>", scaling.arrays)
+        case RealProduct():
+            return Code(_named(arithmetic), arithmetic.arrays)
+        case Slope(above=above, below=below):
+            return Code(_named(arithmetic), _arrays(above, below))
+        case Square(scalings=scalings, left_shift=left_shift):
+            return Code(_named(arithmetic, left_shift), _arrays(*scalings))
+    raise Declined(f"no kernel computes {type(arithmetic).__name__} on a card")
+
+
+def _arrays(*scalings: Requantization) -> tuple[Array, ...]:
+    return tuple(array for scaling in scalings for array in requantization_code(scaling).arrays)
 
 
 def _named(formula: object, *arguments: int) -> str:

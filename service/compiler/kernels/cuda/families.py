@@ -18,9 +18,10 @@ from service.compiler.kernels.cuda import depthwise, pool, resize
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.conv import conv
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile
-from service.compiler.kernels.cuda.epilogues import addition_code, requantization_code
+from service.compiler.kernels.cuda.epilogues import addition_code, arithmetic_code, requantization_code
 from service.compiler.kernels.cuda.images import BLOCK, check_sizes
-from service.compiler.kernels.cuda.reorder import unpack
+from service.compiler.kernels.cuda.pairs import pairwise
+from service.compiler.kernels.cuda.reorder import look_up, unpack
 from service.compiler.kernels.cuda.tiles import CardTile, ranked
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -28,8 +29,10 @@ from service.compiler.kernels.layer import Layer, folded_bias
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.simd.average import average_of, mean_of
 from service.compiler.kernels.simd.conversion import dequantization_of
+from service.compiler.kernels.simd.demands import ELEMENTWISE, check_elementwise
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
 from service.compiler.kernels.simd.numerics import bounds, epilogue_of
+from service.compiler.kernels.simd.pairs import arithmetic_of
 from service.compiler.kernels.simd.resize import blend_of
 from service.compiler.qnn.numerics import Mode
 from service.core.digest import digest_of_json
@@ -102,6 +105,28 @@ class Accumulating(Family):
             filters = shape_of(group.output)[-1]
             self._epilogues[group] = epilogue_of(self.mode, group, -(-filters // BLOCK) * BLOCK)
         return self._epilogues[group]
+
+
+class Elementwise(Family):
+    """Operators on 8-bit images that keep rows and columns."""
+
+    takes_tokens = True
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        check_elementwise(self.mode, group, produced)
+        if group.core.name == "qnn.concatenate":
+            raise Declined("no kernel of a card computes it")
+        if len(group.inputs) > 1:
+            arithmetic_code(arithmetic_of(self.mode, group.core))
+        return [Demand() for _ in group.inputs]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        if len(sources) == 1:
+            return look_up(sources[0], destination, group.core, self.mode)
+        lhs, rhs = sources
+        return pairwise(lhs, rhs, destination, group.core, self.mode)
 
 
 class Dequantizing(Family):
@@ -192,4 +217,5 @@ FAMILIES: dict[str, Callable[[Card, Mode, Choices], Family]] = {
     "qnn.resize_bilinear": Resizing,
     "qnn.take_pixels": Resizing,
     "qnn.dequantize": Dequantizing,
+    **dict.fromkeys(ELEMENTWISE, Elementwise),
 }

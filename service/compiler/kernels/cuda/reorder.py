@@ -1,4 +1,5 @@
-"""Between the tensors that a model's caller sees, contiguous, and the images that kernels work on.
+"""Between the tensors that a model's caller sees, contiguous, and the images that kernels work on; and functions of a
+byte, image by image.
 
 Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (`channels_first`).
 """
@@ -6,19 +7,20 @@ Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (`channels_first`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.cuda.conversion import Conversion, as_bytes, dequantizing, quantizing
-from service.compiler.kernels.cuda.images import BLOCK, CHUNK_BYTES, check_sizes
+from service.compiler.kernels.cuda.conversion import Conversion, as_bytes, by_table, dequantizing, quantizing
+from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for, require_blocks
+from service.compiler.kernels.cuda.images import CHUNK_BYTES, check_sizes
 from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
-from service.compiler.kernels.layout import NO_HALO, Halo, Image
+from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
+from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd.conversion import Dequantization, Quantization
-from service.core.call_plan import Launch
-
-_THREADS = 256
+from service.compiler.kernels.simd.numerics import bounds
+from service.compiler.kernels.simd.tables import table_of
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import Operation
 
 
 def pack(
@@ -43,11 +45,11 @@ def pack(
     Raises:
         Declined: another dtype or layout.
     """
+    check_sizes(destination)
     conversion = as_bytes(dtype) if quantization is None else quantizing(quantization)
-    ends = _contiguous(destination, channels_first=channels_first), _Blocks.of(destination)
-    fill = [np.array([zero_point], np.uint8)] if destination.halo else []
+    ends = Blocks.contiguous(destination.shape, channels_first=channels_first), Blocks.of(destination)
     facts = _facts(destination, channels_first=channels_first)
-    return _kernel("pack", destination, *ends, conversion, fill, destination.size_bytes, facts)
+    return _kernel("pack", *ends, conversion, zero_point, destination.size_bytes, facts)
 
 
 def unpack(
@@ -63,88 +65,65 @@ def unpack(
     Raises:
         Declined: another dtype or layout.
     """
+    check_sizes(source)
     conversion = as_bytes(dtype) if dequantization is None else dequantizing(dequantization)
-    ends = _Blocks.of(source), _contiguous(source, channels_first=channels_first)
-    size = math.prod(source.shape) * np.dtype(dtype).itemsize
-    return _kernel("unpack", source, *ends, conversion, [], size, _facts(source, channels_first=channels_first))
+    ends = Blocks.of(source), Blocks.contiguous(source.shape, channels_first=channels_first)
+    size, facts = math.prod(source.shape) * np.dtype(dtype).itemsize, _facts(source, channels_first=channels_first)
+    return _kernel("unpack", *ends, conversion, 0, size, facts)
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """A layout as blocks of channels that lie side by side, in elements.
+def look_up(source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
+    """A function of one 8-bit value, in any mode.
 
-    Attributes:
-        lanes: channels of a block.
-        blocks: of a pixel.
-        image, plane, row, pixel: from one to the next; `plane` is of a block.
-        origin: of the first element inside the halo.
+    That is `qnn.requantize` of one 8-bit type to another, what `qnn.ops.unary` lists, and arithmetic with a constant
+    that is the same for all elements.
+
+    Raises:
+        Declined: a type is not 8 bits with one scale, or an image is packed, or too large.
     """
-
-    lanes: int
-    blocks: int
-    image: int
-    plane: int
-    row: int
-    pixel: int
-    origin: int = 0
-    halo: Halo = NO_HALO
-
-    @staticmethod
-    def of(image: Image) -> _Blocks:
-        if image.block not in (0, BLOCK):
-            raise Declined(f"cards have no blocks of {image.block} channels")
-        strides = image.image, image.plane, image.row, image.pixel
-        return _Blocks(image.pixel, image.blocks, *strides, image.origin, image.halo)
-
-    @property
-    def strides(self) -> str:
-        numbers = (self.lanes, self.image, self.plane, self.row, self.pixel, self.origin)
-        return f"octet::Strides<{', '.join(map(str, numbers))}>"
-
-    def elements(self, image: Image) -> str:
-        """Their order in memory; `image`: for its extents."""
-        sizes = (image.batch, self.blocks, image.height, image.width, self.lanes, image.channels, *self.halo.sides)
-        return f"octet::Elements<{', '.join(map(str, sizes))}>"
-
-    def count(self, image: Image) -> int:
-        """Elements in memory."""
-        top, left, bottom, right = self.halo.sides
-        pixels = (top + image.height + bottom) * (left + image.width + right)
-        return image.batch * self.blocks * pixels * self.lanes
+    zero_point = bounds(operation.per_tensor("out_type")).zero_point
+    return table(source, destination, table_of(mode, operation), zero_point)
 
 
-def _contiguous(image: Image, *, channels_first: bool) -> _Blocks:
-    pixels, channels = image.height * image.width, image.channels
-    if channels_first and pixels > 1:
-        return _Blocks(1, channels, channels * pixels, pixels, image.width, 1)
-    return _Blocks(channels, 1, pixels * channels, 0, image.width * channels, channels)
+def table(source: Image, destination: Image, values: Array, zero_point: int) -> Kernel:
+    """Each byte of an image replaced by `values[byte]`.
+
+    Args:
+        values: `[256] uint8`, of stored values and as stored.
+        zero_point: what the destination's halo holds, as stored.
+
+    Raises:
+        Declined: an image is packed, or too large.
+    """
+    require_blocks(source, destination)
+    check_sizes(source, destination)
+    ends = Blocks.of(source).filled, Blocks.of(destination).filled
+    return _kernel("table", *ends, by_table(values), zero_point, destination.size_bytes, {})
 
 
 def _kernel(
     family: str,
-    image: Image,
-    source: _Blocks,
-    destination: _Blocks,
+    source: Blocks,
+    destination: Blocks,
     conversion: Conversion,
-    fill: list[Array],
+    zero_point: int,
     size_bytes: int,
     facts: dict[str, str],
 ) -> Kernel:
-    check_sizes(image)
-    own = CHUNK_BYTES // np.dtype(conversion.destination).itemsize
-    at_once = math.gcd(own, source.lanes, destination.lanes, image.channels)
-    types = (destination.elements(image), destination.strides, source.strides, at_once, conversion.type)
-    constants = [*fill, *([] if conversion.numbers is None else [conversion.numbers])]
+    element_bytes = np.dtype(conversion.destination).itemsize
+    at_once = math.gcd(CHUNK_BYTES // element_bytes, source.lanes, destination.lanes, destination.channels)
+    types = (destination.order, destination.strides, source.strides, at_once, conversion.type)
+    fill = [np.array([zero_point], np.uint8)] if destination.halo else []
+    constants = (*fill, *conversion.numbers)
     names = [f"constant_{place}" for place in range(len(constants))]
-    made = f"{conversion.type}{{{'' if conversion.numbers is None else names[-1]}}}"
+    made = f"{conversion.type}{{{', '.join(names[len(fill) :])}}}"
     value = f"{names[0]}[0]" if fill else "0"
     body = [f"octet::reorder<{', '.join(map(str, types))}>(source, {made}, {value}, destination);"]
     parameters = [f"const {TYPES[conversion.source]}* __restrict__ source", *constant_parameters(constants)]
     parameters += [f"{TYPES[conversion.destination]}* __restrict__ destination"]
-    text = translation_unit("reorder.cuh", kernel_function(_THREADS, parameters, body))
-    blocks = -(-destination.count(image) // (own * _THREADS))
-    function = DeviceFunction(text, Launch((blocks, 1, 1), (_THREADS, 1, 1), 0))
-    return Kernel(family, function, tuple(constants), size_bytes, facts)
+    text = translation_unit("reorder.cuh", kernel_function(THREADS, parameters, body))
+    function = DeviceFunction(text, launch_for(destination, element_bytes))
+    return Kernel(family, function, constants, size_bytes, facts)
 
 
 def _facts(image: Image, *, channels_first: bool) -> dict[str, str]:

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from itertools import accumulate
 
 import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Declined, Kernel
-from service.compiler.kernels.layout import BIAS, Image
+from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, Program, load
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.numerics import bounds
-from service.compiler.kernels.simd.table import ENTRIES, require_blocks
+from service.compiler.kernels.simd.table import require_blocks
+from service.compiler.kernels.simd.tables import ENTRIES, channel_tables, first_channels, is_identity
 from service.compiler.kernels.walk import Vector, View, Walk, map_bytes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.type_parser import parse
 
 
 def concat(
@@ -42,7 +41,7 @@ def concat(
 
     Args:
         sources: the parts, in order.
-        placed: which of them lie in their `places` already; the kernel does not take them.
+        placed: which of them lie in their `tables.places` already; the kernel does not take them.
         parallel: whether runs of pixels are shared between threads.
 
     Raises:
@@ -53,59 +52,6 @@ def concat(
     return _Concat(isa, parts, destination, operation, channel_tables(mode, operation), parallel).kernel(
         bounds(operation.per_tensor("out_type")).zero_point
     )
-
-
-def places(isa: Isa, mode: Mode, operation: Operation) -> list[int | None]:
-    """For each part the destination's block that it begins, if it may be written there instead of being copied.
-
-    It then has to be written before its neighbours are copied: it may fill up its last block.
-
-    Raises:
-        Declined: as `channel_tables`.
-    """
-    found: list[int | None] = []
-    for values, channel in zip(channel_tables(mode, operation), _first_channels(operation), strict=True):
-        block, lane = divmod(channel, isa.lanes)
-        found.append(block if lane == 0 and (values == np.arange(ENTRIES)).all() else None)
-    return found
-
-
-def _first_channels(operation: Operation) -> list[int]:
-    """The first channel of each part, in the destination."""
-    *before, _ = (part.ty.shape[-1] for part in operation.call.args[0].fields)
-    return [0, *accumulate(int(channels) for channels in before)]
-
-
-def channel_tables(mode: Mode, operation: Operation) -> list[Array]:
-    """`part_tables` of what joins channels.
-
-    Raises:
-        Declined: another axis than the last, or as `part_tables`.
-    """
-    rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
-    if operation.integer("axis") != rank - 1:
-        raise Declined(f"axis {operation.integer('axis')} of {rank} is not the channels'")
-    return part_tables(mode, operation)
-
-
-def part_tables(mode: Mode, operation: Operation) -> list[Array]:
-    """The look-up table of each part, `[256] uint8`, from `mode`'s own oracle.
-
-    Raises:
-        Declined: a type that is not 8 bits with one scale.
-    """
-    in_types = [parse(str(text)) for text in operation.attr("in_types")]
-    out_type, axis = operation.per_tensor("out_type"), operation.integer("axis")
-    for quantized in (*in_types, out_type):
-        bounds(quantized)
-    rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
-    if rank < 2:
-        raise Declined("it joins vectors")
-    shape = [1] * rank
-    shape[axis - 1] = ENTRIES  # any other axis than the one along which they are joined
-    parts = [(np.arange(ENTRIES) - BIAS[part.storage]).astype(part.storage).reshape(shape) for part in in_types]
-    result = np.moveaxis(mode.formula(operation).evaluate(operation, *parts), axis, -1).reshape(ENTRIES, -1)
-    return [(column.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8) for column in result.T]
 
 
 class _Concat:
@@ -120,10 +66,9 @@ class _Concat:
     ) -> None:
         self.isa, self.destination, self.parallel = isa, destination, parallel
         self.sources = sources
-        self.first_channels = _first_channels(operation)
+        self.first_channels = first_channels(operation)
         self.program = Program()
-        identity = np.arange(ENTRIES)
-        self.tables = {place: tables[place] for place in self.sources if (tables[place] != identity).any()}
+        self.tables = {place: tables[place] for place in self.sources if not is_identity(tables[place])}
 
     def kernel(self, zero_point: int) -> Kernel:
         program, sources, destination = self.program, self.sources, self.destination

@@ -6,8 +6,8 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Declined, Kernel
-from service.compiler.kernels.layout import BIAS, Image
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load, splat
 from service.compiler.kernels.simd.epilogue import Epilogue
 from service.compiler.kernels.simd.isa import PIXELS, Isa
@@ -15,10 +15,11 @@ from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.kernels.simd.pairs import Arithmetic, arithmetic_of
 from service.compiler.kernels.simd.requantization import Kept
-from service.compiler.kernels.simd.table import ENTRIES, require_blocks, table
+from service.compiler.kernels.simd.table import require_blocks, table
+from service.compiler.kernels.simd.tables import table_of
 from service.compiler.kernels.walk import Run, View, Walk
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.operation import Operation
 
 
 def pairwise(
@@ -49,23 +50,6 @@ def look_up(isa: Isa, source: Image, destination: Image, operation: Operation, m
     """
     zero_point = bounds(operation.per_tensor("out_type")).zero_point
     return table(isa, source, destination, table_of(mode, operation), zero_point, parallel=parallel)
-
-
-def table_of(mode: Mode, operation: Operation) -> Array:
-    """The look-up table of an operator on one 8-bit tensor, `[256] uint8`, from `mode`'s own oracle.
-
-    Raises:
-        Declined: a type is not 8 bits with one scale.
-    """
-    constants = [value_of(operand) for operand in operation.call.args]
-    place = next(place for place, constant in enumerate(constants) if constant is None)
-    name = "in_type" if len(constants) == 1 else ("lhs_type", "rhs_type")[place]
-    in_type, out_type = operation.quantized(name), operation.quantized("out_type")
-    bounds(in_type), bounds(out_type)
-    stored = (np.arange(ENTRIES) - BIAS[in_type.storage]).astype(in_type.storage)
-    operands = [stored if constant is None else constant.reshape(-1)[:1] for constant in constants]
-    result = mode.formula(operation).evaluate(operation, *operands)
-    return (result.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8)
 
 
 class _Elementwise:

@@ -23,6 +23,7 @@ from service.compiler.kernels.simd import concat, depthwise, elementwise, pixels
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.conv import conv
 from service.compiler.kernels.simd.conversion import dequantization_of
+from service.compiler.kernels.simd.demands import ELEMENTWISE, check_elementwise
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, WideEpilogue
 from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped
 from service.compiler.kernels.simd.grouped import ranked as ranked_schemes
@@ -31,12 +32,11 @@ from service.compiler.kernels.simd.matrix import matrix
 from service.compiler.kernels.simd.matrix_schemes import Scheme as MatrixScheme
 from service.compiler.kernels.simd.matrix_schemes import ranked as ranked_schemes_of_matrix
 from service.compiler.kernels.simd.numerics import bounds, epilogue_of
-from service.compiler.kernels.simd.pairs import arithmetic_of
 from service.compiler.kernels.simd.requantization import FloatScale, FusedScale
+from service.compiler.kernels.simd.tables import places
 from service.compiler.kernels.simd.tiles import cycles, key_of, ranked, worth_sharing
 from service.compiler.kernels.simd.torch_epilogues import BiasedScale, DequantizedScale
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.ops.unary import FUNCTIONS
 
 
 class Family:
@@ -159,28 +159,12 @@ class Elementwise(Family):
     takes_tokens = True
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        core = group.core
-        if not any(produced):
-            raise Declined("none of its operands comes from a kernel, so it would cost two reorders")
-        bounds(group.out_type)
-        match core.name:
-            case "qnn.concatenate":
-                concat.channel_tables(self.mode, core)
-            case _ if len(group.inputs) == 1:
-                elementwise.table_of(self.mode, core)
-                if shape_of(group.inputs[0]) != shape_of(group.output):
-                    raise Declined("its only operand is repeated")
-            case _:
-                arithmetic_of(self.mode, core)
-        if core.name != "qnn.concatenate" and len({shape_of(var)[-1] for var in group.inputs}) > 1:
-            raise Declined("one channel is repeated for all")
-        if len({len(shape_of(var)) for var in group.inputs}) > 1:
-            raise Declined("its operands have different ranks")
+        check_elementwise(self.mode, group, produced)
         return [Demand() for _ in group.inputs]
 
     def places(self, group: Group) -> list[int | None]:
         if group.core.name == "qnn.concatenate":
-            return concat.places(self.isa, self.mode, group.core)
+            return places(self.isa.lanes, self.mode, group.core)
         return super().places(group)
 
     def kernel(
@@ -280,16 +264,11 @@ class Dequantizing(Family):
 FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
-    "qnn.add": Elementwise,
-    "qnn.mul": Elementwise,
-    "qnn.requantize": Elementwise,
-    "qnn.concatenate": Elementwise,
     "qnn.max_pool2d": Pooling,
     "qnn.avg_pool2d": Pooling,
     "qnn.mean": Pooling,
     "qnn.dequantize": Dequantizing,
     "qnn.resize_bilinear": Resizing,
     "qnn.take_pixels": Taking,
-    **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
-    **{f"qnn.{function}": Elementwise for function in (*FUNCTIONS, "table")},
+    **dict.fromkeys(ELEMENTWISE, Elementwise),
 }

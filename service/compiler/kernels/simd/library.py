@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import numpy as np
 from tvm import relax
 
 from service.compiler.kernels.choices import Choices
@@ -15,7 +14,6 @@ from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.kernels.simd import reorder
-from service.compiler.kernels.simd.concat import part_tables
 from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.kernels.simd.families import FAMILIES, Family
 from service.compiler.kernels.simd.float_groups import float_kernel
@@ -27,7 +25,7 @@ from service.compiler.kernels.simd.product import numbers_of, product
 from service.compiler.kernels.simd.row_values import check
 from service.compiler.kernels.simd.rows import rows
 from service.compiler.kernels.simd.softmax import softmax_kernel
-from service.compiler.kernels.simd.table import ENTRIES
+from service.compiler.kernels.simd.tables import is_identity, part_tables
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
@@ -79,7 +77,7 @@ class SimdLibrary:
         return rows(self.isa, self.mode, region, sources, outputs)
 
     def part_tables(self, join: Operation) -> list[Array | None]:
-        return [None if (table == np.arange(ENTRIES)).all() else table for table in part_tables(self.mode, join)]
+        return [None if is_identity(table) else table for table in part_tables(self.mode, join)]
 
     def move(self, made: Move) -> Kernel:
         return move(self.isa, made)

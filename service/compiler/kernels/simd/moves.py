@@ -19,7 +19,7 @@ from service.compiler.kernels.moves import Memory, Move, Pattern, Square, patter
 from service.compiler.kernels.program import Buffer, Expr, Program, interleaved, load, load_first
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.reorder import as_shown, as_stored
-from service.compiler.kernels.simd.table import ENTRIES
+from service.compiler.kernels.simd.tables import ENTRIES
 from service.compiler.kernels.simd.tiles import worth_sharing
 
 _CHUNK = 256  # vectors of one item, where threads share them

@@ -9,9 +9,8 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.tables import ENTRIES
 from service.compiler.kernels.walk import View, Walk, map_bytes
-
-ENTRIES = 256
 
 
 def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point: int, *, parallel: bool) -> Kernel:

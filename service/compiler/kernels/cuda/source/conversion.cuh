@@ -5,12 +5,35 @@
 
 namespace octet {
 
+constexpr int kEntries = 256;  // of a table
+
+// `kCount` tables, one behind the other, in shared memory. All threads of a block call it.
+template <int kCount>
+__device__ inline const u8* shared_tables(const u8* values) {
+  __shared__ __align__(16) u8 tables[kCount * kEntries];
+  for (int chunk = static_cast<int>(threadIdx.x); chunk < kCount * kEntries / kChunk; chunk += blockDim.x) {
+    reinterpret_cast<uint4*>(tables)[chunk] = reinterpret_cast<const uint4*>(values)[chunk];
+  }
+  __syncthreads();
+  return tables;
+}
+
 // Bytes; with 128 more or less, which is the highest bit turned.
 template <bool kTurned>
 struct Bytes {
   using From = u8;
   using To = u8;
   __device__ u8 apply(u8 value) const { return kTurned ? value ^ 0x80 : value; }
+};
+
+// Any function of a byte: 256 of them, in shared memory. All threads of a block make it.
+struct Table {
+  using From = u8;
+  using To = u8;
+  const u8* entries;
+
+  __device__ Table(const u8* values) : entries(shared_tables<1>(values)) {}
+  __device__ u8 apply(u8 value) const { return entries[value]; }
 };
 
 // What is not a number becomes the bound that it is compared with first.

@@ -38,8 +38,7 @@ struct ByteOutput {
       const i32 other = residual[residual_place + plane + channel % kBlock];
       value = Addition::apply(clamped(value, parameters[3], parameters[4]), other, parameters + 5);
     }
-    const i32 zero = kCentred ? 128 : parameters[0];
-    return static_cast<u8>(clamped(value, parameters[1] - zero, parameters[2] - zero) + zero);
+    return stored(value, kCentred ? 128 : parameters[0], parameters[1], parameters[2]);
   }
   // Values of neighbouring channels, from `channel` on.
   template <class Chunk>

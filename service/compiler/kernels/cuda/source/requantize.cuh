@@ -28,6 +28,11 @@ __device__ inline i32 rounded_within(float x) {
   return rounded(kBounded ? x : fminf(x, kLargest));
 }
 
+// A value less the zero point as a byte.
+__device__ inline u8 stored(i32 value, i32 zero_point, i32 low, i32 high) {
+  return static_cast<u8>(clamped(value, low - zero_point, high - zero_point) + zero_point);
+}
+
 template <bool kBounded>
 struct FloatScale {
   const float* scales;
@@ -158,6 +163,21 @@ struct FusedScale {
         kMirrored ? __int_as_float(__float_as_int(own.offset) ^ (__float_as_int(x) & static_cast<i32>(0x80000000u)))
                   : own.offset;
     return rounded(fmaf(x, own.scale, offset));
+  }
+};
+
+// The zero point is added as a float, before the rounding.
+struct ShiftedProduct {
+  const float* scales;
+  const i32* zero_points;
+  struct Channel {
+    float scale;
+    i32 zero_point;
+  };
+  __device__ Channel channel(int number) const { return {scales[number], zero_points[number]}; }
+  __device__ static i32 apply(i32 sum, const Channel& own) {
+    const float product = static_cast<float>(sum) * own.scale;
+    return subtract(rounded(product + static_cast<float>(own.zero_point)), own.zero_point);
   }
 };
 

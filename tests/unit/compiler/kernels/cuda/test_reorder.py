@@ -38,7 +38,7 @@ CARD = as_isa("sm_80")
 ZERO_POINT = 9
 REALS = relax.Var("reals", relax.TensorType([1], "float32"))
 # An example compiles kernels, so a failing one is not shrunk.
-EXAMPLES = settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 RAGGED = [
     Image(2, 3, 5, 1, BLOCK, Halo(1, 0, 2, 1)),
     Image(1, 5, 3, 3, 0, Halo(1, 1, 1, 1)),

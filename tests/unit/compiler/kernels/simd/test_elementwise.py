@@ -40,6 +40,7 @@ STORAGES = st.sampled_from(["int8", "uint8"])
 TYPE = QuantizedType("int8", (0.1,), (3,))
 PAIRS = ("add", "mul", "sub", "prelu", "squared_difference")
 DEFINED = [(mode, name) for mode in MODES for name in PAIRS if name in get_mode(mode).formulas]
+DEFINED.remove(("qnnpack", "add"))  # which no kernel computes
 
 
 def variable(values: Array) -> relax.Var:
