@@ -9,11 +9,14 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from service.compiler.qnn import graph, ops
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage
+from service.compiler.qnn.numerics.mlas import WindowAverage
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import ONNXRUNTIME
+from service.core.numerics import QNNPACK
 from tests.support.images import Array, Draw, arrays, quantized_types, shapes
-from tests.support.qnn_models import module_of
+from tests.support.qnn_models import SIGNED_MODES, module_of
 
 _CHANNELS = [3, 16, 33, 40]
 
@@ -27,17 +30,23 @@ def pooled(
 
 def windows(draw: Draw, mode: str, name: str, storage: str) -> tuple[Operation, Array]:
     """`qnn.max_pool2d` or `qnn.avg_pool2d`, and its input."""
+    assume(mode in SIGNED_MODES or storage == "uint8")
     size = draw(st.tuples(st.integers(1, 12), st.integers(1, 12)))
     window = draw(st.sampled_from([(1, 1), (2, 2), (3, 3), (1, 7), (5, 4), (20, 20), size]))
     padding = tuple(draw(st.integers(0, min(extent - 1, 6))) for extent in window * 2)
+    if mode == QNNPACK and name == "avg_pool2d":  # its engine counts other padding
+        padding = (0, 0, *padding[2:])
     assume(all(size[axis] + padding[axis] + padding[axis + 2] >= window[axis] for axis in (0, 1)))
     strides = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (3, 1), (1, 2)]))
     x = draw(arrays((draw(st.integers(1, 3)), *size, draw(st.sampled_from(_CHANNELS))), storage))
     in_type, clamped = draw(quantized_types(storage)), draw(quantized_types(storage))
     out_type = replace(in_type, storage_min=clamped.min, storage_max=clamped.max)
     how: dict[str, object] = {"pool_size": window, "strides": strides, "padding": padding}
-    if mode == ONNXRUNTIME and name == "avg_pool2d":  # TFLite averages stored values, ONNX Runtime real ones
+    formula = get_mode(mode).formulas[name]
+    if isinstance(formula, WindowAverage):  # of real values; others average stored ones
         out_type, how["count_include_pad"] = clamped, draw(st.booleans())
+    if isinstance(formula, EvenAverage):  # its kernels take whole vectors of channels, where zero is not stored as 0
+        assume(not in_type.zero_points[0] or x.shape[-1] % VECTOR_CHANNELS == 0)
     return pooled(name, x.shape, in_type, out_type, **how), x
 
 

@@ -15,7 +15,7 @@ from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import LITERT_REFERENCE, MODES, MXNET_ONEDNN, ONNXRUNTIME, XNNPACK
+from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
@@ -53,7 +53,7 @@ def holds(draw: Draw, mode: Mode, operation: Operation, x: Array) -> None:
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from([XNNPACK, ONNXRUNTIME, MXNET_ONEDNN]), POOLS, STORAGES)
+@given(st.data(), st.sampled_from(MODES), POOLS, STORAGES)
 def test_windows(data: st.DataObject, mode: str, name: str, storage: str) -> None:
     holds(data.draw, get_mode(mode), *windows(data.draw, mode, name, storage))
 

@@ -20,7 +20,7 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import LITERT_REFERENCE, MODES, MXNET_ONEDNN, ONNXRUNTIME, XNNPACK
+from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
 from tests.support.images import (
     RUNNABLE,
     Array,
@@ -69,7 +69,7 @@ def holds(draw: Draw, isa: Isa, mode: Mode, operation: Operation, x: Array) -> N
 
 @runs_here
 @EXAMPLES
-@given(st.data(), st.sampled_from([XNNPACK, ONNXRUNTIME, MXNET_ONEDNN]), RUNNING, POOLS, STORAGES)
+@given(st.data(), st.sampled_from(MODES), RUNNING, POOLS, STORAGES)
 def test_windows(data: st.DataObject, mode: str, isa: Isa, name: str, storage: str) -> None:
     holds(data.draw, isa, get_mode(mode), *windows(data.draw, mode, name, storage))
 
