@@ -32,6 +32,7 @@ from service.core.signature import ModelSignature, TensorSpec, datatype_of
 from service.core.target import TARGETS, Target, detect_host, parse_target
 from service.runtime import load_files
 from tests.support import emulated, emulated_models
+from tests.support.cuda import networks
 
 import tvm  # isort: skip
 
@@ -84,7 +85,8 @@ def run_selected(
     assert context.selection is not None
     link([plain, *compiled(context.selection.kernels, codegen_for, scratch)], library, target, allow_unsandboxed=True)
     slots = constants.write(context.constants, layer)
-    plan = call_plan(module, slots, context.activations)
+    launched = {symbol: each.launch for symbol, each in context.selection.kernels.items() if each.launch is not None}
+    plan = call_plan(module, slots, context.activations, launches=launched if codegen_for.card else None)
     results = [(result.ty, np.dtype(str(result.ty.dtype))) for result in graph.results_of(graph.main_of(module))]
     outputs = [aligned_empty([int(dim) for dim in tensor.shape.values], dtype) for tensor, dtype in results]
     signature = ModelSignature(_specs("x", inputs), _specs("y", outputs))
@@ -94,6 +96,9 @@ def run_selected(
         described.write_bytes(canonical_json(config.to_json()))
         (made,) = emulated_models.run(target.name, [described, library, layer], signature, [list(inputs)])
         return context.selection, made
+    if codegen_for.card is not None:
+        networks.emulate(context.selection.kernels, codegen_for.card, scratch / "kernels")
+        return context.selection, networks.run(config, library, layer, scratch / "kernels", inputs)
     return context.selection, load_files(config, library, layer).run(inputs)
 
 

@@ -223,9 +223,8 @@ class _Emission:
 
     def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
         """A call of `kernel`, which writes a tensor as the model has it."""
-        out_type = relax.TensorType([elements_of(group.output)], str(group.output.ty.dtype))
-        result = self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
-        return self._reshaped(result, shape_of(group.output))
+        out_type = _shaped(group.output, str(group.output.ty.dtype))
+        return self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
 
     def _placed(self, group: Group) -> list[int]:
         """The inputs that are already in their places in the output. An input that occurs twice counts once."""
@@ -321,9 +320,8 @@ class _Emission:
                 and (made := self._moved(var, Memory.contiguous(shape_of(var), str(var.ty.dtype)))) is not None
             ):
                 kernel, operands, operators = made
-                out_type = relax.TensorType([elements_of(var)], str(var.ty.dtype))
-                flat = self._emit(kernel, operands, str(var.name), operators, out_type)
-                self._plain[var] = self._reshaped(flat, shape_of(var))
+                out_type = _shaped(var, str(var.ty.dtype))
+                self._plain[var] = self._emit(kernel, operands, str(var.name), operators, out_type)
             else:  # what is made `later`
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
@@ -334,9 +332,8 @@ class _Emission:
         dtype = str(image.ty.dtype)
         shown = self.plan.part(self.plan.image(image, packed=False), var)
         kernel = self.library.unpack(shown, dtype, channels_first=channels_first)
-        out_type, kind = relax.TensorType([elements_of(var)], dtype), "unpack+permute" if channels_first else "unpack"
-        flat = self._emit(kernel, [self._images[image, False]], f"{var.name}_plain", kind, out_type)
-        return self._reshaped(flat, shape_of(var))
+        kind = "unpack+permute" if channels_first else "unpack"
+        return self._emit(kernel, [self._images[image, False]], f"{var.name}_plain", kind, _shaped(var, dtype))
 
     def _unpacks(self, var: relax.Var) -> bool:
         """Whether a kernel unpacks an image with its channels first."""
@@ -390,3 +387,8 @@ class _Emission:
         place = len(arguments)
         call = relax.op.call_inplace_packed(kernel.symbol, *arguments, into, inplace_indices=place, ty_args=out_type)
         return self.builder.emit(call, name)
+
+
+def _shaped(var: relax.Var, dtype: str) -> relax.TensorType:
+    """What a kernel writes as the model has it, in the tensor's own shape: a reshape of an output would copy it."""
+    return relax.TensorType(list(shape_of(var)), dtype)
