@@ -16,6 +16,7 @@ from service.compiler.kernels.accumulating import (
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda import depthwise, pool, resize
 from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.concat import check_concat, concat
 from service.compiler.kernels.cuda.conv import conv
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile
 from service.compiler.kernels.cuda.epilogues import addition_code, arithmetic_code, requantization_code
@@ -34,6 +35,7 @@ from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
 from service.compiler.kernels.simd.numerics import bounds, epilogue_of
 from service.compiler.kernels.simd.pairs import arithmetic_of
 from service.compiler.kernels.simd.resize import blend_of
+from service.compiler.kernels.simd.tables import places
 from service.compiler.qnn.numerics import Mode
 from service.core.digest import digest_of_json
 
@@ -115,14 +117,21 @@ class Elementwise(Family):
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         check_elementwise(self.mode, group, produced)
         if group.core.name == "qnn.concatenate":
-            raise Declined("no kernel of a card computes it")
-        if len(group.inputs) > 1:
+            check_concat(self.mode, group.core)
+        elif len(group.inputs) > 1:
             arithmetic_code(arithmetic_of(self.mode, group.core))
         return [Demand() for _ in group.inputs]
+
+    def places(self, group: Group) -> list[int | None]:
+        if group.core.name == "qnn.concatenate":
+            return places(BLOCK, self.mode, group.core)
+        return super().places(group)
 
     def kernel(
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
+        if group.core.name == "qnn.concatenate":
+            return concat(sources, destination, group.core, self.mode, placed=placed)
         if len(sources) == 1:
             return look_up(sources[0], destination, group.core, self.mode)
         lhs, rhs = sources

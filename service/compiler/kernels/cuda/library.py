@@ -18,6 +18,7 @@ from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.kernels.simd.conversion import quantization_of
+from service.compiler.kernels.simd.tables import is_identity, part_tables
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
@@ -66,7 +67,7 @@ class CudaLibrary:
         raise Declined(_NOT_YET)
 
     def part_tables(self, join: Operation) -> list[Array | None]:
-        raise Declined(_NOT_YET)
+        return [None if is_identity(table) else table for table in part_tables(self.mode, join)]
 
     def move(self, made: Move) -> Kernel:
         raise Declined(_NOT_YET)
