@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage
+from service.compiler.qnn.numerics.aten import EvenAverage
 from service.compiler.qnn.numerics.mlas import WindowAverage
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
@@ -18,7 +18,7 @@ from service.core.numerics import QNNPACK
 from tests.support.images import Array, Draw, arrays, quantized_types, shapes
 from tests.support.qnn_models import SIGNED_MODES, module_of
 
-_CHANNELS = [3, 16, 33, 40]
+_CHANNELS = [1, 3, 16, 33, 40, 70]
 
 
 def pooled(
@@ -45,9 +45,10 @@ def windows(draw: Draw, mode: str, name: str, storage: str) -> tuple[Operation, 
     formula = get_mode(mode).formulas[name]
     if isinstance(formula, WindowAverage):  # of real values; others average stored ones
         out_type, how["count_include_pad"] = clamped, draw(st.booleans())
-    if isinstance(formula, EvenAverage):  # its kernels take whole vectors of channels, where zero is not stored as 0
-        assume(not in_type.zero_points[0] or x.shape[-1] % VECTOR_CHANNELS == 0)
-    return pooled(name, x.shape, in_type, out_type, **how), x
+    operation = pooled(name, x.shape, in_type, out_type, **how)
+    if isinstance(formula, EvenAverage):  # its kernels round all channels alike
+        assume(len(set(formula.centres(operation, x.shape[-1]))) == 1)
+    return operation, x
 
 
 def mean_of_an_image(draw: Draw, storage: str) -> tuple[Operation, Array]:

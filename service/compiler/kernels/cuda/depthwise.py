@@ -25,7 +25,7 @@ _QUAD = 4  # channels of a thread, and pixels of a vector
 _WARP = 32
 _MOST_UNROLLED = 512  # products of a thread
 _MOST_REGISTERS = 128  # of a thread: what more than 16 warps of a multiprocessor may have
-_OWN_REGISTERS = 40  # of a thread, besides its sums and weights
+_OWN_REGISTERS = 48  # of a thread, besides its sums and weights
 _SPARE_REGISTERS = 32  # that a thread may have beyond the estimate
 _REGISTERS = 65536
 _HIDING_WARPS = 12  # of a multiprocessor, so that there is always one to go on with
@@ -190,8 +190,7 @@ def _lines(layer: Layer, tile: DepthwiseTile) -> int:
 def _registers(layer: Layer, tile: DepthwiseTile) -> int:
     """Of a thread, estimated."""
     taps = Taps(layer.window, tile.columns)
-    shared = _QUAD * len(taps.vectors) * (tile.rows - 1) if tile.unrolled else 0  # rows that the next kernel row reads
-    return _QUAD * (tile.rows * tile.columns + len(taps.shifts)) + shared + _OWN_REGISTERS
+    return _QUAD * (tile.rows * tile.columns + len(taps.shifts)) + _OWN_REGISTERS
 
 
 def _resident(layer: Layer, tile: DepthwiseTile) -> int:

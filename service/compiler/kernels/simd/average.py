@@ -18,7 +18,7 @@ from service.compiler.kernels.program import Expr, splat
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.qnn.numerics import Mode, mlas
-from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage, reciprocal
+from service.compiler.qnn.numerics.aten import EvenAverage, reciprocal
 from service.compiler.qnn.numerics.decomposed import RealAverage
 from service.compiler.qnn.numerics.onednn import FloatAveragePool
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
@@ -239,9 +239,10 @@ def average_of(mode: Mode, operation: Operation) -> Average:
         raise Declined(f"a window of {rows * columns} elements is too large")
     if isinstance(formula, EvenAverage):
         # A half is off by the error of 1 / count, which depends on the zero point too, odd or even.
-        if in_type.zero_point and operation.tensor(0)[0][-1] % VECTOR_CHANNELS:
+        centres = formula.centres(operation, operation.tensor(0)[0][-1])
+        if (centres != centres[0]).any():
             raise Declined("its last channels are rounded another way")
-        return EvenMean(bounds(in_type).zero_point)
+        return EvenMean(int(centres[0]) + BIAS[in_type.storage])
     if not isinstance(formula, AveragePool):
         raise Declined(f"no kernel computes {formula.summary}")
     return IntegerMean(BIAS[in_type.storage])

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile, depthwise, ranked
+from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
@@ -16,7 +18,8 @@ from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
 from service.compiler.kernels.simd.requantization import FloatScale
 from service.compiler.kernels.simd.taps import Taps
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import MODES
+from service.core.numerics import MODES, XNNPACK
+from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
@@ -100,6 +103,21 @@ def small(*, weight: int = 7, out: Bounds | None = None, packed: bool = False) -
     layer = Layer(source, destination, Window((3, 3), padding=(1, 1)))
     tile = ranked(CARDS["sm_80"], layer)[0]
     return depthwise(layer, np.full((16, 3, 3), weight), *operands(32, out), tile)
+
+
+@settings(max_examples=2, deadline=None)
+@given(st.data())
+def test_the_library_notes_the_tile(data: st.DataObject) -> None:
+    shape = Shape((1, 8, 8), 33, 1, 1, Window((3, 3)), (1, 1, 1, 1))
+    module, _ = module_and_inputs(data, shape, "int8")
+    group, choices = group_of(module), Choices()
+    library = CudaLibrary(CARDS["sm_80"], get_mode(XNNPACK), choices)
+    (demand,) = library.demands(group, [False])
+    kernel = library.kernel(group, [Image(1, 8, 8, 33, 32, demand.halo)], Image(1, 8, 8, 33, 32))
+    assert (kernel.family, demand.packed) == ("depthwise", False)
+    (made,) = choices.made
+    assert made["symbol"] == kernel.symbol
+    assert DepthwiseTile.of(tuple(made["tile"])).columns <= 8
 
 
 def test_layers_that_differ_in_numbers_share_their_code() -> None:
