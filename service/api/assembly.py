@@ -13,6 +13,7 @@ from service.api.ops.traced import start_tracing
 from service.api.services import Services
 from service.cache import OciLayout
 from service.core.build import Build
+from service.core.cards import detect_cards, usable_bytes
 from service.core.certificate import Certificate
 from service.core.errors import OctetError
 from service.core.queueing import scheduling_of
@@ -74,6 +75,7 @@ def assemble(
         scheduling=lambda model: scheduling_of(settings.serving(model)),
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,
+        card_memory_bytes=settings.card_memory_bytes or usable_bytes(detect_cards().cards),
     )
     workers, tracing = WorkerStore(database), start_tracing(settings)
     services = Services(

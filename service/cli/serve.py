@@ -134,6 +134,12 @@ def serve_alone(
     keys: Annotated[
         Path | None, typer.Option("--keys", metavar="FILE", help="Require API keys: those that octet keys wrote.")
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="TARGET", help="Of folders with artifacts for several targets, those to serve."
+        ),
+    ] = None,
     shared_memory: Annotated[
         bool, typer.Option("--shared-memory", help="Let clients on this machine pass tensors in /dev/shm.")
     ] = False,
@@ -145,6 +151,7 @@ def serve_alone(
     flags |= {"tls_cert": tls_cert, "tls_key": tls_key, "keys_file": keys}
     settings = load_checked(flags | {"shared_memory": shared_memory or None})
     with reporting(as_json) as output:
+        from service.core.target import parse_target
         from service.workers.data_plane import alone
 
         sources = [alone.source_of(text) for text in models]
@@ -153,6 +160,7 @@ def serve_alone(
             settings,
             lambda *ports: _tell(lambda: _welcome_alone(output, sources, settings, *ports)),
             _keys_of(settings),
+            None if target is None else parse_target(target).name,
         )
 
 

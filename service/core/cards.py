@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ _FOLDERS = (
     *("/usr/local/nvidia/lib64", "/usr/local/cuda/compat", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"),
 )
 LIBRARY = "libcuda.so.1"
+_FOR_MODELS = 0.9
 _ASKING_S = 60.0  # a driver that has slept initializes each card of a machine
 # What says which of the cards a process sees, and where its driver is.
 ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")
@@ -52,6 +54,11 @@ class Cards:
     cards: tuple[Card, ...] = ()
     cuda: str = ""
     problem: str = ""
+
+
+def usable_bytes(cards: Iterable[Card]) -> int:
+    """What models may take of the memory of cards; the rest is for contexts, code and others."""
+    return sum(int(card.memory_bytes * _FOR_MODELS) for card in cards)
 
 
 @cache

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from service.core.cores import affordable_threads
 from service.core.settings import Serving
+from service.core.target import Device
 
-_MOST_INSTANCES = 8  # unless told otherwise: each has a thread for every core
+# Unless told otherwise:
+_MOST_INSTANCES = 8  # each has a thread for every core
+_CARD_INSTANCES = 2
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Scheduling:
         queue_size: how many requests may wait while every instance is busy.
         max_wait_s: fewer may wait where these will take longer, as far as the last calls tell; None for any time.
         instances: how many calls of the model may run at the same time.
+        card_instances: and of one for a card: while one computes, tensors of another are copied.
         threads: that share a call, where no other call wants their cores; 0 for all that this process may use.
         priority_levels: the number of levels; 1 is served first.
         timeout_s: how long a request may wait that says nothing of it itself; None for ever.
@@ -30,6 +34,7 @@ class Scheduling:
     queue_size: int = 64
     max_wait_s: float | None = None
     instances: int = 1
+    card_instances: int = 2
     threads: int = 0
     priority_levels: int = 3
     timeout_s: float | None = None
@@ -38,6 +43,9 @@ class Scheduling:
     max_sequences: int = 128
     sequence_idle_s: float = 60.0
 
+    def instances_on(self, device: Device) -> int:
+        return self.instances if device == "cpu" else self.card_instances
+
 
 def scheduling_of(chosen: Serving) -> Scheduling:
     """The rules that settings have chosen for a model."""
@@ -45,6 +53,7 @@ def scheduling_of(chosen: Serving) -> Scheduling:
         queue_size=chosen.queue_size,
         max_wait_s=chosen.queue_wait_s,
         instances=chosen.instances or min(affordable_threads(), _MOST_INSTANCES),
+        card_instances=chosen.instances or _CARD_INSTANCES,
         threads=chosen.threads,
         priority_levels=chosen.priority_levels,
         timeout_s=chosen.predict_timeout_s,

@@ -122,6 +122,7 @@ class Settings(BaseSettings, Serving):
     model_memory_bytes: int = Field(
         0, ge=0, description="memory for all loaded models; the least recently used are unloaded; 0: no limit"
     )
+    card_memory_bytes: int = Field(0, ge=0, description="the same, of NVIDIA's cards; 0: nine tenths of what they have")
     preload: str = Field(
         "",
         pattern=rf"^(\*|{_REFERENCE}(\s*,\s*{_REFERENCE})*)?$",

@@ -25,6 +25,7 @@ class Reports:
             self._metrics.requests_rejected.labels(reason).inc(count)
         for reason, count in report["not_allowed"].items():
             self._metrics.requests_not_allowed.labels(reason).inc(count)
+        self._metrics.cards.told(report.get("cards", []))
         self._metrics.versions.told({(each["model"], each["version"], each["target"]) for each in report["models"]})
 
     def _count_model(self, labels: Labels, changes: Members) -> None:

@@ -16,6 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from service.api.ops.cards import Cards
 from service.api.ops.histograms import CountOf, Histograms
 from service.api.ops.versions import Versions
 
@@ -37,6 +38,7 @@ class Metrics:
     Attributes:
         registry: where collectors of other packages can be registered.
         versions: the versions that the metrics report.
+        cards: the memory of cards.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
         requests_not_allowed: refused for their key; `reason` is the code of the error.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
@@ -72,6 +74,8 @@ class Metrics:
         self.cache_misses = self._counter("octet_cache_misses", "Questions that had to be computed.", ("tier",))
         by_model = self.request_duration, self.queue_duration, self.compute_duration, self.batch_size
         self.versions = Versions(by_model)
+        self.cards = Cards()
+        self.registry.register(self.cards)
 
     def text(self) -> bytes:
         """Prometheus' text format, version 0.0.4."""

@@ -21,6 +21,7 @@ from service.api.access import check_exposure
 from service.api.ops.sockets import notice_lost_clients
 from service.api.ops.standby import Standby
 from service.compiler.sandbox import Finding, check
+from service.core.cards import detect_cards
 from service.core.certificate import certificate_of
 from service.core.errors import Conflict, InvalidInput
 from service.core.running import Running
@@ -110,6 +111,7 @@ class _Supervisor:
         self._address: bytes = control.getsockname()
         self._running = Running()
         self._crashes = crashes_of(settings)
+        self._has_cards = bool(detect_cards().cards)
         self._certificate = certificate_of(settings)
         if self._certificate is not None:
             program.require_tls()
@@ -170,7 +172,7 @@ class _Supervisor:
         ready()
         inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
         inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
-        program.become(inherited, [settings.store_dir], program.writable(settings), said)
+        program.become(inherited, [settings.store_dir], program.writable(settings), said, uses_cards=self._has_cards)
 
     def _be_control_plane(self, ready: Ready) -> None:
         gc.disable()  # nothing of what it loads is garbage, and to look for some takes a fifth of the time

@@ -1,14 +1,14 @@
 // The data plane: a process that answers predictions, and nothing else. docs/adr/0042 says what it is told by whom.
 //
 //     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--reads PATH]...
-//                 [--writes PATH]... [--held FD]
+//                 [--writes PATH]... [--held FD] [--cards PATH]
 //
 // FD is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
 // table of what runs; frames that are obeyed first, as if the control plane had sent them. PATH is where artifacts are:
 // with the first, the process gives up its rights to all others. In the folders of `--writes` it may also change files
 // that are there, which it does where clients share memory. What is held is a pipe, by whose end that of the process is
-// noticed. SIGTERM ends it when what is under way is answered, and
-// once more at once.
+// noticed. In the folder of `--cards` NVIDIA's driver is, whose cards may be used. SIGTERM ends it when what is under way is
+// answered, and once more at once. So does a card that fails, with status 3: another process can use it again.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -34,6 +34,8 @@
 #include "net/gzip.h"
 #include "net/opening.h"
 #include "net/reactor.h"
+#include "queue/runner.h"
+#include "runtime/octet.h"
 #include "tls/openssl.h"
 
 namespace octet::plane {
@@ -41,6 +43,7 @@ namespace octet::plane {
 namespace {
 
 constexpr double kReportEveryS = 0.5;
+constexpr int kCardLost = 3;  // exit status
 
 sigset_t ending_signals() {
   sigset_t ends;
@@ -72,7 +75,10 @@ class Process {
     plane_.gather = [this] { orders_.gather(); };
     plane_.is_alone = descriptors.count("control") == 0;
     plane_.speaks_grpc = descriptors.count("grpc") == 1;
-    reactor_.every(kReportEveryS, [this](double) { plane_.link.is_open() ? orders_.report(0) : orders_.gather(); });
+    reactor_.every(kReportEveryS, [this](double) {
+      plane_.link.is_open() ? orders_.report(0) : orders_.gather();
+      end_if_card_is_lost();
+    });
     if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
     if (descriptors.count("updates")) hear_updates(descriptors.at("updates"));
     if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
@@ -117,6 +123,15 @@ class Process {
       }
       plane_.with(job->key, [&](Peer& peer) { peer.on_job(job->key); });
     }
+    end_if_card_is_lost();
+  }
+
+  void end_if_card_is_lost() {
+    if (!is_card_lost() || plane_.is_stopping) return;
+    std::fprintf(stderr, "octet-plane: a card failed, and no model runs on it any more in this process\n");
+    plane_.is_stopping = true;
+    plane_.not_ready = "a card failed, and the data plane is starting again";
+    reactor_.stop();
   }
 
   void wake(double now_s) {
@@ -207,6 +222,12 @@ int numbered(const char* text) {
   return *text != 0 && *end == 0 && number >= 0 && number < 1 << 20 ? static_cast<int>(number) : -1;
 }
 
+// What it says becomes an error of the first model that wants a card.
+void start_cards() {
+  int32_t count = 0, version = 0;
+  if (octet_cards(&count, &version) != OCTET_OK) std::fprintf(stderr, "octet-plane: there are no cards: %s\n", octet_error());
+}
+
 }  // namespace
 
 }  // namespace octet::plane
@@ -214,6 +235,7 @@ int numbered(const char* text) {
 int main(int count, char** arguments) {
   std::map<std::string, int> descriptors;
   std::vector<std::string> readable, writable;
+  std::string driver;
   for (int index = 1; index + 1 < count; index += 2) {
     if (std::strcmp(arguments[index], "--reads") == 0) {
       readable.emplace_back(arguments[index + 1]);
@@ -221,6 +243,10 @@ int main(int count, char** arguments) {
     }
     if (std::strcmp(arguments[index], "--writes") == 0) {
       writable.emplace_back(arguments[index + 1]);
+      continue;
+    }
+    if (std::strcmp(arguments[index], "--cards") == 0) {
+      driver = arguments[index + 1];
       continue;
     }
     int descriptor = octet::plane::numbered(arguments[index + 1]);
@@ -240,7 +266,7 @@ int main(int count, char** arguments) {
     octet::plane::load_zlib();  // while it may open files
     octet::plane::load_openssl();
     if (!readable.empty()) {
-      std::string missing = octet::plane::lock_in(readable, writable);
+      std::string missing = octet::plane::lock_in(readable, writable, driver, octet::plane::start_cards);
       if (!missing.empty()) {
         std::fprintf(stderr, "octet-plane: this kernel has no %s to lock artifacts in\n", missing.c_str());
       }
@@ -251,5 +277,5 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "octet-plane: %s\n", error.what());
     return 1;
   }
-  return 0;
+  return octet::plane::is_card_lost() ? octet::plane::kCardLost : 0;
 }

@@ -225,9 +225,10 @@ octet_status octet_instance::run(double* seconds) {
   if (!use.is_alone()) return use.fail();
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
   if (card_ != nullptr) {
+    if (card_->is_lost()) return card_->run(seconds);  // says so
     *mark_ = 1;
     octet_status status = card_->run(seconds);
-    *mark_ = 0;
+    if (!card_->is_lost()) *mark_ = 0;
     return status;
   }
   octet::Lease lease(team_, tuner_.threads(), &model_->flow);

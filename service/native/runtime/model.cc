@@ -191,6 +191,8 @@ const char* octet_call_symbol(const octet_model* model, int32_t call) {
   return call < 0 || call >= octet_calls(model) ? nullptr : model->config.plan.calls()[static_cast<size_t>(call)].symbol;
 }
 
+int32_t octet_is_for_card(const octet_model* model) { return model != nullptr && model->card != nullptr ? 1 : 0; }
+
 int32_t octet_is_lost(const octet_model* model) {
   return model != nullptr && model->card != nullptr && model->card->is_lost() ? 1 : 0;
 }

@@ -125,7 +125,8 @@ OCTET_API octet_status octet_run(octet_instance* instance);
 /* As `octet_run`; `seconds[call]` is how long each call took. */
 OCTET_API octet_status octet_run_timed(octet_instance* instance, double* seconds);
 
-/* `byte` is 1 while compiled code of this instance runs and else 0, for a process that watches this one. NULL: none. */
+/* `byte` is 1 while compiled code of this instance runs and else 0, for a process that watches this one. It stays 1 where a
+ * card failed meanwhile. NULL: none. */
 OCTET_API void octet_mark(octet_instance* instance, volatile uint8_t* byte);
 
 /* --- Cards of NVIDIA's ------------------------------------------------------------------------------------------- */
@@ -149,6 +150,8 @@ OCTET_API octet_status octet_card_describe(int32_t index, octet_card* card);
 
 /* Free memory of a card, whoever uses the rest. For it a context is made there, which takes a second. */
 OCTET_API octet_status octet_card_free_bytes(int32_t index, int64_t* free_bytes);
+
+OCTET_API int32_t octet_is_for_card(const octet_model* model); /* 1: yes */
 
 /* 1: a card that has some of this model failed (a kernel's bad address, an uncorrectable error, unplugged). Each further
  * call on that card fails: only another process can use it again. */

@@ -18,6 +18,7 @@ from service.core.certificate import certificate_of
 from service.core.errors import Conflict, InvalidInput, NotFound
 from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
+from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
 from service.workers.data_plane import loads, orders, program
 from service.workers.data_plane.updates import Said, keep_saying
@@ -51,12 +52,14 @@ def serve(
     settings: Settings,
     on_bound: Callable[[int, int | None], None],
     keys: Callable[[], orders.Members] | None = None,
+    target: str | None = None,
 ) -> NoReturn:
     """Becomes the data plane, which serves until SIGTERM or SIGINT comes.
 
     Args:
         on_bound: called with the ports, which take connections by then.
         keys: the order that says which there are now; None: none is asked for.
+        target: of folders that hold a model for several, the one to serve; None: each holds it for one.
 
     Raises:
         Conflict: a port is taken.
@@ -93,22 +96,34 @@ def serve(
     program.raise_descriptors()
     said = [(orders.configure(settings), b""), *first]
     named: list[orders.Named] = []
+    uses_cards = False
     for key, source in enumerate(sources, 1):
-        said.append((_load(key, source, settings), b""))
+        order = _load(key, source, settings, target)
+        uses_cards |= parse_target(order["target"]).device == "cuda"
+        said.append((order, b""))
         named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
     said.append((orders.routes(named), b""))
     grpc = listeners.get("grpc")
     on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
     inherited |= {name: listener.fileno() for name, listener in listeners.items()}
-    program.become(inherited, [source.folder for source in sources], program.writable(settings), said)
+    folders = [source.folder for source in sources]
+    program.become(inherited, folders, program.writable(settings), said, uses_cards=uses_cards)
 
 
-def _load(key: int, source: Source, settings: Settings) -> orders.Members:
+def _load(key: int, source: Source, settings: Settings, target: str | None) -> orders.Members:
     layout = OciLayout.open(source.folder)
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
-    if not digests:
-        raise NotFound(f"{source.folder} holds no artifact", hint="octet compile FILE --output DIR writes one")
     artifacts = [StoredArtifact.read(layout, digest) for digest in digests]
+    if target is not None:
+        artifacts = [artifact for artifact in artifacts if artifact.config.target == target]
+    if not artifacts:
+        for_it = f" for {target}" if target else ""
+        raise NotFound(f"{source.folder} holds no artifact{for_it}", hint="octet compile FILE --output DIR writes one")
+    targets = sorted({artifact.config.target for artifact in artifacts})
+    if len(targets) > 1:
+        raise InvalidInput(
+            f"{source.folder} holds artifacts for {' and '.join(targets)}", hint="name one with --target"
+        )
     for artifact in artifacts:
         artifact.check()
     scheduling = scheduling_of(settings.serving(source.name))
@@ -116,7 +131,8 @@ def _load(key: int, source: Source, settings: Settings) -> orders.Members:
         order, _ = loads.load(source.name, "1", [(1, artifact) for artifact in artifacts], scheduling)
     except ValueError as error:
         raise InvalidInput(
-            f"the folder's {len(digests)} artifacts are not one model", hint="compile each into a folder of its own"
+            f"the folder's {len(artifacts)} artifacts are not one model",
+            hint="compile each into a folder of its own",
         ) from error
     return {**order, "key": key}
 

@@ -9,6 +9,7 @@ from service.core.buckets import opened
 from service.core.digest import canonical_json
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
+from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
 
 Members = dict[str, Any]
@@ -60,7 +61,7 @@ def load_parts(
         "version": version,
         "target": target,
         "parts": parts,
-        "instances": scheduling.instances,
+        "instances": scheduling.instances_on(parse_target(target).device),
         "threads": scheduling.threads,
         "queue_size": scheduling.queue_size,
         "levels": scheduling.priority_levels,

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from service.core.cards import driver_folder
 from service.core.errors import Unsupported
 from service.core.settings import Settings
 from service.workers.data_plane.frames import frame
@@ -46,6 +47,8 @@ def become(
     readable: Sequence[Path],
     writable: Sequence[Path],
     orders: Iterable[tuple[Mapping[str, Any], bytes]],
+    *,
+    uses_cards: bool = False,
 ) -> NoReturn:
     """Replaces this process by the data plane: see `service/native/plane/main.cc`.
 
@@ -54,6 +57,7 @@ def become(
         readable: where artifacts are; it may open no other files.
         writable: but those that are here, and change them.
         orders: that it obeys before it takes a connection.
+        uses_cards: whether NVIDIA's driver is to be started there, and may use its devices.
 
     Raises:
         Unsupported: it was not built.
@@ -72,4 +76,7 @@ def become(
         arguments += "--reads", str(path.resolve())
     for path in writable:
         arguments += "--writes", str(path)
+    if uses_cards and (driver := driver_folder()) is not None:
+        arguments += "--cards", str(driver.resolve())
+        os.environ["CUDA_CACHE_DISABLE"] = "1"  # it has no home to keep compiled code in, and nothing to compile
     os.execv(PATH, arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
 from service.core.metadata import ModelMetadata
 from service.core.queueing import Scheduling
-from service.core.signature import ModelSignature
+from service.core.signature import ModelSignature, TensorSpec
+from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
 from service.workers.crashes import Crashes
 from service.workers.data_plane import loads
@@ -78,14 +80,24 @@ class StoredArtifacts:
         return metadata_of(self.layout, artifact)
 
     def weigh(self, artifact: Digest) -> Weight:
-        """What an instance maps, and computes in.
+        """What an instance maps, and computes in; on a card, code, constants and all tensors lie there.
 
         Raises:
             CorruptBlob, NotFound: its manifest or its config is damaged or gone.
         """
         manifest = self.layout.manifest(artifact)
         config = ArtifactConfig.from_json(json.loads(self.layout.blobs.read(manifest.config.digest)))
-        return Weight({layer.digest: layer.size_bytes for layer in manifest.layers}, config.plan.arena_bytes)
+        mapped = {layer.digest: layer.size_bytes for layer in manifest.layers}
+        if parse_target(config.target).device == "cpu":
+            return Weight(mapped, config.plan.arena_bytes)
+        signature = config.signature
+        tensors_bytes = sum(_bytes(spec) for spec in (*signature.inputs, *signature.outputs))
+        states_bytes = 2 * sum(_bytes(state.spec) for state in signature.states)  # before a call, and after it
+        return Weight(mapped, config.plan.arena_bytes + tensors_bytes + states_bytes, "cuda")
 
     def _is_suspect(self, artifact: Digest) -> bool:
         return self.crashes is not None and self.crashes.check(artifact)
+
+
+def _bytes(spec: TensorSpec) -> int:
+    return math.prod(spec.shape) * spec.dtype.itemsize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
@@ -14,6 +14,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError, Restarting
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.queueing import Scheduling
+from service.core.target import Device
 from service.workers.data_plane import orders
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Memory, Weight, together
@@ -25,6 +26,11 @@ _logger = logging.getLogger(__name__)
 _RETRY_LOAD_S = 10.0  # an artifact that could not be loaded is not tried again for this long
 _PATIENCE_S = 5.0  # a model waits this long for others to be out of use, so that it has their memory
 _LOOK_AGAIN_S = 0.005  # most predictions take less
+# Where a model has no room, and what to do about it.
+_BUDGETS: Mapping[Device, tuple[str, str]] = {
+    "cpu": ("", "raise the server's OCTET_MODEL_MEMORY_BYTES"),
+    "cuda": (" on a card", "raise the server's OCTET_CARD_MEMORY_BYTES, or give it fewer instances or a larger card"),
+}
 
 
 class _NoRoom(Exception):
@@ -197,7 +203,8 @@ class Loader:
             with suppress(CorruptBlob, NotFound):  # as `_is_good` will find
                 weights.append(self._artifacts.weigh(artifact))
         one = together(weights)
-        return replace(one, own_bytes=one.own_bytes * self._scheduling(identity.model).instances)
+        instances = self._scheduling(identity.model).instances_on(one.device)
+        return replace(one, own_bytes=one.own_bytes * instances)
 
     async def _take_room(self, identity: Identity, weight: Weight) -> object:
         """Takes memory for a model; those that were not used for longest, and are not now, make room for it.
@@ -205,24 +212,25 @@ class Loader:
         Raises:
             _NoRoom: it is too large, or what is loaded is in use and stays so.
         """
-        limit_bytes = self._memory.limit_bytes
-        what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}"
-        hint = "raise the server's OCTET_MODEL_MEMORY_BYTES"
+        limit_bytes = self._memory.limit_bytes(weight.device)
+        where, hint = _BUDGETS[weight.device]
+        what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}{where}"
         if limit_bytes and weight.total_bytes > limit_bytes:
             raise _NoRoom(NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint))
         until_s = monotonic() + _PATIENCE_S
         async with self._making_room:
             while not self._memory.has_room(weight):
                 if monotonic() > until_s:
-                    used = _mb(self._memory.used_bytes)
+                    used = _mb(self._memory.used_bytes(weight.device))
                     raise _NoRoom(NotReady(f"{what}, and models in use take {used} of {_mb(limit_bytes)}", hint=hint))
-                await self._unload_least_recent()
+                await self._unload_least_recent(weight.device)
             return self._memory.take(weight)
 
-    async def _unload_least_recent(self) -> None:
-        """Unloads a model that nobody holds; where there is none, waits a little."""
+    async def _unload_least_recent(self, device: Device) -> None:
+        """Unloads a model of that device that nobody holds; where there is none, waits a little."""
         await self._plane.gather()
-        unused = [served for served in self.loaded.values() if not served.is_held]
+        of_device = [each for each in self.loaded.values() if self._memory.device(self._receipts[each]) == device]
+        unused = [served for served in of_device if not served.is_held]
         if not unused:
             await asyncio.sleep(_LOOK_AGAIN_S)
             return

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from service.core.digest import Digest
+from service.core.target import Device
 
 
 @dataclass(frozen=True)
@@ -15,10 +16,12 @@ class Weight:
     Attributes:
         mapped: the files that it maps, with their sizes: all models that map a file share its pages.
         own_bytes: what it shares with no other: the memory that its instances compute in.
+        device: whose memory that is.
     """
 
     mapped: Mapping[Digest, int]
     own_bytes: int
+    device: Device = "cpu"
 
     @property
     def total_bytes(self) -> int:
@@ -27,38 +30,51 @@ class Weight:
 
 
 def together(weights: Iterable[Weight]) -> Weight:
-    """What several models take; a file that several map counts once."""
+    """What several models of one device take; a file that several map counts once."""
     mapped: dict[Digest, int] = {}
     own_bytes = 0
+    device: Device = "cpu"
     for weight in weights:
         mapped |= weight.mapped
         own_bytes += weight.own_bytes
-    return Weight(mapped, own_bytes)
+        device = weight.device
+    return Weight(mapped, own_bytes, device)
 
 
 class Memory:
-    """A budget, and what is taken of it.
+    """A budget for each device, and what is taken of it."""
 
-    Attributes:
-        limit_bytes: of all models together; 0: there is no limit.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
+    def __init__(self, limit_bytes: int, card_limit_bytes: int = 0) -> None:
+        """
+        Args:
+            limit_bytes: of all models of the CPU together; 0: there is no limit.
+            card_limit_bytes: of those for cards.
+        """
+        self._limits: dict[Device, int] = {"cpu": limit_bytes, "cuda": card_limit_bytes}
         self._taken: dict[object, Weight] = {}
 
-    @property
-    def used_bytes(self) -> int:
-        return together(list(self._taken.values())).total_bytes
+    def limit_bytes(self, device: Device) -> int:
+        """0: there is no limit."""
+        return self._limits[device]
+
+    def used_bytes(self, device: Device) -> int:
+        return together(self._taken_of(device)).total_bytes
 
     def has_room(self, weight: Weight) -> bool:
-        return not self.limit_bytes or together([*self._taken.values(), weight]).total_bytes <= self.limit_bytes
+        limit_bytes = self._limits[weight.device]
+        return not limit_bytes or together([*self._taken_of(weight.device), weight]).total_bytes <= limit_bytes
+
+    def _taken_of(self, device: Device) -> list[Weight]:
+        return [weight for weight in list(self._taken.values()) if weight.device == device]
 
     def take(self, weight: Weight) -> object:
         """Takes it, whether there is room or not; what `give_back` wants."""
         receipt = object()
         self._taken[receipt] = weight
         return receipt
+
+    def device(self, receipt: object) -> Device:
+        return self._taken[receipt].device
 
     def give_back(self, receipt: object) -> None:
         del self._taken[receipt]

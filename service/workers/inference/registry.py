@@ -49,6 +49,7 @@ class Registry:
         on_lost: Callable[[Build], None] = lambda build: None,
         refresh_s: float = 0.5,
         memory_bytes: int = 0,
+        card_memory_bytes: int = 0,
     ) -> None:
         """Loads nothing yet.
 
@@ -63,11 +64,12 @@ class Registry:
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
             refresh_s: how often newer builds of loaded models are looked for.
             memory_bytes: what the models may take together; 0: there is no limit.
+            card_memory_bytes: and those for cards, there.
         """
         self._tables = Tables(builds, models, aliases, tuple(targets))
         self._plane = plane
         self._refresh_s = refresh_s
-        self._memory = Memory(memory_bytes)
+        self._memory = Memory(memory_bytes, card_memory_bytes)
         self._loader = Loader(builds, artifacts, scheduling, plane, on_lost, self._forget, self._memory)
         self._finder = Finder(self._tables, self._loader)
         self._inventory = Inventory(builds, models, self._tables.targets, self._loader)
@@ -99,7 +101,7 @@ class Registry:
     @property
     def memory_bytes(self) -> int:
         """What the loaded models take together. From any thread."""
-        return self._memory.used_bytes
+        return self._memory.used_bytes("cpu")
 
     def in_memory(self) -> list[Served]:
         """The loaded models, and those that are on their way out. From any thread."""

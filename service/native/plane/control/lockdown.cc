@@ -1,5 +1,6 @@
 #include "control/lockdown.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -17,6 +18,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <system_error>
 
 namespace octet::plane {
@@ -27,6 +29,7 @@ namespace {
 
 constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446, kCloseRange = 436;
 constexpr uint64_t kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadDir = 1 << 3, kReading = kReadFile | kReadDir;
+constexpr uint64_t kCommandDevice = 1 << 15;
 constexpr uint32_t kVersion = 1, kPathBeneath = 1;
 // Of an ABI version, all the rights to files that it can take away; by the first version that has one more.
 constexpr std::array<std::pair<int, uint64_t>, 4> kRights = {
@@ -37,6 +40,13 @@ constexpr int kTcpSince = 4, kScopesSince = 6;
 // What the dynamic loader, the runtime's look at the cores and /proc's own say.
 constexpr std::array kSystem = {"/lib",     "/lib64",  "/usr/lib",          "/usr/lib64",    "/etc/ld.so.cache",
                                 "/proc/cpuinfo", "/proc/self/cgroup", "/sys/devices/system", "/sys/fs/cgroup"};
+
+// What NVIDIA's driver reads of the system to find its cards, and the devices by which it commands them; as
+// `service/compiler/sandbox/cards.py` says it.
+constexpr std::array kOfDriver = {"/proc/driver/nvidia", "/proc/driver/nvidia-caps", "/proc/devices", "/proc/modules",
+                                  "/proc/self",          "/proc/meminfo",            "/proc/sys/vm",  "/sys/bus/pci",
+                                  "/sys/devices",        "/sys/module",              "/usr/share/nvidia"};
+constexpr char kDevices[] = "/dev", kCards[] = "nvidia", kCardOfWindows[] = "/dev/dxg";
 
 struct Ruleset {
   uint64_t files = 0, net = 0, scopes = 0;
@@ -63,8 +73,24 @@ bool allow(int ruleset, const std::string& path, uint64_t rights = 0) {
   return true;
 }
 
+void allow_cards(int ruleset, const std::string& driver, uint64_t handled) {
+  constexpr uint64_t kUse = kReadFile | kWriteFile | kCommandDevice;
+  allow(ruleset, driver);
+  for (const char* path : kOfDriver) allow(ruleset, path);
+  allow(ruleset, kCardOfWindows, kUse & handled);
+  DIR* devices = ::opendir(kDevices);
+  if (devices == nullptr) return;
+  for (const dirent* each = ::readdir(devices); each != nullptr; each = ::readdir(devices)) {
+    if (std::strncmp(each->d_name, kCards, sizeof kCards - 1) != 0) continue;
+    uint64_t rights = each->d_type == DT_DIR ? kUse | kReadDir : kUse;  // MIG's capabilities lie in a folder
+    allow(ruleset, std::string(kDevices) + "/" + each->d_name, rights & handled);
+  }
+  ::closedir(devices);
+}
+
 // False: this kernel has none.
-bool restrict_files(const std::vector<std::string>& readable, const std::vector<std::string>& writable) {
+bool restrict_files(const std::vector<std::string>& readable, const std::vector<std::string>& writable,
+                    const std::string& driver) {
   long version = ::syscall(kCreateRuleset, nullptr, 0, kVersion);
   if (version <= 0) return false;
   Ruleset handled;
@@ -81,6 +107,7 @@ bool restrict_files(const std::vector<std::string>& readable, const std::vector<
   for (const std::string& path : writable) {
     if (!allow(ruleset, path, kReadFile | kWriteFile)) fail(path);  // of files that are there; none is made or removed
   }
+  if (!driver.empty()) allow_cards(ruleset, driver, handled.files);
   if (::syscall(kRestrictSelf, ruleset, 0) < 0) fail("landlock_restrict_self");
   ::close(ruleset);
   return true;
@@ -148,6 +175,21 @@ constexpr long kAllowed[] = {
     __NR_readlinkat, __NR_faccessat,
 };
 
+// What NVIDIA's driver calls besides, by what is public of it; not tried with a card.
+constexpr long kOfCards[] = {
+    __NR_pipe2, __NR_mincore, __NR_mlock, __NR_mlock2, __NR_munlock, __NR_get_mempolicy, __NR_set_mempolicy, __NR_mbind,
+    __NR_memfd_create, __NR_getuid, __NR_getgid, __NR_getegid, __NR_getppid, __NR_statx, __NR_statfs, __NR_fstatfs,
+    __NR_clock_getres, __NR_sched_getparam, __NR_sched_getscheduler, __NR_sched_get_priority_max,
+    __NR_sched_get_priority_min,
+#if defined(__x86_64__)
+    __NR_getrlimit,
+#endif
+};
+// Of the control device all commands are of type F (NV_IOCTL_MAGIC of nv-ioctl-numbers.h); of the one for unified memory they
+// are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock says of which devices.
+constexpr uint32_t kCommandType = 0x4600, kCommandTypeMask = 0xff00, kPlainCommands = ~0xffu;
+constexpr std::array<uint32_t, 2> kCommandsOfUnifiedMemory = {0x30000001, 0x30000002};
+
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 // glibc asks clone3 first, whose flags are in memory, which no filter reads; and then clone.
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
@@ -208,7 +250,7 @@ Program only_untruncated(int argument) {
 
 }  // namespace
 
-std::vector<sock_filter> filter_of(pid_t process, bool writes_files) {
+std::vector<sock_filter> filter_of(pid_t process, bool writes_files, bool uses_cards) {
   auto own = static_cast<uint32_t>(process);
   const Program allow{give(SECCOMP_RET_ALLOW)}, refuse{give(kRefuse)};
   const Program nowhere = if_masked(low(4), ~0u, 0, if_masked(high(4), ~0u, 0, allow) + refuse) + refuse;
@@ -236,6 +278,12 @@ std::vector<sock_filter> filter_of(pid_t process, bool writes_files) {
   for (const auto& [number, then] : conditions) program = program + if_equal(static_cast<uint32_t>(number), then);
   for (long number : kAllowed) program = program + if_equal(static_cast<uint32_t>(number), allow);
   if (writes_files) program = program + if_equal(__NR_pwrite64, allow);
+  if (uses_cards) {
+    for (long number : kOfCards) program = program + if_equal(static_cast<uint32_t>(number), allow);
+    program = program + if_equal(__NR_ioctl, if_masked(low(1), kCommandTypeMask, kCommandType, allow) +
+                                                 if_masked(low(1), kPlainCommands, 0, allow) +
+                                                 only_among(1, kCommandsOfUnifiedMemory));
+  }
   return program + refuse;
 }
 
@@ -249,14 +297,16 @@ void keep_only(const std::set<int>& descriptors) {
   ::syscall(kCloseRange, first, ~0u, 0);
 }
 
-std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable) {
+std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable,
+                    const std::string& driver, const std::function<void()>& start_driver) {
   leave_namespaces();
   drop_capabilities();
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
+  if (!driver.empty()) start_driver();  // its threads, should it make some already, seccomp still binds, and Landlock not
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // what it holds is nobody's to attach to
   std::string missing;
-  if (!restrict_files(readable, writable)) missing = "Landlock";
-  if (!install(filter_of(::getpid(), !writable.empty()))) {
+  if (!restrict_files(readable, writable, driver)) missing = "Landlock";
+  if (!install(filter_of(::getpid(), !writable.empty(), !driver.empty()))) {
     missing.append(missing.empty() ? "" : " and no ").append("seccomp");
   }
   return missing;

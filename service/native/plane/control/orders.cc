@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "control/order_reader.h"
+#include "queue/runner.h"
+#include "runtime/octet.h"
 #include "text/json_members.h"
 #include "text/json_writer.h"
 
@@ -14,6 +16,17 @@ namespace {
 
 constexpr double kCountsKeptS = 300;     // after the unloading: scrapers have seen the last counts by then
 constexpr size_t kMostCountsKept = 64;   // of those that are not loaded
+
+// Where a model was loaded to a card: what of it this process has. Nobody asks the driver, who may take his time.
+void write_cards(JsonWriter& json) {
+  json.member("cards").begin('[');
+  octet_card card;
+  for (int32_t index = 0; is_card_used() && octet_card_describe(index, &card) == OCTET_OK; ++index) {
+    json.begin('{').member("card").integer(index).member("name").string(card.name);
+    json.member("memory_bytes").integer(card.memory_bytes).member("used_bytes").integer(card.used_bytes).end('}');
+  }
+  json.end(']');
+}
 
 }  // namespace
 
@@ -243,6 +256,7 @@ void Orders::report(int64_t gather) {
   for (const ModelRef& model : leaving_) tell(model);
   json.end(']');
   plane_.refusals.write_changes(json);
+  write_cards(json);
   json.member("used").begin('{');
   for (const auto& [id, count] : plane_.access.take_used()) json.member(id).integer(count);
   json.end('}').end('}');

@@ -1,6 +1,7 @@
 #include "queue/runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -14,6 +15,8 @@ namespace {
 
 constexpr int kWarmUps = 4;     // the first call faults pages in; the least of the others is what a call takes
 constexpr double kWorth = 0.9;  // what computing together has to save: who is computed together waits for the last
+
+std::atomic<bool> card_is_lost{false}, card_is_used{false};
 
 void check(octet_status status) {
   if (status != OCTET_OK) throw std::runtime_error(octet_error());
@@ -52,13 +55,19 @@ void fill(const Tensor& buffer, const std::vector<JobRef>& jobs, size_t index, i
 
 }  // namespace
 
+bool is_card_lost() { return card_is_lost.load(std::memory_order_relaxed); }
+
+bool is_card_used() { return card_is_used.load(std::memory_order_relaxed); }
+
 Runner::Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone)
     : model_(std::move(model)),
       instance_(std::move(instance)),
       inputs_(specs(model_.get(), OCTET_INPUT)),
       outputs_(specs(model_.get(), OCTET_OUTPUT)),
       states_(specs(model_.get(), OCTET_STATE)),
-      alone_(alone) {}
+      alone_(alone) {
+  if (octet_is_for_card(model_.get()) == 1) card_is_used.store(true, std::memory_order_relaxed);
+}
 
 std::vector<Runner::Spec> Runner::specs(const octet_model* model, octet_role role) {
   std::vector<Spec> found;
@@ -84,7 +93,9 @@ std::vector<Tensor> Runner::run(const std::vector<Tensor>& inputs, Pool& pool) c
   }
   std::unique_lock<std::mutex> lock;
   if (alone_ != nullptr) lock = std::unique_lock(*alone_);
-  check(octet_run(instance_.get()));
+  octet_status status = octet_run(instance_.get());
+  if (status == OCTET_FAILED && octet_is_lost(model_.get()) == 1) card_is_lost.store(true, std::memory_order_relaxed);
+  check(status);
   return outputs;
 }
 

@@ -14,6 +14,11 @@
 
 namespace octet::plane {
 
+// Whether a card has failed on which a model of this process was called. From any thread.
+bool is_card_lost();
+// Whether there is, or was, a model for one.
+bool is_card_used();
+
 // Of one artifact: what is built for so many samples, or for one of the buckets. Throws std::runtime_error.
 class Runner {
  public:

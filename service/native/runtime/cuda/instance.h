@@ -39,6 +39,7 @@ class Instance {
   void bind(void* const* inputs, void* const* outputs);
   void bind_states(void* const* before, void* const* after);
   octet_status begin_sequence();  // the instance keeps the states from here on
+  bool is_lost() const { return device_.is_lost(); }
   octet_status run(double* seconds);  // of each call; null: nobody wants to know
 
  private:

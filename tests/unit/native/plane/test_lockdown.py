@@ -43,13 +43,15 @@ REFUSED = """
 
 @dataclass(frozen=True)
 class Filter:
-    """Of a data plane that was built for `machine`."""
+    """Of a data plane that was built for `machine`; and of one that uses cards."""
 
     machine: str
     program: bpf.Program
+    with_cards: bpf.Program
 
-    def verdict(self, name: str, *arguments: int) -> int:
-        return run_filter(self.program, _AUDIT[self.machine], syscall_numbers(self.machine)[name], arguments)
+    def verdict(self, name: str, *arguments: int, with_cards: bool = False) -> int:
+        program = self.with_cards if with_cards else self.program
+        return run_filter(program, _AUDIT[self.machine], syscall_numbers(self.machine)[name], arguments)
 
 
 # For another machine than this one C++'s library is compiled first, once: two minutes.
@@ -67,9 +69,13 @@ def calls(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             pytest.skip(f"NOT TESTED for {machine}: there is no qemu-{machine}-static (qemu-user-static)")
         emulator = [found]
     probe = compile_plane(_PROGRAM, tmp_path_factory.mktemp("lockdown"), ["control/lockdown"], compiler)
-    command = [*emulator, str(probe), str(_OWN)]
-    lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-    return Filter(machine, [bpf.Instruction(*map(int, line.split())) for line in lines])
+
+    def printed(*more: str) -> bpf.Program:
+        command = [*emulator, str(probe), str(_OWN), *more]
+        lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        return [bpf.Instruction(*map(int, line.split())) for line in lines]
+
+    return Filter(machine, printed(), printed("cards"))
 
 
 @pytest.mark.parametrize("name", REFUSED.split())
@@ -138,3 +144,20 @@ def test_the_older_name_of_opening_files_is_no_way_around(calls: Filter) -> None
     if "open" in syscall_numbers(calls.machine):
         assert calls.verdict("open", 1, os.O_RDONLY) == ALLOW
         assert calls.verdict("open", 1, os.O_RDONLY | os.O_TRUNC) == EPERM
+
+
+def test_who_uses_cards_may_command_their_devices(calls: Filter) -> None:
+    for command in (0xC020462A, 0x3000_0001, 0x3000_0002, 27, 75):  # NV_ESC_RM_CONTROL; UVM_…
+        assert calls.verdict("ioctl", 3, command, with_cards=True) == ALLOW
+    for command in (0x5412, 0x5401, 0x8933):  # TIOCSTI, TCGETS, SIOCGIFINDEX
+        assert calls.verdict("ioctl", 3, command, with_cards=True) == EPERM
+    assert calls.verdict("mlock", with_cards=True) == ALLOW
+
+
+_FOR_CARDS = {"ioctl", "memfd_create"}
+
+
+@pytest.mark.parametrize("name", sorted({*REFUSED.split()} - _FOR_CARDS))
+def test_what_is_refused_is_refused_to_who_uses_cards(calls: Filter, name: str) -> None:
+    if name in syscall_numbers(calls.machine):
+        assert calls.verdict(name, with_cards=True) == EPERM

@@ -28,15 +28,25 @@ def test_a_file_that_several_models_map_counts_once() -> None:
     assert together(weights).total_bytes == 62
     memory = Memory(LIMIT_BYTES)
     receipts = [memory.take(weight) for weight in weights]
-    assert memory.used_bytes == 62
+    assert memory.used_bytes("cpu") == 62
     assert memory.has_room(Weight({CONSTANTS: 30, OTHERS: 20}, 38))
     assert not memory.has_room(Weight({OTHERS: 20}, 39))
     memory.give_back(receipts[0])
-    assert memory.used_bytes == 57
+    assert memory.used_bytes("cpu") == 57
 
 
 def test_without_a_limit_there_is_always_room() -> None:
     assert Memory(0).has_room(Weight({}, 1 << 60))
+
+
+def test_cards_have_a_budget_of_their_own() -> None:
+    memory = Memory(LIMIT_BYTES, 50)
+    receipt = memory.take(Weight({CONSTANTS: 30}, 15, "cuda"))
+    assert (memory.used_bytes("cpu"), memory.used_bytes("cuda")) == (0, 45)
+    assert memory.has_room(Weight({CONSTANTS: 30}, 70))
+    assert memory.has_room(Weight({CONSTANTS: 30}, 5, "cuda"))
+    assert not memory.has_room(Weight({CONSTANTS: 30}, 6, "cuda"))
+    assert memory.device(receipt) == "cuda"
 
 
 class Tenants(Tables):
@@ -181,3 +191,17 @@ async def test_all_models_are_preloaded_that_are_built(plane: FakePlane, serving
         assert loaded(plane) == "ab"
         await registry.preload([])
         assert registry.is_ready
+
+
+async def test_models_on_cards_make_room_for_each_other_alone(plane: FakePlane, serving: Serving) -> None:
+    tables = Tenants(2)
+    for name in "xyz":
+        tables.tenant(name, Weight({}, 20, "cuda"))  # for each of two instances
+    tables.tenant("huge", Weight({}, 51, "cuda"))
+    async with serving(tables, **LIMITED, card_memory_bytes=LIMIT_BYTES) as registry:
+        await ask(registry, plane, "a", "x", "b", "y", "z")
+        assert loaded(plane) == "abyz"
+        with pytest.raises(NotReady, match=r"'huge' needs 0\.0 MB on a card; the limit for all models") as caught:
+            await registry.resolve("huge")
+        assert "OCTET_CARD_MEMORY_BYTES" in str(caught.value.hint)
+        assert loaded(plane) == "abyz"

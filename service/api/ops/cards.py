@@ -1,0 +1,35 @@
+"""The memory of cards, as the data plane has told of it last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+
+class Cards(Collector):
+    """Of a machine without cards, or before a model is loaded to one, none."""
+
+    def __init__(self) -> None:
+        self._told: Sequence[Mapping[str, Any]] = ()
+
+    def told(self, cards: Sequence[Mapping[str, Any]]) -> None:
+        self._told = cards
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        if not self._told:
+            return
+        labels = ("card", "name")
+        used = GaugeMetricFamily("octet_card_used_bytes", "What models take of a card's memory.", labels=labels)
+        memory = GaugeMetricFamily("octet_card_memory_bytes", "A card's memory.", labels=labels)
+        for each in self._told:
+            which = str(each["card"]), str(each["name"])
+            used.add_metric(which, each["used_bytes"])
+            memory.add_metric(which, each["memory_bytes"])
+        yield used
+        yield memory
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        return iter(())
