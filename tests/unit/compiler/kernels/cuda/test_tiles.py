@@ -1,0 +1,45 @@
+"""Every size of a tile that the cost model may choose, emulated under detection of races: pixels, filters and channels
+that fill none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.tiles import CardTile, ranked
+from tests.support.cuda.cards import as_isa
+from tests.support.cuda.layers import SquareConvolution
+from tests.support.images import laid_out, read_back, run
+
+# 75 pixels, 9 taps of 2 blocks of channels, 5 blocks of filters.
+LAYER = SquareConvolution(images=3, size=5, channels=40, filters=140)
+
+
+def each_once() -> list[tuple[str, CardTile]]:
+    """For each size one of its tiles, and each number of steps, stages and slices with some size."""
+    found = []
+    for capability in ("sm_61", "sm_75", "sm_80"):
+        of_size: dict[tuple[int, ...], list[CardTile]] = {}
+        for tile in sorted(ranked(CARDS[capability], LAYER.layer, 18), key=lambda tile: tile.numbers):
+            of_size.setdefault(tile.numbers[:4], []).append(tile)
+        found += [(capability, tiles[place % len(tiles)]) for place, tiles in enumerate(of_size.values())]
+    return found
+
+
+def test_one_of_each_is_among_them() -> None:
+    tiles = [tile for capability, tile in each_once() if capability == "sm_80"]
+    assert {tile.steps for tile in tiles} == {2, 4}
+    assert {tile.stages for tile in tiles} == {3, 4}
+    assert {tile.slices for tile in tiles} == {1, 2, 4}
+
+
+@pytest.mark.parametrize(
+    ("capability", "tile"),
+    [pytest.param(*each, id="-".join(map(str, (each[0], *each[1].numbers)))) for each in each_once()],
+)
+def test_a_tile_computes_the_convolution(capability: str, tile: CardTile) -> None:
+    kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile)
+    written = run(as_isa(capability), kernel, laid_out(LAYER.layer.source, LAYER.source))
+    np.testing.assert_array_equal(read_back(LAYER.layer.destination, written)[..., : LAYER.filters], LAYER.expected)
