@@ -134,6 +134,11 @@ class Network:
         result = self.emit(ops.mean(x.var, x.type, out_type, axes=[1, 2], keepdims=bool(self.rng.integers(2))))
         return Tensor(result, tuple(int(dim) for dim in result.ty.shape), out_type)
 
+    def flat(self, x: Tensor) -> Tensor:
+        """The rows of images of one pixel."""
+        shape = (x.shape[0], x.shape[-1])
+        return Tensor(self.emit(relax.op.reshape(x.var, shape)), shape, x.type)
+
     def concatenate(self, parts: list[Tensor]) -> Tensor:
         out_type = self.type()
         types = [part.type for part in parts]
@@ -154,8 +159,7 @@ def residual_network(net: Network, x: Tensor) -> Tensor:
         y = net.pad(y, y.type.zero_point if rng.integers(2) else 3)
     y = net.conv(y, 33, (3, 1), 2)
     pooled = net.mean(y) if rng.integers(2) else net.average(y)
-    flat = net.emit(relax.op.reshape(pooled.var, [pooled.shape[0], pooled.shape[-1]]))
-    return net.dense(Tensor(flat, (pooled.shape[0], pooled.shape[-1]), pooled.type), 10)
+    return net.dense(net.flat(pooled), 10)
 
 
 def branching_network(net: Network, x: Tensor) -> Tensor:
