@@ -25,7 +25,7 @@ NOTHING = -1  # the number of what fills up a block
 
 _MOST_WINDOWS = 8  # beyond, and beyond half the lanes, squares are transposed
 _MOST_PATTERNS = 96  # each is code of its own
-_PART = 40  # an address is a part's number above so many bits, and the element's place in its memory below
+PART_BITS = 40  # an address is a part's number above so many bits, and the element's place in its memory below
 
 Integers = NDArray[np.int64]
 
@@ -132,14 +132,12 @@ def patterns(
     Raises:
         Declined: the elements lie too much asunder, or in too many ways.
     """
-    if elements.size > MOST_ELEMENTS:
-        raise Declined(f"it moves {elements.size} elements")
-    addresses = _addresses(sources, elements)
+    addresses = addresses_of(sources, elements)
     starts, wanted = _vectors_of(destination, addresses, lanes)
     windows, order, apart = _windows(wanted, np.array([source.size for source in sources]), lanes)
     squares = _squares(starts[apart], wanted[apart]) if apart.any() else []
     starts, windows, order = starts[~apart], windows[~apart], order[~apart]
-    parts = np.where(windows < 0, NOTHING, windows >> _PART)
+    parts = np.where(windows < 0, NOTHING, windows >> PART_BITS)
     keys = np.ascontiguousarray(np.concatenate([order, parts], axis=1).astype(np.int16))
     _, first, kind = np.unique(
         keys.view(np.dtype((np.void, keys.itemsize * keys.shape[1]))).reshape(-1),
@@ -152,16 +150,23 @@ def patterns(
     for number, place in enumerate(first):
         used = int((parts[place] >= 0).sum())
         own = np.flatnonzero(kind == number)
-        places = np.concatenate([starts[own, None], windows[own, :used] & ((1 << _PART) - 1)], axis=1)
+        places = np.concatenate([starts[own, None], windows[own, :used] & ((1 << PART_BITS) - 1)], axis=1)
         steps, progressions = _progressions(places)
         pattern = tuple(int(part) for part in parts[place, :used]), tuple(int(lane) for lane in order[place])
         found.append(Pattern(*pattern, steps, progressions))
     return found, squares
 
 
-def _addresses(sources: Sequence[Memory], elements: Integers) -> Integers:
+def addresses_of(sources: Sequence[Memory], elements: Integers) -> Integers:
+    """Where `elements`, as `patterns` takes them, lie: part and place (`PART_BITS`).
+
+    Raises:
+        Declined: there are too many to look through.
+    """
+    if elements.size > MOST_ELEMENTS:
+        raise Declined(f"it moves {elements.size} elements")
     offsets = np.concatenate(
-        [source.offsets + (number << _PART) for number, source in enumerate(sources)] + [np.array([NOTHING])]
+        [source.offsets + (number << PART_BITS) for number, source in enumerate(sources)] + [np.array([NOTHING])]
     )
     return np.asarray(offsets[elements])  # NOTHING is the last one
 
@@ -175,13 +180,18 @@ def _blocks_of(image: Image) -> Integers:
 def _vectors_of(destination: Memory, addresses: Integers, lanes: int) -> tuple[Integers, Integers]:
     """Where the destination's vectors begin, `[vectors]`, and what each lane of them is to be, `[vectors, lanes]`."""
     if destination.image is not None:
-        image, starts = destination.image, _blocks_of(destination.image)
-        filled = np.full((*image.shape[:3], image.blocks * lanes), NOTHING, np.int64)
-        filled[..., : image.channels] = addresses.reshape(image.shape)
-        blocked = filled.reshape(*image.shape[:3], image.blocks, lanes).transpose(0, 3, 1, 2, 4)
-        return starts.reshape(-1), np.ascontiguousarray(blocked).reshape(-1, lanes)
+        return _blocks_of(destination.image).reshape(-1), blocks_of_lanes(destination.image, addresses)
     starts = _starts(destination.shape, addresses, lanes)
     return starts, addresses[starts[:, None] + np.arange(lanes)]
+
+
+def blocks_of_lanes(image: Image, values: Integers) -> Integers:
+    """One value for each element of an image, in the order of its memory: `[blocks of all planes' pixels, lanes]`;
+    `NOTHING` for fillers."""
+    filled = np.full((*image.shape[:3], image.blocks * image.block), NOTHING, np.int64)
+    filled[..., : image.channels] = values.reshape(image.shape)
+    blocked = filled.reshape(*image.shape[:3], image.blocks, image.block).transpose(0, 3, 1, 2, 4)
+    return np.ascontiguousarray(blocked).reshape(-1, image.block)
 
 
 def _starts(shape: Sequence[int], addresses: Integers, lanes: int) -> Integers:
@@ -212,8 +222,8 @@ def _windows(wanted: Integers, sizes: Integers, lanes: int) -> tuple[Integers, I
         used = left.any(axis=1) if found else np.ones(len(wanted), bool)
         first = np.where(left, wanted, np.iinfo(np.int64).max).min(axis=1)
         first = np.where(left.any(axis=1), first, 0)
-        part = first >> _PART
-        first = np.minimum(first, (part << _PART) + sizes[part] - lanes)
+        part = first >> PART_BITS
+        first = np.minimum(first, (part << PART_BITS) + sizes[part] - lanes)
         inside = left & (wanted >= first[:, None]) & (wanted < first[:, None] + lanes)
         order = np.where(inside, len(found) * lanes + wanted - first[:, None], order)
         left &= ~inside
@@ -245,8 +255,8 @@ def _squares(starts: Integers, wanted: Integers) -> list[Square]:
         for place in range(begin, end, lanes):
             place = min(place, end - rows)
             apart = int(to[place + 1] - to[place]) if rows > 1 else 0
-            key = int(first[place] >> _PART), rows, int(columns[place]), apart, int(step[place])
-            squares.setdefault(key, []).append((int(to[place]), int(first[place] & ((1 << _PART) - 1))))
+            key = int(first[place] >> PART_BITS), rows, int(columns[place]), apart, int(step[place])
+            squares.setdefault(key, []).append((int(to[place]), int(first[place] & ((1 << PART_BITS) - 1))))
         begin = end
     if len(squares) > _MOST_PATTERNS:
         raise Declined(f"its squares are transposed in {len(squares)} ways")

@@ -11,6 +11,7 @@ from service.compiler.kernels.cuda import reorder
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.families import FAMILIES, Family
 from service.compiler.kernels.cuda.images import BLOCK
+from service.compiler.kernels.cuda.moves import move
 from service.compiler.kernels.group import Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import Image
@@ -70,7 +71,7 @@ class CudaLibrary:
         return [None if is_identity(table) else table for table in part_tables(self.mode, join)]
 
     def move(self, made: Move) -> Kernel:
-        raise Declined(_NOT_YET)
+        return move(made)
 
     def pack(
         self,

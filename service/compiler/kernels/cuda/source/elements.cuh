@@ -40,6 +40,13 @@ struct Elements {
     if (kRows == kHeight && kColumns == kWidth) return true;
     return 0 <= place.row && place.row < kHeight && 0 <= place.column && place.column < kWidth;
   }
+  // The number of an element that is inside among those that are.
+  __device__ static int inner(const Place& place) {
+    const int plane = place.image * kBlocks + place.channel / kLanes;
+    return ((plane * kHeight + place.row) * kWidth + place.column) * kLanes + place.channel % kLanes;
+  }
+  // How many channels there are from `place` on.
+  __device__ static int channels_from(const Place& place) { return kChannels - place.channel; }
   __device__ static bool is_filler(const Place& place) { return place.channel >= kChannels; }
 };
 
@@ -64,6 +71,20 @@ template <class Order, int kCount>
 __device__ inline int own_elements() {
   const i64 thread = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
   return thread < (Order::kCount + kCount - 1) / kCount ? static_cast<int>(thread) * kCount : -1;
+}
+
+// Stores what a thread made: `own_elements` and those that follow, as far as there are any.
+template <class Order, class Type, int kCount>
+__device__ inline void store_own(Type* to, int first, const Vector<Type, kCount>& made) {
+  const int count = min(kCount, Order::kCount - first);
+  if (Order::kCount % kCount == 0 || count == kCount) {
+    store_vector(to, made);
+    return;
+  }
+#pragma unroll
+  for (int own = 0; own < kCount; ++own) {
+    if (own < count) to[own] = made.values[own];
+  }
 }
 
 }  // namespace octet

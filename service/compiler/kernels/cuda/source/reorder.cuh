@@ -14,7 +14,7 @@ __device__ inline void reorder(const typename Conversion::From* source, const Co
   using To = typename Conversion::To;
   constexpr int kOwn = kChunk / sizeof(To), kWide = kChunk / sizeof(From);
   constexpr int kLoaded = kAtOnce < kWide ? kAtOnce : kWide;
-  const int first = own_elements<Order, kOwn>(), count = min(kOwn, Order::kCount - first);
+  const int first = own_elements<Order, kOwn>();
   if (first < 0) return;
   Vector<To, kOwn> made;
 #pragma unroll
@@ -29,15 +29,7 @@ __device__ inline void reorder(const typename Conversion::From* source, const Co
       made.values[number + own] = is_inside ? value : fill;
     }
   }
-  To* to = destination + Destination::at(Order::place(first));
-  if (Order::kCount % kOwn == 0 || count == kOwn) {
-    store_vector(to, made);
-    return;
-  }
-#pragma unroll
-  for (int own = 0; own < kOwn; ++own) {
-    if (own < count) to[own] = made.values[own];
-  }
+  store_own<Order>(destination + Destination::at(Order::place(first)), first, made);
 }
 
 }  // namespace octet

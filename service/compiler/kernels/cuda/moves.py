@@ -1,0 +1,121 @@
+"""The kernel of moves on cards: most vectors of the destination are elements at equal distances of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for
+from service.compiler.kernels.cuda.images import CHUNK_BYTES
+from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
+from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.moves import (
+    NOTHING,
+    PART_BITS,
+    Integers,
+    Memory,
+    Move,
+    addresses_of,
+    blocks_of_lanes,
+)
+from service.compiler.kernels.simd.tables import ENTRIES, is_identity
+
+_IRREGULAR = -(1 << 30)  # `kIrregular`
+_MOST_PARTS = 64  # each is code of its own
+_MOST_ADDRESSES = 1 << 30
+_WIDE = ("float32", "int32")
+
+
+def move(made: Move) -> Kernel:
+    """The kernel of a move.
+
+    Raises:
+        Declined: as `addresses_of`; a dtype that is not of 8 or 32 bits; or many sources, or large ones.
+    """
+    dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
+    if not dtypes <= {*BIAS, *_WIDE} or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):
+        raise Declined(f"it moves {', '.join(sorted(dtypes))}")
+    if len(made.sources) > _MOST_PARTS:
+        raise Declined(f"it moves elements of {len(made.sources)} tensors")
+    firsts = np.cumsum([0, *(source.size for source in made.sources)])
+    if max(firsts[-1], made.destination.size) >= _MOST_ADDRESSES:
+        raise Declined("its tensors are too large")
+    own = CHUNK_BYTES // np.dtype(made.destination.dtype).itemsize
+    runs, irregular = _runs(_wanted(made, firsts, own))
+    return _kernel(made, runs, irregular, [int(first) for first in firsts[:-1]])
+
+
+def _wanted(made: Move, firsts: Integers, own: int) -> Integers:
+    """For each `own` elements of the destination, as they lie in memory, the addresses of what they are to be,
+    `[vectors, own]`; less than 0 for fillers."""
+    addresses = addresses_of(made.sources, made.elements)
+    addresses = firsts[addresses >> PART_BITS] + (addresses & ((1 << PART_BITS) - 1))
+    if made.destination.image is not None:
+        return blocks_of_lanes(made.destination.image, addresses).reshape(-1, own)
+    filled = np.full(-(-addresses.size // own) * own, NOTHING, np.int64)
+    filled[: addresses.size] = addresses
+    return filled.reshape(-1, own)
+
+
+def _runs(wanted: Integers) -> tuple[Array, Array]:
+    """What `runs` and `addresses` are in `source/move.cuh`: `[vectors, 2]` and `[irregular vectors, own]`, int32."""
+    own = wanted.shape[1]
+    inside = wanted >= 0
+    step = np.where(inside[:, 1], wanted[:, 1] - wanted[:, 0], 1)
+    expected = wanted[:, :1] + np.arange(own) * step[:, None]
+    irregular = ((wanted != expected) & inside).any(axis=1)
+    runs = np.stack([np.maximum(wanted[:, 0], 0), step], axis=1)
+    runs[irregular] = np.stack([np.arange(irregular.sum()), np.full(irregular.sum(), _IRREGULAR)], axis=1)
+    return runs.astype(np.int32), np.maximum(wanted[irregular], 0).astype(np.int32)
+
+
+def _kernel(made: Move, runs: Array, irregular: Array, firsts: Sequence[int]) -> Kernel:
+    destination, image = made.destination, made.destination.image
+    type_ = TYPES["uint8" if destination.dtype in BIAS else destination.dtype]
+    to = Blocks.contiguous((1, 1, 1, destination.size)) if image is None else Blocks.of(image)
+    tables = _tables(made)
+    arrays = (
+        runs.reshape(-1),
+        irregular.reshape(-1),
+        np.array([made.fill] if to.halo else [], np.uint8),
+        np.concatenate([*tables.values(), np.zeros(0, np.uint8)]),
+    )
+    constants = tuple(array for array in arrays if array.size)
+    names = (f"constant_{place}" for place in range(len(constants)))
+    given = [next(names) if array.size else "nullptr" for array in arrays]
+    parts = []
+    for place, first in enumerate(firsts):
+        table = list(tables).index(place) if place in tables else -1
+        parts.append(f"octet::MovedPart<{type_}, {first}, {table}>{{source_{place}}}")
+    body = [
+        f"using Order = {to.order};",
+        f"using Destination = {to.strides};",
+        f"octet::move<Order, Destination, {len(tables)}, {type_}>({', '.join([*given, 'destination', *parts])});",
+    ]
+    parameters = [f"const {type_}* __restrict__ source_{place}" for place in range(len(parts))]
+    parameters += [*constant_parameters(constants), f"{type_}* __restrict__ destination"]
+    text = translation_unit("move.cuh", kernel_function(THREADS, parameters, body))
+    itemsize = np.dtype(destination.dtype).itemsize
+    facts = {"vectors": len(runs), "irregular": len(irregular), "tables": len(tables)}
+    function = DeviceFunction(text, launch_for(to, itemsize))
+    return Kernel("move", function, constants, destination.size * itemsize, facts)
+
+
+def _tables(made: Move) -> dict[int, Array]:
+    """What becomes of sources' bytes, as they lie in memory, in the destination's; of those that change."""
+    if made.destination.dtype not in BIAS:
+        return {}
+    tables = {}
+    for place, (source, table) in enumerate(zip(made.sources, made.tables, strict=True)):
+        stored = np.arange(ENTRIES) ^ _turned(source)
+        moved = (stored if table is None else table[stored]) ^ _turned(made.destination)
+        if not is_identity(moved):
+            tables[place] = moved.astype(np.uint8)
+    return tables
+
+
+def _turned(memory: Memory) -> int:
+    """The bit in which its bytes differ from those that kernels store."""
+    return BIAS[memory.dtype] if memory.image is None else 0

@@ -1,0 +1,70 @@
+// A tensor whose elements are some of other tensors' (`kernels/moves.py`). A thread makes 16 bytes of the destination.
+//
+// Elements of all parts are numbered one part behind the other: those are their addresses.
+#pragma once
+
+#include "conversion.cuh"
+#include "elements.cuh"
+
+namespace octet {
+
+constexpr i32 kIrregular = -(1 << 30);  // instead of a step
+
+// A part whose first element has the address kFirst. kTable: the number of the table that its bytes go through; -1 if
+// there is none.
+template <class Type, int kFirst, int kTable>
+struct MovedPart {
+  const Type* source;
+  __device__ void select(i32 address, const Type*& from, int& table) const {
+    if (address < kFirst) return;
+    from = source + (address - kFirst);
+    table = kTable;
+  }
+};
+
+// `runs`: for each 16 bytes of the destination inside its halo the address of the first element, and the step from one to
+// the next; or the number of a row of `addresses`, and kIrregular. Fillers become 0.
+template <class Order, class Destination, int kTables, class Type, class... Parts>
+__device__ inline void move(const i32* runs, const i32* addresses, const Type* fill, const u8* table_values,
+                            Type* destination, const Parts&... parts) {
+  constexpr int kOwn = kChunk / sizeof(Type);
+  const u8* tables = nullptr;
+  if constexpr (kTables > 0) tables = shared_tables<kTables>(table_values);
+  const int first = own_elements<Order, kOwn>();
+  if (first < 0) return;
+  const Place place = Order::place(first);
+  Vector<Type, kOwn> made{};
+  if (Order::is_inside(place)) {
+    const auto run = load_vector<2>(runs + Order::inner(place) / kOwn * 2);
+    const i32 start = run.values[0], step = run.values[1];
+    const int count = min(kOwn, Order::channels_from(place));
+    const Type* from = nullptr;
+    int table = -1;
+    if (step == 1) (parts.select(start, from, table), ...);
+    if (step == 1 && count == kOwn && reinterpret_cast<u64>(from) % kChunk == 0) {
+      made = load_vector<kOwn>(from);
+      if constexpr (kTables > 0) {
+#pragma unroll
+        for (u8& byte : made.values) byte = table < 0 ? byte : tables[table * kEntries + byte];
+      }
+    } else {
+#pragma unroll
+      for (int own = 0; own < kOwn; ++own) {
+        if (own >= count) continue;
+        const i32 address = step == kIrregular ? addresses[start * kOwn + own] : start + own * step;
+        (parts.select(address, from, table), ...);
+        made.values[own] = *from;
+        if constexpr (kTables > 0) {
+          if (table >= 0) made.values[own] = tables[table * kEntries + made.values[own]];
+        }
+      }
+    }
+  } else {
+    const Type value = *fill;
+#pragma unroll
+    for (Type& element : made.values) element = value;
+  }
+  store_own<Order>(destination + Destination::at(place), first, made);
+}
+
+}  // namespace octet
