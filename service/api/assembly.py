@@ -11,11 +11,10 @@ from service.api.control.submission import request_again
 from service.api.ops.metrics import Metrics
 from service.api.ops.traced import start_tracing
 from service.api.services import Services
-from service.cache import OciLayout
 from service.core.build import Build
 from service.core.cards import detect_cards, usable_bytes
 from service.core.certificate import Certificate
-from service.core.errors import OctetError
+from service.core.errors import OctetError, StoreUnreachable
 from service.core.queueing import scheduling_of
 from service.core.settings import Settings
 from service.core.target import TARGETS, Host
@@ -25,6 +24,7 @@ from service.workers.crashes import Crashes, crashes_of
 from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
+from service.workers.store import open_store
 
 _logger = logging.getLogger(__name__)
 
@@ -53,10 +53,13 @@ def assemble(
     access = Access(settings)  # first: it is what may be wrong with a command
     database = Database.of(settings, on_lost)
     database.migrate()
-    layout = OciLayout(settings.store_dir)
+    layout = open_store(settings, database)
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     models, aliases = ModelStore(database), AliasStore(database)
-    synchronize(layout, builds, models, aliases)
+    try:
+        synchronize(layout, builds, models, aliases)
+    except StoreUnreachable as error:  # what was seen of it before is served nevertheless
+        _logger.warning("the database and the store are not compared: %s", error)
     metrics = Metrics()
 
     def build_again(lost: Build) -> None:

@@ -1,4 +1,4 @@
-"""`index.json`, the one file of a layout that changes.
+"""The index of a layout, the one document of it that changes.
 
 Entries are kept as the JSON that they are: members which other tools wrote outlive our changes, and an index of
 thousands of entries is read and written in milliseconds.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from service.cache.durable import locked, replace_file
 from service.cache.oci import INDEX_MEDIA_TYPE, Descriptor, annotations_from_json
@@ -20,17 +20,60 @@ from service.core.errors import CorruptBlob, InvalidInput
 Entry = dict[str, Any]  # a descriptor: mediaType, digest, size, and what else there is
 
 
-class Index:
-    """The entries of `root/index.json`; `change` is the only way to write it."""
+class Document(Protocol):
+    """Where the index is."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Held against every other thread and process that shares the layout."""
+
+    def read(self, is_locked: bool = False) -> bytes | None:
+        """What was written last; None if there is nothing. Without the lock it may be what was seen last instead,
+        where the store cannot be reached.
+        """
+
+    def replace(self, data: bytes) -> None:
+        """The lock is held, and what is replaced was read meanwhile."""
+
+
+class IndexFile:
+    """`root/index.json`."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._path = root, root / "index.json"
 
+    def lock(self) -> AbstractContextManager[None]:
+        return locked(self._root)
+
+    def read(self, is_locked: bool = False) -> bytes | None:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def replace(self, data: bytes) -> None:
+        replace_file(self._path, data)
+
+
+class Index:
+    """The entries of the index; `change` is the only way to write it."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """The layout's lock: no other process changes the index or collects garbage meanwhile, and what is read is not
+        what was seen earlier. Raises as `read` does.
+        """
+        with self._document.lock():
+            self._bytes(is_locked=True)
+            yield
+
     def create(self) -> None:
         """Writes an empty index where there is none. The caller holds the layout's lock."""
-        if not self._path.exists():
+        if self._document.read(is_locked=True) is None:
             document = {"schemaVersion": 2, "mediaType": INDEX_MEDIA_TYPE, "manifests": []}
-            replace_file(self._path, canonical_json(document))
+            self._document.replace(canonical_json(document))
 
     def read(self) -> list[Entry]:
         """A consistent snapshot; needs no lock.
@@ -77,19 +120,19 @@ class Index:
     @contextmanager
     def change_document(self) -> Iterator[dict[str, Any]]:
         """As `change`, for the whole of it."""
-        with locked(self._root):
-            before = self._bytes()
+        with self._document.lock():
+            before = self._bytes(is_locked=True)
             document = self._parsed(before)
             yield document
             after = canonical_json(document)
             if after != before:
-                replace_file(self._path, after)
+                self._document.replace(after)
 
-    def _bytes(self) -> bytes:
-        try:
-            return self._path.read_bytes()
-        except FileNotFoundError as error:
-            raise self._corrupt() from error
+    def _bytes(self, is_locked: bool = False) -> bytes:
+        data = self._document.read(is_locked)
+        if data is None:
+            raise self._corrupt()
+        return data
 
     def _parsed(self, data: bytes) -> dict[str, Any]:
         try:
@@ -104,8 +147,8 @@ class Index:
 
     def _corrupt(self) -> CorruptBlob:
         return CorruptBlob(
-            f"{self._path.name} of the store is gone or not an OCI index",
-            hint="restore the file; the blobs are not affected",
+            "index.json of the store is gone or not an OCI index",
+            hint="restore it; the blobs are not affected",
         )
 
 

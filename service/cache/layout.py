@@ -12,18 +12,22 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.cache.bucket import Bucket
+from service.cache.bucket_index import BucketIndex
 from service.cache.durable import locked, replace_file
 from service.cache.garbage import MIN_AGE_S, Collected, collect
-from service.cache.index import Entry, Index, entry_of
+from service.cache.index import Entry, Index, IndexFile, entry_of
 from service.cache.local import LocalBlobStore
 from service.cache.oci import EMPTY_BYTES, EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest
+from service.cache.remote import BucketBlobStore
 from service.cache.store import BlobStore
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, InvalidInput, NotFound
+from service.core.errors import CorruptBlob, InvalidInput, NotFound, StoreUnreachable
 
 _logger = logging.getLogger(__name__)
 _LAYOUT_FILE = "oci-layout"
 _LAYOUT_VERSION = "1.0.0"
+_MARKER = json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode()
 
 Annotations = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """Of an entry in the index; a function is called while the index is locked, so that what it reads is still so when it
@@ -46,13 +50,13 @@ class IndexAnnotations:
 
 
 class OciLayout:
-    """A folder of content-addressed artifacts. Safe between threads and processes that share it.
+    """A folder or a bucket of content-addressed artifacts. Safe between threads and processes that share it.
 
     What the index lists, and what that refers to, is kept; everything else is garbage once it is old enough.
     Reports about a manifest ("referrers") are listed in the index like the manifest itself.
 
     Attributes:
-        root: the folder.
+        root: the folder; of a bucket, that of this machine's cache.
         blobs: everything that is stored.
     """
 
@@ -68,17 +72,57 @@ class OciLayout:
         marker = root / _LAYOUT_FILE
         if not create and not marker.is_file():
             raise NotFound(f"{root} is not an OCI image layout: it has no {_LAYOUT_FILE}")
-        self.root = root
-        self.blobs: BlobStore = LocalBlobStore(root, create=create)
-        self._index = Index(root)
-        self._subjects: dict[Digest, Digest | None] = {}
+        self._set(root, LocalBlobStore(root, create=create), Index(IndexFile(root)))
         if create:
             with locked(root):
                 if not marker.exists():
                     self._index.create()
-                    replace_file(marker, json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode())
-        _check_version(marker)
+                    replace_file(marker, _MARKER)
+        _check_version(marker.read_bytes(), str(marker))
         self._index.descriptors()
+
+    def _set(self, root: Path, blobs: BlobStore, index: Index) -> None:
+        self.root, self.blobs, self._index = root, blobs, index
+        self._subjects: dict[Digest, Digest | None] = {}
+
+    @classmethod
+    def in_bucket(
+        cls, bucket: Bucket, cache: Path, cache_bytes: int, lock: AbstractContextManager[None] | None = None
+    ) -> OciLayout:
+        """The layout in a bucket, making it where there is none. What was seen of it before is served from the cache
+        where the bucket does not answer.
+
+        Args:
+            cache: a folder of this machine; see `BucketBlobStore`.
+            lock: one for all processes that share the bucket; by default, for those of this machine.
+
+        Raises:
+            StoreUnreachable: the bucket does not answer, and this machine has seen nothing of it.
+            InvalidInput, CorruptBlob: as `__init__`.
+        """
+        layout = cls.__new__(cls)
+        blobs = BucketBlobStore(bucket, cache, cache_bytes)
+        marker = cache / _LAYOUT_FILE
+        document = BucketIndex(bucket, lambda: lock or locked(cache), cache / "index.json")
+        index = Index(document)
+        layout._set(cache, blobs, index)
+        try:
+            if bucket.head(_LAYOUT_FILE) is None:
+                with document.lock():
+                    if bucket.create(_LAYOUT_FILE, _MARKER):
+                        index.create()
+            said = b"".join(bucket.get(_LAYOUT_FILE))
+            _check_version(said, f"{_LAYOUT_FILE} of the bucket")
+            replace_file(marker, said)
+        except StoreUnreachable:
+            if not marker.exists():
+                raise
+        index.descriptors()
+        return layout
+
+    def lock(self) -> AbstractContextManager[None]:
+        """While it is held, no other process changes the index or collects garbage. It is held once at a time."""
+        return self._index.lock()
 
     @classmethod
     def open(cls, root: Path) -> OciLayout:
@@ -248,9 +292,9 @@ class OciLayout:
         return self._subjects[digest] is not None and self._subjects[digest] in subjects
 
 
-def _check_version(marker: Path) -> None:
+def _check_version(data: bytes, marker: str) -> None:
     try:
-        content = json.loads(marker.read_bytes())
+        content = json.loads(data)
     except ValueError as error:
         raise InvalidInput(f"{marker} is not JSON") from error
     version = content.get("imageLayoutVersion") if isinstance(content, dict) else None

@@ -16,7 +16,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -142,6 +142,9 @@ class LocalBlobStore:
                 found_ns = path.name.rpartition(".")[2]
                 if found_ns.isdecimal() and int(found_ns) <= until_ns:
                     path.unlink()
+
+    def pin(self, digests: Collection[Digest]) -> None:
+        """Nothing is evicted."""
 
     def iterate(self) -> Iterator[Digest]:
         with os.scandir(self._blobs) as entries:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -101,6 +101,9 @@ class MemoryBlobStore:
     def discard_damaged(self, min_age_s: float) -> None:
         for digest in [each for each in self.quarantine if time.time() - self._put_at[each] >= min_age_s]:
             del self.quarantine[digest]
+
+    def pin(self, digests: Collection[Digest]) -> None:
+        """Nothing is evicted."""
 
     def iterate(self) -> Iterator[Digest]:
         return iter(list(self.blobs))

@@ -1,8 +1,10 @@
-"""The port to stored bytes. `LocalBlobStore` is the real one, `MemoryBlobStore` its twin; one test suite holds both."""
+"""The port to stored bytes: in a folder (`LocalBlobStore`), in a bucket (`BucketBlobStore`), or, for tests, in memory
+(`MemoryBlobStore`). One test suite holds all three.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -87,6 +89,9 @@ class BlobStore(Protocol):
 
     def discard_damaged(self, min_age_s: float) -> None:
         """Deletes blobs that were found damaged at least this long ago, and had been kept for diagnosis."""
+
+    def pin(self, digests: Collection[Digest]) -> None:
+        """What this process, or one that it looks after, maps from now on: where files are evicted, these are not."""
 
     def iterate(self) -> Iterator[Digest]:
         """Every blob, in no order."""

@@ -21,7 +21,7 @@ from service.core.settings import Settings
 from service.core.target import TARGETS, card_features, detect_host
 
 _LOW_DISK_BYTES = 5 << 30  # a build of a large model needs about a hundredth of it; a log that fills the rest does not
-_DATABASE_S = 5.0  # for so long a person waits for PostgreSQL
+_DATABASE_S = _BUCKET_S = 5.0  # for so long a person waits for PostgreSQL, and for a bucket
 _HASHING_S = 10.0
 
 
@@ -54,7 +54,7 @@ def check_all(settings: Settings, server: str, key: str | None = None) -> list[C
         _predictions(),
         _builds(settings),
         *_disk(settings.data_dir),
-        *_store(settings.store_dir),
+        *(_store(settings.store_dir) if settings.store_url is None else _bucket(settings.store_url)),
         *_database(settings),
         *_crashes(settings),
         _server(server, key),
@@ -189,6 +189,21 @@ def _store(store_dir: Path) -> Iterator[Check]:
         yield Check("store", State.PROBLEM, f"{detail}, damaged: {', '.join(corrupt)}", hint)
     else:
         yield Check("store", State.OK, f"{detail}, all intact")
+
+
+def _bucket(url: str) -> Iterator[Check]:
+    try:
+        from service.cache.objects import ObjectBucket
+
+        found = ObjectBucket(url, _BUCKET_S).head("oci-layout")
+    except ModuleNotFoundError as error:
+        yield Check(
+            "store", State.PROBLEM, f"{error.name} is not installed", "pip install 'octet-serve[server,objects]'"
+        )
+    except OctetError as error:
+        yield Check("store", State.PROBLEM, error.message, "check AWS_ENDPOINT_URL, AWS_REGION and the credentials")
+    else:
+        yield Check("store", State.OK, url if found else f"{url}, where nothing is yet")
 
 
 def _database(settings: Settings) -> Iterator[Check]:

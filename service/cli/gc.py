@@ -38,12 +38,14 @@ def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
     from service.db import BuildStore, Database, ModelStore
     from service.workers.crashes import crashes_of
     from service.workers.garbage import collect_garbage
+    from service.workers.store import open_store
 
-    OciLayout.open(settings.store_dir)  # fails where there is no store; the next line would make one
-    layout = OciLayout(settings.store_dir)  # which also removes the uploads of processes that died
+    if settings.store_url is None:
+        OciLayout.open(settings.store_dir)  # fails where there is no store; `open_store` would make one
     database = Database.of(settings)
     try:
         database.migrate()
+        layout = open_store(settings, database)  # which also removes the uploads of processes that died
         builds, models = BuildStore(database), ModelStore(database)
         collected = collect_garbage(layout, builds, models, crashes_of(settings), older_than_s)
     finally:

@@ -35,6 +35,7 @@ OctetError
 │   ├── Quarantined              its artifact crashed the server
 │   ├── DatabaseLost             it is made again from the index of the store
 │   ├── DatabaseUnreachable      no answer from PostgreSQL
+│   ├── StoreUnreachable         no answer from the bucket
 │   ├── NotStarted               a process of the server ended while it started
 │   ├── Restarting               the serving process is on its way, or stops
 │   └── MemoryFull               no memory for this request at this moment
@@ -321,6 +322,12 @@ class DatabaseLost(NotReady):
     """The database file is gone, and is being rebuilt."""
 
     code = "database_lost"
+
+
+class StoreUnreachable(NotReady):
+    """The bucket of the store does not answer."""
+
+    code = "store_unreachable"
 
 
 class NotStarted(NotReady):

@@ -72,6 +72,16 @@ class Settings(BaseSettings, Serving):
         description="`postgresql://USER:PASSWORD@HOST/DATABASE`, as libpq reads it; by default SQLite in the data "
         "directory",
     )
+    store_url: str | None = Field(
+        None,
+        pattern=r"^(s3|gs|az)://[^/\s]+(/\S*)?$",
+        description="the bucket of models and artifacts: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`; by default a folder "
+        "in the data directory",
+    )
+    store_cache_bytes: int = Field(
+        20 << 30, gt=0, description="how much of a bucket is kept in the data directory, besides what is in use"
+    )
+    store_timeout_s: float = Field(30.0, gt=0, description="how long to ask a bucket that does not answer")
     database_connections: int = Field(
         10, gt=0, description="connections to PostgreSQL per process, besides two that listen and lock"
     )
@@ -223,6 +233,7 @@ class Settings(BaseSettings, Serving):
 
     @property
     def store_dir(self) -> Path:
+        """The store, or the cache of the one in the bucket."""
         return self.data_dir / "store"
 
     @property

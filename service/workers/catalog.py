@@ -164,15 +164,16 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
     What the database lost is restored from the index; then what a killed process did not get to write to the index is
     written. What both know is not changed.
     """
-    said = _listed_metadata(layout)
-    restored = Restored(
-        versions=sum(
-            models.restore(replace(version, metadata=said.get((version.name, version.number), NOTHING)))
-            for version in _listed_versions(layout)
-        ),
-        builds=sum(builds.restore(*listed) for listed in _listed_builds(layout)),
-        aliases=sum(aliases.restore(alias) for alias in aliases_in(layout.annotations())),
-    )
+    with layout.lock():  # or a model that another process deletes meanwhile would come back
+        said = _listed_metadata(layout)
+        restored = Restored(
+            versions=sum(
+                models.restore(replace(version, metadata=said.get((version.name, version.number), NOTHING)))
+                for version in _listed_versions(layout)
+            ),
+            builds=sum(builds.restore(*listed) for listed in _listed_builds(layout)),
+            aliases=sum(aliases.restore(alias) for alias in aliases_in(layout.annotations())),
+        )
     if restored != Restored(0, 0, 0):
         _logger.warning(
             "restored %d model versions, %d builds and %d aliases", restored.versions, restored.builds, restored.aliases

@@ -24,7 +24,15 @@ from service.compiler.sandbox import shut_down, warm
 from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
-from service.core.errors import BuildFailed, CorruptBlob, DatabaseBusy, DatabaseUnreachable, NotFound, OctetError
+from service.core.errors import (
+    BuildFailed,
+    CorruptBlob,
+    DatabaseBusy,
+    DatabaseUnreachable,
+    NotFound,
+    OctetError,
+    StoreUnreachable,
+)
 from service.core.scheduling import step_back
 from service.core.settings import Settings
 from service.core.target import parse_target
@@ -34,6 +42,7 @@ from service.workers.attempt import Attempt, Stopping
 from service.workers.catalog import record_build
 from service.workers.presence import Presence
 from service.workers.scratch import attempt_directory, sweep
+from service.workers.store import open_store
 
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0
@@ -114,7 +123,7 @@ class CompileWorker:
         except Stopping:
             self._builds.release(claim)
             _logger.info("build %s was given back", build.id)
-        except (DatabaseBusy, DatabaseUnreachable) as error:
+        except (DatabaseBusy, DatabaseUnreachable, StoreUnreachable) as error:
             self._builds.release(claim)
             _logger.warning("build %s was given back: %s", build.id, error)
             stop.wait(_TROUBLE_S)
@@ -182,7 +191,7 @@ def run(
     """
     database = Database.of(settings, stop.set)
     database.migrate()
-    layout = OciLayout(settings.store_dir)
+    layout = open_store(settings, database)
     sweep(settings.scratch_dir)
     toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
     warm()

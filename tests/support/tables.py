@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -143,6 +143,9 @@ class Tables:
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
         return self.files_say.get(artifact, NOTHING)
+
+    def hold(self, files: Collection[Digest]) -> None:
+        self.held = set(files)
 
     def weigh(self, artifact: Digest) -> Weight:
         return self.weights.get(artifact, Weight({}, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,10 @@ class StoredArtifacts:
         tensors_bytes = sum(_bytes(spec) for spec in (*signature.inputs, *signature.outputs))
         states_bytes = 2 * sum(_bytes(state.spec) for state in signature.states)  # before a call, and after it
         return Weight(mapped, config.plan.arena_bytes + tensors_bytes + states_bytes, "cuda")
+
+    def hold(self, files: Collection[Digest]) -> None:
+        """Keeps files of the store that are mapped from being evicted from this machine, and no others."""
+        self.layout.blobs.pin(files)
 
     def _is_suspect(self, artifact: Digest) -> bool:
         return self.crashes is not None and self.crashes.check(artifact)

@@ -171,6 +171,7 @@ class Loader:
             if failure is error:
                 raise
             raise failure from error
+        self._artifacts.hold(self._memory.mapped)
         self._failed.pop(identity.artifact, None)
         self._receipts[served] = receipt
         self.loaded[served.identity] = served
@@ -246,6 +247,7 @@ class Loader:
             await self._plane.unload(served.key)
         self._memory.give_back(self._receipts.pop(served))
         del self._leaving[served]
+        self._artifacts.hold(self._memory.mapped)
 
     def _is_good(self, artifact: Digest) -> bool:
         """Whether one size of a model can be loaded; the others can where it cannot."""

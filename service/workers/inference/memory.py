@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from service.core.digest import Digest
@@ -56,6 +56,11 @@ class Memory:
     def limit_bytes(self, device: Device) -> int:
         """0: there is no limit."""
         return self._limits[device]
+
+    @property
+    def mapped(self) -> Collection[Digest]:
+        """The files of all that is loaded."""
+        return {digest for weight in list(self._taken.values()) for digest in weight.mapped}
 
     def used_bytes(self, device: Device) -> int:
         return together(self._taken_of(device)).total_bytes

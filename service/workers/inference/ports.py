@@ -62,6 +62,9 @@ class Artifacts(Protocol):
     def weigh(self, artifact: Digest) -> Weight:
         """What an instance of it would take of memory. Raises `CorruptBlob`, `NotFound`."""
 
+    def hold(self, files: Collection[Digest]) -> None:
+        """What the data plane maps from now on, and is not to be evicted from this machine."""
+
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
         """What the file that it was made of says. Raises `CorruptBlob`, `NotFound`."""
 

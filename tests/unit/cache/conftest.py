@@ -7,14 +7,25 @@ import pytest
 
 from service.cache import BlobStore, LocalBlobStore, OciLayout
 from service.cache.memory import MemoryBlobStore
+from service.cache.remote import BucketBlobStore
 from service.core.digest import Digest
 from tests.support.blobs import age_blob, damage_blob, flipped
+from tests.support.buckets import TestedBucket, memory_bucket, s3_bucket, s3_server, s3_url
+
+__all__ = ["s3_bucket", "s3_server", "s3_url"]
+
+CACHE_BYTES = 1 << 30
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "bucket", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
-    """Each test of the contract runs on both stores."""
-    return LocalBlobStore(tmp_path / "store") if request.param == "local" else MemoryBlobStore()
+    """Each test of the contract runs on all stores."""
+    if request.param == "local":
+        return LocalBlobStore(tmp_path / "store")
+    if request.param == "memory":
+        return MemoryBlobStore()
+    bucket = memory_bucket() if request.param == "bucket" else request.getfixturevalue("s3_bucket")
+    return BucketBlobStore(bucket, tmp_path / "cache", CACHE_BYTES)
 
 
 @pytest.fixture
@@ -24,6 +35,10 @@ def damage(store: BlobStore) -> Callable[[Digest], None]:
     def flip(digest: Digest) -> None:
         if isinstance(store, MemoryBlobStore):
             store.blobs[digest] = flipped(store.blobs[digest])
+        elif isinstance(store, BucketBlobStore):
+            assert isinstance(store.bucket, TestedBucket)
+            store.bucket.damage(digest)
+            damage_blob(store.cache.blobs.root, digest)
         else:
             assert isinstance(store, LocalBlobStore)
             damage_blob(store.root, digest)
@@ -38,6 +53,9 @@ def make_older(store: BlobStore) -> Callable[[Digest, float], None]:
     def change(digest: Digest, seconds: float) -> None:
         if isinstance(store, MemoryBlobStore):
             store._put_at[digest] -= seconds
+        elif isinstance(store, BucketBlobStore):
+            assert isinstance(store.bucket, TestedBucket)
+            store.bucket.make_older(digest, seconds)
         else:
             assert isinstance(store, LocalBlobStore)
             age_blob(store.root, digest, seconds)
@@ -45,6 +63,8 @@ def make_older(store: BlobStore) -> Callable[[Digest, float], None]:
     return change
 
 
-@pytest.fixture
-def layout(tmp_path: Path) -> OciLayout:
-    return OciLayout(tmp_path / "layout")
+@pytest.fixture(params=["folder", "bucket"])
+def layout(request: pytest.FixtureRequest, tmp_path: Path) -> OciLayout:
+    if request.param == "folder":
+        return OciLayout(tmp_path / "layout")
+    return OciLayout.in_bucket(memory_bucket(), tmp_path / "layout", CACHE_BYTES)

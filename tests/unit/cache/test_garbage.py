@@ -13,7 +13,8 @@ from service.cache import Manifest, OciLayout
 from service.cache.garbage import reachable_from
 from service.cache.memory import MemoryBlobStore
 from service.core.digest import Digest, digest_of
-from tests.support.blobs import age_blob, damage_blob
+from tests.support.blobs import damage_blob
+from tests.support.buckets import make_older
 
 REPORT = "application/vnd.example.report+json"
 HOUR_S = 3600.0
@@ -76,22 +77,22 @@ def test_a_manifest_as_root_keeps_what_it_leads_to(layout: OciLayout) -> None:
 
 def test_what_was_stored_a_moment_ago_stays(layout: OciLayout) -> None:
     young, old = layout.blobs.put_bytes(b"young"), layout.blobs.put_bytes(b"old")
-    age_blob(layout.root, young, 0.9 * HOUR_S)
-    age_blob(layout.root, old, 1.1 * HOUR_S)
+    make_older(layout, young, 0.9 * HOUR_S)
+    make_older(layout, old, 1.1 * HOUR_S)
     assert layout.collect_garbage(min_age_s=HOUR_S).digests == (old,)
     assert layout.blobs.exists(young)
 
 
 def test_storing_an_old_orphan_again_makes_it_young(layout: OciLayout) -> None:
     orphan = layout.blobs.put_bytes(b"orphan")
-    age_blob(layout.root, orphan, 2 * HOUR_S)
+    make_older(layout, orphan, 2 * HOUR_S)
     layout.blobs.put_bytes(b"orphan")
     assert layout.collect_garbage(min_age_s=HOUR_S).digests == ()
 
 
 def test_who_is_told_that_an_old_orphan_is_there_has_time_to_use_it(layout: OciLayout) -> None:
     orphan = layout.blobs.put_bytes(b"orphan")
-    age_blob(layout.root, orphan, 2 * HOUR_S)
+    make_older(layout, orphan, 2 * HOUR_S)
     assert layout.blobs.renew(orphan) == len(b"orphan")
     assert layout.collect_garbage(min_age_s=HOUR_S).digests == ()
 
@@ -113,6 +114,7 @@ def test_an_upload_in_progress_is_not_garbage(layout: OciLayout) -> None:
     assert layout.blobs.read(digest) == b"half and half"
 
 
+@pytest.mark.parametrize("layout", ["folder"], indirect=True)
 def test_a_damaged_manifest_does_not_stop_the_collection(layout: OciLayout, caplog: pytest.LogCaptureFixture) -> None:
     damaged = put_artifact(layout, b"library")
     orphan = layout.blobs.put_bytes(b"orphan")

@@ -16,6 +16,7 @@ from tests.support.blobs import damage_blob
 
 ARTIFACT = "application/vnd.example.artifact"
 REPORT = "application/vnd.example.report+json"
+of_a_folder = pytest.mark.parametrize("layout", ["folder"], indirect=True)
 OTHER_REPORT = "application/vnd.example.other+json"
 
 
@@ -87,6 +88,7 @@ def test_annotations_are_merged_into_the_entry_and_not_into_the_manifest(layout:
         layout.annotate(digest_of(b"other"), {"a": "1"})
 
 
+@of_a_folder
 def test_what_other_tools_wrote_into_the_index_stays(layout: OciLayout) -> None:
     digest = put_artifact(layout).digest
     document = index_json(layout)
@@ -143,6 +145,7 @@ def test_a_damaged_report_hides_no_other(layout: OciLayout, caplog: pytest.LogCa
     assert reopened.attached(whole, REPORT) == b"whole"
 
 
+@of_a_folder
 def test_a_report_whose_bytes_are_damaged_is_an_error(layout: OciLayout) -> None:
     subject = put_artifact(layout).digest
     layout.attach(subject, REPORT, b"report")
@@ -205,6 +208,7 @@ def test_a_layout_of_another_version_is_refused(layout: OciLayout, marker: str) 
         '{"manifests": null}',
     ],
 )
+@of_a_folder
 def test_a_lost_index_is_reported_and_not_made_anew(layout: OciLayout, index: str | None) -> None:
     path = layout.root / "index.json"
     path.unlink() if index is None else path.write_text(index)

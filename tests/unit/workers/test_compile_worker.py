@@ -13,7 +13,15 @@ import pytest
 from service.core.build import BuildCanceled, BuildState, LeaseLost, Stage
 from service.core.clock import ManualClock, SystemClock
 from service.core.digest import Digest
-from service.core.errors import BuildCrashed, OctetError, StorageFull, UnsupportedOperator
+from service.core.errors import (
+    BuildCrashed,
+    DatabaseBusy,
+    DatabaseUnreachable,
+    OctetError,
+    StorageFull,
+    StoreUnreachable,
+    UnsupportedOperator,
+)
 from service.core.settings import Settings
 from service.db import BuildStore
 from service.workers.attempt import Stopping
@@ -156,6 +164,19 @@ def test_a_model_file_that_is_gone(workshop: Workshop) -> None:
     workshop.work()
     error = error_of(workshop, asked.id)
     assert (error["code"], error["stage"], error["hint"]) == ("not_found", "fetch", "push it again")
+
+
+@pytest.mark.parametrize("error", [StoreUnreachable(), DatabaseUnreachable(), DatabaseBusy()])
+def test_an_outage_is_no_fault_of_the_build(workshop: Workshop, error: OctetError) -> None:
+    """It is given back, and costs no attempt."""
+    asked = workshop.ask()
+    workshop.stop.set()  # or the worker would wait for the outage to pass
+    workshop.work(raising(error))
+    build = workshop.builds.get(asked.id)
+    assert (build.state, build.attempt) == (BuildState.QUEUED, 0)
+    workshop.stop.clear()
+    assert workshop.work()
+    assert workshop.builds.get(asked.id).state is BuildState.SUCCEEDED
 
 
 def test_a_model_file_that_is_damaged(workshop: Workshop) -> None:

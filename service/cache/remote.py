@@ -1,0 +1,171 @@
+"""Blobs in a bucket, which several machines share, each with a cache of them on its disk.
+
+blobs/sha256/<hex>        whole, as in an OCI image layout
+renewed/<hex>             empty; its time is when somebody last asked to keep the blob
+quarantine/<hex>.<time>   no longer what their name says
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from service.cache.bucket import Bucket, ObjectInfo
+from service.cache.local import LocalBlobWriter
+from service.cache.node_cache import NodeCache
+from service.cache.store import Chunk
+from service.core.digest import Digest, parse_digest
+from service.core.errors import CorruptBlob, DigestMismatch, InvalidInput, NotFound
+
+_BLOBS, _RENEWED, _QUARANTINE = "blobs/sha256/", "renewed/", "quarantine/"
+
+
+class BucketBlobStore:
+    """See `store.BlobStore`. Beside what that says, any method raises `StoreUnreachable`; of blobs that are in the
+    cache, `path` and `read` do not ask the bucket.
+
+    Ages are differences of this machine's clock and the bucket's: they must agree to well within an hour.
+
+    Args:
+        cache: the folder of the cache on this machine.
+        cache_bytes: see `NodeCache`.
+    """
+
+    def __init__(self, bucket: Bucket, cache: Path, cache_bytes: int, now_s: Callable[[], float] = time.time) -> None:
+        self.bucket, self._now_s = bucket, now_s
+        self.cache = NodeCache(cache, cache_bytes, self._fetch)
+
+    def exists(self, digest: Digest) -> bool:
+        return self.bucket.head(_name(digest)) is not None
+
+    def size_bytes(self, digest: Digest) -> int:
+        return self._info(digest).size_bytes
+
+    def total_bytes(self) -> int:
+        """Of what is on this machine."""
+        return self.cache.blobs.total_bytes()
+
+    def path(self, digest: Digest) -> Path:
+        try:
+            return self.cache.path(digest)
+        except DigestMismatch:
+            pass  # on its way, or in the bucket
+        try:
+            return self.cache.path(digest)
+        except DigestMismatch as error:
+            self._quarantine(digest)
+            raise CorruptBlob(
+                f"blob {digest} was damaged in the bucket and is now in quarantine", hint="store or build it again"
+            ) from error
+
+    def read(self, digest: Digest) -> bytes:
+        return self.path(digest).read_bytes()
+
+    def put_bytes(self, data: bytes) -> Digest:
+        return self._upload(self.cache.blobs.put_bytes(data))
+
+    def put_file(self, path: Path) -> Digest:
+        return self._upload(self.cache.blobs.put_file(path))
+
+    def writer(self) -> BucketBlobWriter:
+        return BucketBlobWriter(self, self.cache.blobs.writer())
+
+    def renew(self, digest: Digest) -> int:
+        size_bytes = self._info(digest).size_bytes
+        self.bucket.put(_RENEWED + _hex(digest), b"")
+        return size_bytes
+
+    def age_s(self, digest: Digest) -> float:
+        renewed = self.bucket.head(_RENEWED + _hex(digest))
+        return self._now_s() - max(self._info(digest).put_at_s, renewed.put_at_s if renewed else 0.0)
+
+    def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
+        try:
+            if min_age_s and self.age_s(digest) < min_age_s:
+                return False
+            self._info(digest)
+        except NotFound:
+            return False
+        self.bucket.delete(_name(digest))
+        self.bucket.delete(_RENEWED + _hex(digest))
+        self.cache.blobs.delete(digest)
+        return True
+
+    def discard_damaged(self, min_age_s: float) -> None:
+        self.cache.blobs.discard_damaged(min_age_s)
+        for found in list(self.bucket.list(_QUARANTINE)):
+            if not min_age_s or self._now_s() - found.put_at_s >= min_age_s:  # times of S3 are whole seconds
+                self.bucket.delete(found.name)
+
+    def iterate(self) -> Iterator[Digest]:
+        for found in self.bucket.list(_BLOBS):
+            with suppress(InvalidInput):  # some other tool's
+                yield parse_digest(f"sha256:{found.name.removeprefix(_BLOBS)}")
+
+    def pin(self, digests: Collection[Digest]) -> None:
+        self.cache.pin(digests)
+
+    def _upload(self, digest: Digest) -> Digest:
+        """From the cache to the bucket; a blob that is there already is young again, as in a local store."""
+        found = self.bucket.head(_name(digest))
+        path = self.cache.path(digest)
+        if found is not None and found.size_bytes == path.stat().st_size:
+            self.bucket.put(_RENEWED + _hex(digest), b"")
+        else:
+            self.bucket.put(_name(digest), path)
+        self.cache.make_room()
+        return digest
+
+    def _fetch(self, digest: Digest) -> Iterator[bytes]:
+        try:
+            yield from self.bucket.get(_name(digest))
+        except NotFound:
+            raise NotFound(f"there is no blob {digest}") from None
+
+    def _quarantine(self, digest: Digest) -> None:
+        with suppress(NotFound):
+            damaged = b"".join(self.bucket.get(_name(digest)))
+            self.bucket.put(f"{_QUARANTINE}{_hex(digest)}.{time.time_ns()}", damaged)
+        self.bucket.delete(_name(digest))
+
+    def _info(self, digest: Digest) -> ObjectInfo:
+        found = self.bucket.head(_name(digest))
+        if found is None:
+            raise NotFound(f"there is no blob {digest}")
+        return found
+
+
+class BucketBlobWriter:
+    """See `store.BlobWriter`."""
+
+    def __init__(self, store: BucketBlobStore, local: LocalBlobWriter) -> None:
+        self._store, self._local = store, local
+
+    @property
+    def size_bytes(self) -> int:
+        return self._local.size_bytes
+
+    def write(self, chunk: Chunk) -> None:
+        self._local.write(chunk)
+
+    def commit(self, expected: Digest | None = None) -> Digest:
+        return self._store._upload(self._local.commit(expected))
+
+    def __enter__(self) -> BucketBlobWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._local.__exit__(kind, error, trace)
+
+
+def _hex(digest: Digest) -> str:
+    return parse_digest(digest).removeprefix("sha256:")
+
+
+def _name(digest: Digest) -> str:
+    return _BLOBS + _hex(digest)

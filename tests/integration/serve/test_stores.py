@@ -1,0 +1,89 @@
+"""Servers of several machines, on one PostgreSQL database and one bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bad_network import BadNetwork, bad_network
+from tests.support.buckets import s3_server, s3_url
+from tests.support.databases import postgres_schema, postgres_server
+from tests.support.serving import Served, serving
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
+
+__all__ = ["postgres_schema", "postgres_server", "s3_server", "s3_url"]
+
+
+@pytest.fixture
+def network(s3_url: str, s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadNetwork]:
+    """Between all servers and the bucket."""
+    with bad_network(("127.0.0.1", s3_server)) as network:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{network.port}")
+        yield network
+
+
+@pytest.fixture
+def stores(postgres_schema: str, s3_url: str) -> dict[str, Any]:
+    return {"database_url": postgres_schema, "store_url": s3_url, "store_timeout_s": 1, "heartbeat_s": 0.5}
+
+
+def machine(tmp_path: Path, name: str) -> Path:
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def is_ready(served: Served) -> bool:
+    return served.client.get("/v2/models/digits/ready").status_code == 200
+
+
+def test_what_one_machine_built_another_serves_also_when_the_bucket_is_gone(
+    tmp_path: Path, stores: dict[str, Any], network: BadNetwork
+) -> None:
+    first, second = machine(tmp_path, "first"), machine(tmp_path, "second")
+    with serving(first, **stores) as served:
+        build = served.push()
+        assert served.ended(build["id"])["state"] == "succeeded"
+        assert served.label(7) == 7
+        with serving(second, **stores) as another:
+            assert another.build(build["id"])["state"] == "succeeded"
+            assert another.label(3) == 3
+            assert another.stop() == 0
+        network.refuse()
+        assert served.label(2) == 2
+        refused = served.client.put("/api/v1/models", params={"name": "new"}, content=b"TFL3" * 100)
+        assert (refused.status_code, refused.json()["code"]) == (503, "store_unreachable")
+        assert served.stop() == 0
+    with serving(second, **stores) as restarted:  # from what it has seen, and fetched, before
+        assert restarted.label(9) == 9
+        network.accept()
+        pushed = restarted.push(name="other")
+        assert restarted.ended(pushed["id"])["state"] == "succeeded"
+        assert restarted.stop() == 0
+
+
+def test_a_build_outlasts_an_outage_of_the_bucket(tmp_path: Path, stores: dict[str, Any], network: BadNetwork) -> None:
+    """It is given back until the bucket answers, and no attempt counts."""
+    with serving(machine(tmp_path, "one"), **stores) as served:
+        build = served.push()
+        served.reaches(build["id"], "import")
+        network.refuse()
+        states = {event.data.get("state") for event in _until_given_back(served, build["id"])}
+        assert "queued" in states
+        network.accept()
+        ended = served.ended(build["id"])
+        assert (ended["state"], ended["attempt"]) == ("succeeded", 1)
+        eventually(lambda: is_ready(served), WORK_TIMEOUT_S)
+        assert served.stop() == 0
+
+
+def _until_given_back(served: Served, id: str) -> Iterator[Any]:
+    was_taken = False
+    for event in served.events(id):
+        yield event
+        was_taken |= event.data.get("state") == "running"
+        if was_taken and event.data.get("state") == "queued":
+            return

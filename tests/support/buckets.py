@@ -1,0 +1,107 @@
+"""Buckets for tests: in memory, and of a real S3 server; what is in them can be damaged, and made to look older."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from service.cache import OciLayout
+from service.cache.bucket import Bucket, MemoryBucket, ObjectInfo
+from service.cache.remote import BucketBlobStore
+from service.core.digest import Digest
+from tests.support import s3_server as s3
+from tests.support.blobs import age_blob, flipped
+
+
+class TestedBucket:
+    """See `bucket.Bucket`.
+
+    Attributes:
+        fetched: the names that were asked for with `get`, in order.
+    """
+
+    __test__ = False
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.fetched: list[str] = []
+        self._older: dict[str, float] = {}
+
+    def make_older(self, digest: Digest, seconds: float) -> None:
+        """Blob and all, until it is put again."""
+        for name in (_name(digest), f"renewed/{digest.removeprefix('sha256:')}"):
+            self._older[name] = self._older.get(name, 0.0) + seconds
+
+    def damage(self, digest: Digest) -> None:
+        data = b"".join(self.bucket.get(_name(digest)))
+        self.bucket.put(_name(digest), flipped(data))
+
+    def head(self, name: str) -> ObjectInfo | None:
+        found = self.bucket.head(name)
+        return None if found is None else self._aged(found)
+
+    def get(self, name: str) -> Iterator[bytes]:
+        self.fetched.append(name)
+        return self.bucket.get(name)
+
+    def put(self, name: str, content: bytes | Path) -> None:
+        self.bucket.put(name, content)
+        self._older.pop(name, None)
+
+    def create(self, name: str, content: bytes) -> bool:
+        return self.bucket.create(name, content)
+
+    def delete(self, name: str) -> None:
+        self.bucket.delete(name)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return map(self._aged, self.bucket.list(prefix))
+
+    def _aged(self, found: ObjectInfo) -> ObjectInfo:
+        return replace(found, put_at_s=found.put_at_s - self._older.get(found.name, 0.0))
+
+
+def make_older(layout: OciLayout, digest: Digest, seconds: float) -> None:
+    """Makes it look as if a blob of a layout had been put earlier."""
+    if isinstance(layout.blobs, BucketBlobStore):
+        assert isinstance(layout.blobs.bucket, TestedBucket)
+        layout.blobs.bucket.make_older(digest, seconds)
+    else:
+        age_blob(layout.root, digest, seconds)
+
+
+def memory_bucket() -> TestedBucket:
+    return TestedBucket(MemoryBucket())
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[int]:
+    """The port of a real server."""
+    reason = s3.why_not()
+    if reason:
+        pytest.skip(f"NOT TESTED ON S3: {reason}")
+    with s3.server() as port:
+        yield port
+
+
+@pytest.fixture
+def s3_url(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty place in its bucket; the environment says where that is."""
+    for name, value in s3.environment(s3_server).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def s3_bucket(s3_url: str) -> TestedBucket:
+    from service.cache.objects import ObjectBucket
+
+    return TestedBucket(ObjectBucket(s3_url, timeout_s=30.0))
+
+
+def _name(digest: Digest) -> str:
+    return f"blobs/sha256/{digest.removeprefix('sha256:')}"

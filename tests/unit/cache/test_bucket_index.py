@@ -1,0 +1,95 @@
+"""The index of a store in a bucket: every change is kept, whoever loses the lock, and the last is seen in an outage."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from service.cache import OciLayout
+from service.cache.bucket_index import BucketIndex
+from service.core.errors import Conflict, CorruptBlob, StoreUnreachable
+from tests.support.buckets import TestedBucket, memory_bucket
+
+CACHE_BYTES = 1 << 30
+
+
+@pytest.fixture
+def bucket() -> TestedBucket:
+    return memory_bucket()
+
+
+def layout_of(bucket: TestedBucket, folder: Path) -> OciLayout:
+    return OciLayout.in_bucket(bucket, folder, CACHE_BYTES)
+
+
+def test_what_one_machine_writes_another_reads(bucket: TestedBucket, tmp_path: Path) -> None:
+    one, other = layout_of(bucket, tmp_path / "one"), layout_of(bucket, tmp_path / "other")
+    for layout, name in ((one, "a"), (other, "b")):
+        with layout.change_annotations() as annotations:
+            annotations[name] = "said"
+    assert one.annotations() == other.annotations() == {"a": "said", "b": "said"}
+
+
+def test_threads_that_change_it_lose_no_change(bucket: TestedBucket, tmp_path: Path) -> None:
+    layouts = [layout_of(bucket, tmp_path) for _ in range(4)]
+
+    def change(number: int) -> None:
+        with layouts[number % 4].change_annotations() as annotations:
+            annotations[str(number)] = ""
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(change, range(64)))
+    assert len(layouts[0].annotations()) == 64
+
+
+def test_who_lost_the_lock_and_does_not_know_it_writes_nothing(bucket: TestedBucket, tmp_path: Path) -> None:
+    """Nor where what was written since is so much that the number is free again."""
+    for changes in (1, 30):
+        slow, fast = (BucketIndex(bucket, nullcontext, tmp_path / f"seen-{name}") for name in ("slow", "fast"))
+        for index in (slow, fast):
+            index.read(is_locked=True)
+        for number in range(changes):
+            fast.replace(f"fast {number}".encode())
+        with pytest.raises(Conflict):
+            slow.replace(b"slow")
+        assert fast.read() == f"fast {changes - 1}".encode()
+
+
+def test_a_few_numbers_before_are_kept(bucket: TestedBucket, tmp_path: Path) -> None:
+    index = BucketIndex(bucket, nullcontext, tmp_path / "seen")
+    for number in range(50):
+        index.read(is_locked=True)
+        index.replace(str(number).encode())
+    assert len(list(bucket.list("index/"))) == 20
+    assert BucketIndex(bucket, nullcontext, tmp_path / "other").read() == b"49"
+
+
+def test_in_an_outage_what_was_seen_last_is_gone_by_and_nothing_is_changed(
+    bucket: TestedBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with layout_of(bucket, tmp_path).change_annotations() as annotations:
+        annotations["a"] = "said"
+
+    def gone(*_: object) -> None:
+        raise StoreUnreachable
+
+    for name in ("head", "get", "put", "create", "list"):
+        monkeypatch.setattr(bucket, name, gone)
+    again = layout_of(bucket, tmp_path)
+    assert again.annotations() == {"a": "said"}
+    for change in (again.change_annotations, again.lock):
+        with pytest.raises(StoreUnreachable), change():
+            pytest.fail("it was changed")
+    with pytest.raises(StoreUnreachable):
+        layout_of(bucket, tmp_path / "that has seen nothing")
+
+
+def test_an_index_that_is_gone_is_reported_and_not_made_anew(bucket: TestedBucket, tmp_path: Path) -> None:
+    layout_of(bucket, tmp_path)
+    for found in list(bucket.list("index/")):
+        bucket.delete(found.name)
+    with pytest.raises(CorruptBlob):
+        layout_of(bucket, tmp_path / "other")
