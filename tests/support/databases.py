@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,16 @@ def database(database_url: str) -> Iterator[Database]:
     database.migrate()
     yield database
     database.close()
+
+
+@contextmanager
+def own_database(server: str) -> Iterator[str]:
+    """The URL of a database of its own: a dump is of all of one."""
+    name = f"octet_{uuid.uuid4().hex}"
+    admin = sa.create_engine(postgres.database_url(server).replace("://", "+psycopg://"), isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    yield postgres.database_url(server).replace("/postgres?", f"/{name}?").partition("&options")[0]
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    admin.dispose()

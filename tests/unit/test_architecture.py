@@ -54,6 +54,8 @@ _NEEDED_LATER = (
     "httpx",
     "numpy",
     "opentelemetry.sdk",
+    "obstore",
+    "psycopg",
     "service.cli.client",
     "sqlalchemy.dialects.postgresql",
 )
