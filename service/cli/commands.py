@@ -32,6 +32,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "audit": (_SERVING, "keys", "audit"),
     "inspect": (_FILES, "inspect", "inspect"),
     "compile": (_FILES, "local", "compile"),
+    "quantize": (_FILES, "quantize", "quantize"),
     "run": (_FILES, "local", "run"),
     "verify": (_FILES, "local", "verify"),
     "explain": (_MACHINE, "explain", "explain"),

@@ -21,7 +21,7 @@ from service.core.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
 _QUANTIZE = {
-    detect.ONNX: "onnxruntime.quantization.quantize_static (docs/how-to/onnx.md)",
+    detect.ONNX: "octet quantize (docs/how-to/quantize.md)",
     detect.TFLITE: "the converter and a representative_dataset (docs/how-to/tflite.md)",
     detect.TORCHSCRIPT: "torch.ao.quantization (docs/how-to/pytorch.md)",
     detect.PT2: "torchao (docs/how-to/pytorch.md)",

@@ -52,7 +52,7 @@ def _of_onnx(model: OnnxModel, error: OctetError) -> Outline:
         tuple((printable(end.name), end.dtype, end.shape or ()) for end in ends[:_MOST_ENDS])
         for ends in (model.inputs, model.outputs)
     )
-    quantized = any(is_quantized(operator) for operator in model.operators)
+    quantized = any(is_quantized(operator.op_type) for operator in model.operators)
     operators = Counter(printable(operator.op_type) for operator in model.operators)
     return Outline(detect.ONNX, inputs, outputs, operators, quantized, _members(error))
 

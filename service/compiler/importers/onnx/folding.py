@@ -23,7 +23,7 @@ Convert = Callable[[Node], Value | tuple[Value, ...]]
 def folds(node: Node) -> bool:
     """Whether a quantized operator works on nothing but rows as short as shapes, all of them known."""
     operator = node.operator
-    if not (is_quantized(operator) or operator.op_type.startswith("octet.")) or len(operator.outputs) != 1:
+    if not (is_quantized(operator.op_type) or operator.op_type.startswith("octet.")) or len(operator.outputs) != 1:
         return False
     given = [node.known(place) for place in range(node.input_count) if node.has(place)]
     rows = [each for each in given if each is not None]

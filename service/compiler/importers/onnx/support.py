@@ -52,9 +52,9 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
     )
 
 
-def is_quantized(operator: Operator) -> bool:
-    """Whether an operator makes or takes stored values."""
-    name = operator.op_type.rpartition(".")[2]
+def is_quantized(op_type: str) -> bool:
+    """Whether operators of a type make or take stored values."""
+    name = op_type.rpartition(".")[2]
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
 
 

@@ -70,7 +70,7 @@ def test_a_float_model_is_compiled_and_told_that_it_is_one() -> None:
     imported = import_model(model.build())
     (notice,) = facts_of(imported).notices
     assert notice.startswith("this model is float and not quantized: ")
-    assert "quantize_static" in notice
+    assert "octet quantize" in notice
     (entry,) = report(imported.module)["floating"]
     assert (entry["reason"], entry["macs"]) == ("float, not quantized", 16)
     assert entry["operators"] >= 2

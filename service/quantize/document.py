@@ -1,0 +1,192 @@
+"""An ONNX file that is edited: what is not edited is written as it was read, with all that we do not know of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from service.compiler.importers.onnx import schema
+from service.compiler.importers.onnx.model import Array, AttributeValue, Tensor
+from service.compiler.importers.onnx.package import unpack
+from service.compiler.importers.onnx.reader import read_model
+from service.compiler.importers.onnx.tensors import text
+from service.compiler.importers.onnx.wire import Budget, Field, fields
+from service.core.errors import Unsupported
+from service.quantize import protobuf
+
+# Fields of ModelProto, GraphProto and NodeProto (onnx.proto).
+_GRAPH = 7
+_NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
+_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME = 1, 2, 3
+_DTYPES = {name: number for number, name in schema.DTYPES.items()}
+_RAW = {*_DTYPES} - {"int4", "uint4", "string"}  # those whose elements lie in the file as in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An operator.
+
+    Attributes:
+        op_type: with its domain where that is not ONNX's own, as `importers.onnx.model`.
+        rest: its fields in the file besides inputs and outputs.
+    """
+
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, AttributeValue]
+    rest: bytes
+
+    @staticmethod
+    def made(op_type: str, inputs: Sequence[str], output: str, **attributes: int) -> Node:
+        """A new operator of ONNX's own, named after its output."""
+        encoded = (
+            protobuf.message(5, protobuf.text(1, name) + protobuf.number(3, value) + protobuf.number(20, 2))
+            for name, value in attributes.items()
+        )
+        rest = protobuf.text(_NODE_NAME, f"{output}_{op_type}") + protobuf.text(4, op_type) + b"".join(encoded)
+        return Node(op_type, tuple(inputs), (output,), attributes, rest)
+
+    @property
+    def label(self) -> str:
+        """As reports name it: `Conv → features`."""
+        return f"{self.op_type} → {next(filter(None, self.outputs), 'nothing')}"
+
+    def written(self) -> bytes:
+        ends = [*((_NODE_INPUT, name) for name in self.inputs), *((_NODE_OUTPUT, name) for name in self.outputs)]
+        return b"".join(protobuf.text(field, name) for field, name in ends) + self.rest
+
+
+class Document:
+    """The main graph of an ONNX file.
+
+    Attributes:
+        opset: version of ONNX's own operators.
+        nodes: in an order in which they can be computed.
+        constants: by name, those without elements that could be read left out.
+        inputs, outputs: names of the model's own.
+        floats: the inputs that are float32.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        """
+        Args:
+            data: an ONNX file, or an archive of one and the files that its weights are in.
+
+        Raises:
+            MalformedModel, Unsupported: as `importers.onnx.reader.read_model`.
+        """
+        model = read_model(data)
+        if any("\\x" in name for operator in model.operators for name in (*operator.inputs, *operator.outputs)):
+            raise Unsupported("a tensor's name is not UTF-8, or has a backslash", hint="name the model's tensors again")
+        self.opset = model.opset
+        self._model = list(fields(memoryview(unpack(data)[0]), "Model", Budget()))
+        graph = next(field for field in self._model if field.number == _GRAPH)
+        assert isinstance(graph.value, memoryview)
+        within = list(fields(graph.value, "Model.graph", Budget()))
+        self._rest = [field for field in within if field.number not in (_NODE, _INITIALIZER, _INPUT, _OUTPUT)]
+        self._inputs = {_name(field, 1): field for field in within if field.number == _INPUT}
+        self._outputs = {_name(field, 1): field for field in within if field.number == _OUTPUT}
+        self._initializers = {_name(field, 8): field for field in within if field.number == _INITIALIZER}
+        in_file = [field for field in within if field.number == _NODE]
+        self.nodes = [
+            Node(each.op_type, each.inputs, each.outputs, each.attributes, _rest(in_file[each.index]))
+            for each in model.operators
+        ]
+        self._tensors = dict(model.constants)
+        self.constants: dict[str, Array] = {
+            name: tensor.data for name, tensor in self._tensors.items() if tensor.data is not None
+        }
+        self.inputs = tuple(end.name for end in model.inputs)
+        self.floats = tuple(end.name for end in model.inputs if end.dtype == "float32")
+        self.outputs = tuple(end.name for end in model.outputs)
+        self._names = {*self._tensors, *self._inputs, *(name for node in self.nodes for name in node.outputs)}
+
+    def new_name(self, stem: str) -> str:
+        """A name that no tensor has."""
+        name, count = stem, 0
+        while name in self._names:
+            count += 1
+            name = f"{stem}_{count}"
+        self._names.add(name)
+        return name
+
+    def add_constant(self, stem: str, values: Array) -> str:
+        """A new constant's name."""
+        name = self.new_name(stem)
+        self.constants[name] = np.ascontiguousarray(values)
+        self._tensors[name] = Tensor(name, values.dtype.name, values.shape, values)
+        return name
+
+    def readers(self) -> dict[str, list[Node]]:
+        """By tensor."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in filter(None, dict.fromkeys(node.inputs)):
+                found.setdefault(name, []).append(node)
+        return found
+
+    def written(self, outputs: Iterable[str] | None = None) -> bytes:
+        """The file; with `outputs`, of those float32 tensors in place of the model's own. Constants that nothing reads
+        are left out, and those that had files of their own are in this one."""
+        wanted = self.outputs if outputs is None else tuple(outputs)
+        read = {name for node in self.nodes for name in node.inputs} | {*wanted}
+        graph = [protobuf.written(self._rest)]
+        graph += [protobuf.message(_NODE, node.written()) for node in self.nodes]
+        graph += [self._initializer(tensor) for name, tensor in self._tensors.items() if name in read]
+        kept = (field for name, field in self._inputs.items() if name in self.inputs or name in read)
+        graph += [protobuf.written(kept)]
+        graph += [
+            protobuf.written([self._outputs[name]]) if name in self._outputs else protobuf.message(_OUTPUT, _real(name))
+            for name in wanted
+        ]
+        whole = b"".join(graph)
+        return b"".join(
+            protobuf.message(_GRAPH, whole) if field.number == _GRAPH else protobuf.written([field])
+            for field in self._model
+        )
+
+    def _initializer(self, tensor: Tensor) -> bytes:
+        known = self._initializers.get(tensor.name)
+        external = known is not None and any(field.number == 13 for field in _within(known))
+        if known is not None and not external:
+            return protobuf.written([known])
+        if tensor.data is None or tensor.dtype not in _RAW:
+            raise Unsupported(f"the constant {tensor.name} of {tensor.dtype} cannot be written", tensor=tensor.name)
+        dims = b"".join(protobuf.number(1, size) for size in tensor.shape)
+        kind, raw = protobuf.number(2, _DTYPES[tensor.dtype]), np.ascontiguousarray(tensor.data).tobytes()
+        named = protobuf.text(8, tensor.name)
+        return protobuf.message(_INITIALIZER, dims + kind + named + protobuf.message(9, raw))
+
+
+def renamed(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
+    """`node` with other operands, by place, and another first output."""
+    operands = list(node.inputs)
+    for place, name in (inputs or {}).items():
+        operands += [""] * (place + 1 - len(operands))
+        operands[place] = name
+    outputs = node.outputs if output is None else (output, *node.outputs[1:])
+    return replace(node, inputs=tuple(operands), outputs=outputs)
+
+
+def _within(field: Field) -> list[Field]:
+    assert isinstance(field.value, memoryview)
+    return list(fields(field.value, "Model.graph", Budget()))
+
+
+def _name(field: Field, number: int) -> str:
+    value: Any = next((part.value for part in _within(field) if part.number == number), None)
+    return text(value)
+
+
+def _rest(field: Field) -> bytes:
+    return protobuf.written(part for part in _within(field) if part.number not in (_NODE_INPUT, _NODE_OUTPUT))
+
+
+def _real(name: str) -> bytes:
+    """A ValueInfo of a float32 tensor, of any shape."""
+    tensor = protobuf.message(1, protobuf.number(1, _DTYPES["float32"]))
+    return protobuf.text(1, name) + protobuf.message(2, tensor)

@@ -1,0 +1,231 @@
+"""Which operators are quantized, and which of their tensors: a pattern is a line of `PATTERNS`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from service.quantize.document import Document, Node
+
+# The reason that an operator stays in float, or None.
+Obstacle = Callable[[Document, Node], str | None]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One kind of operator.
+
+    Attributes:
+        operands: places of the activations among its inputs; None for all of its inputs.
+        weights: the place of the weights.
+        axis: of the weights' channels, each of which has a scale.
+        bias: the place of the bias, which is stored as int32 in steps of the products' scale.
+        moves: whether the result is made of elements of the operand, and has its type. Such an operator is quantized
+            where its operand is.
+        may_end_real: whether it is as fast with a real result, which is then not rounded to 8 bits at the model's end.
+        obstacle: what else keeps it in float.
+    """
+
+    operands: tuple[int, ...] | None = (0,)
+    weights: int | None = None
+    axis: Callable[[Node], int] = lambda node: 0
+    bias: int | None = None
+    moves: bool = False
+    may_end_real: bool = False
+    obstacle: Obstacle = lambda document, node: None
+
+
+def _matrix(document: Document, node: Node) -> str | None:
+    attributes = node.attributes
+    if attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or attributes.get("transA", 0):
+        return "it scales its operands, or transposes the first"
+    return None if document.constants[node.inputs[1]].ndim == 2 else "its weights are no matrix"
+
+
+def _nearest(document: Document, node: Node) -> str | None:
+    return None if node.attributes.get("mode", "nearest") == "nearest" else "it interpolates"
+
+
+_BINARY, _UNARY, _MOVE = Pattern(operands=None), Pattern(), Pattern(moves=True)
+
+PATTERNS: Mapping[str, Pattern] = {
+    "Add": _BINARY,
+    "AveragePool": _UNARY,
+    "Concat": _BINARY,
+    "Conv": Pattern(weights=1, bias=2),
+    "Flatten": _MOVE,
+    "Gemm": Pattern(
+        weights=1,
+        axis=lambda node: 0 if node.attributes.get("transB", 0) else 1,
+        bias=2,
+        may_end_real=True,
+        obstacle=_matrix,
+    ),
+    "GlobalAveragePool": _UNARY,
+    "LeakyRelu": _UNARY,
+    "MatMul": Pattern(weights=1, axis=lambda node: 1, may_end_real=True, obstacle=_matrix),
+    "MaxPool": _MOVE,
+    "Mul": _BINARY,
+    "Reshape": _MOVE,
+    "Resize": Pattern(moves=True, obstacle=_nearest),
+    "Sigmoid": _UNARY,
+    "Squeeze": _MOVE,
+    "Transpose": _MOVE,
+    "Unsqueeze": _MOVE,
+}
+# What makes other values than real ones of such.
+_NOT_REAL = {"ArgMax", "ArgMin", "Cast", "Equal", "Greater", "IsNaN", "Less", "NonZero", "Shape", "Size"}
+# What is put into the range of the result in front of it, where nothing else reads that.
+ACTIVATIONS = ("Clip", "Relu")
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """An operator that is quantized.
+
+    Attributes:
+        operands: its activations by place.
+        constants: places of activations that are constants, as the addend of an Add may be.
+        result: the tensor that is stored, behind an activation that only reads the operator's; None where it is real.
+    """
+
+    node: Node
+    pattern: Pattern
+    operands: Mapping[int, str]
+    constants: Mapping[int, str]
+    result: str | None
+
+    @property
+    def name(self) -> str:
+        """That of its output, by which it is excluded."""
+        return self.node.outputs[0]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What of a model is quantized.
+
+    Attributes:
+        tensors: those that are stored -> the tensor whose type they have.
+        real: operators that stay in float, as `Conv → features`, each with the reason.
+    """
+
+    layers: tuple[Layer, ...]
+    tensors: Mapping[str, str]
+    real: Mapping[str, str]
+
+    @property
+    def observed(self) -> list[str]:
+        """The tensors that have a type of their own."""
+        return list(dict.fromkeys(self.tensors.values()))
+
+
+def plan(
+    document: Document,
+    patterns: Mapping[str, Pattern] = PATTERNS,
+    kept: Collection[str] = (),
+) -> Plan:
+    """Matches `patterns`.
+
+    Args:
+        kept: names of outputs of operators that are to stay in float.
+    """
+    readers, reals = document.readers(), _real_tensors(document)
+    found: list[tuple[Node, Pattern, str]] = []
+    tensors: dict[str, str] = {}
+    real: dict[str, str] = {}
+    absorbed: set[Node] = set()
+    for node in document.nodes:
+        pattern = patterns.get(node.op_type)
+        if node in absorbed or node.outputs[0] not in reals:
+            continue
+        if pattern is not None and pattern.moves:
+            if node.inputs[0] in tensors and node.outputs[0] not in kept and not pattern.obstacle(document, node):
+                found.append((node, pattern, node.outputs[0]))
+                tensors[node.outputs[0]] = tensors[node.inputs[0]]
+            continue  # it moves real values, and computes nothing
+        reason = _obstacle(document, node, pattern, kept)
+        if pattern is None or reason is not None:
+            real[node.label] = reason or "it has no pattern"
+            continue
+        activation = _activation(document, readers, node)
+        absorbed |= {activation} if activation is not None else set()
+        result = (activation or node).outputs[0]
+        found.append((node, pattern, result))
+        for place in _places(node, pattern):
+            if node.inputs[place] not in document.constants:
+                tensors.setdefault(node.inputs[place], node.inputs[place])
+        tensors[result] = result
+    stays_real = _ends(readers, found)
+    layers = tuple(_layer(document, node, pattern, result, result in stays_real) for node, pattern, result in found)
+    return Plan(layers, {name: kind for name, kind in tensors.items() if name not in stays_real}, real)
+
+
+def _obstacle(document: Document, node: Node, pattern: Pattern | None, kept: Collection[str]) -> str | None:
+    if pattern is None:
+        return None
+    if node.outputs[0] in kept:
+        return "it was kept in float"
+    if any(node.outputs[1:]):
+        return "it has several outputs"
+    for place in (pattern.weights, pattern.bias):
+        name = node.inputs[place] if place is not None and place < len(node.inputs) else ""
+        known = document.constants.get(name)
+        if name and (known is None or known.dtype.name != "float32" or not known.size):
+            return f"its {'weights' if place == pattern.weights else 'bias'} are computed, or not float32"
+    places = _places(node, pattern)
+    if all(node.inputs[place] in document.constants for place in places):
+        return "its operands are constants"
+    for place in places:
+        if not node.inputs[place]:
+            return "an operand is left out"
+        known = document.constants.get(node.inputs[place])
+        if known is not None and (known.dtype.name != "float32" or not known.size):
+            return "an operand is not float32"
+    return pattern.obstacle(document, node)
+
+
+def _places(node: Node, pattern: Pattern) -> tuple[int, ...]:
+    return tuple(range(len(node.inputs))) if pattern.operands is None else pattern.operands
+
+
+def _activation(document: Document, readers: Mapping[str, list[Node]], node: Node) -> Node | None:
+    """The activation behind `node`, if nothing else reads what that computes."""
+    behind = readers.get(node.outputs[0], [])
+    alone = len(behind) == 1 and node.outputs[0] not in document.outputs
+    is_one = alone and behind[0].op_type in ACTIVATIONS and behind[0].inputs[0] == node.outputs[0]
+    known = is_one and all(name == "" or name in document.constants for name in behind[0].inputs[1:])
+    return behind[0] if known else None
+
+
+def _ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, str]]) -> frozenset[str]:
+    """The results that no quantized operator reads, of operators that are as fast with a real one."""
+    quantized = {node for node, _, _ in found}
+    return frozenset(
+        result
+        for _, pattern, result in found
+        if pattern.may_end_real and not any(reader in quantized for reader in readers.get(result, []))
+    )
+
+
+def _real_tensors(document: Document) -> set[str]:
+    """The float32 tensors, as far as operators make them of others."""
+    found = {*document.floats, *(name for name, known in document.constants.items() if known.dtype == "float32")}
+    for node in document.nodes:
+        if node.op_type not in _NOT_REAL and any(name in found for name in node.inputs):
+            found.update(node.outputs)
+    return found
+
+
+def _layer(document: Document, node: Node, pattern: Pattern, result: str, is_real: bool) -> Layer:
+    operands = {place: node.inputs[place] for place in _places(node, pattern)}
+    constants = {place: name for place, name in operands.items() if name in document.constants}
+    given = {place: name for place, name in operands.items() if place not in constants}
+    return Layer(node, pattern, given, constants, None if is_real else result)
+
+
+def counted(real: Mapping[str, str]) -> list[tuple[str, str, int]]:
+    """Operators that stay in float by type and reason, the most frequent first."""
+    kinds = Counter((label.split(" ")[0], reason) for label, reason in real.items())
+    return [(op_type, reason, times) for (op_type, reason), times in kinds.most_common()]

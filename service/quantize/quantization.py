@@ -1,0 +1,176 @@
+"""From a float ONNX model and some inputs to a quantized file, and what that costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import Array
+from service.compiler.importers.onnx.support import is_quantized
+from service.core.errors import InvalidInput, Unsupported
+from service.quantize.data import Data, accuracy, classes_of
+from service.quantize.document import Document
+from service.quantize.folding import fold_batch_norms
+from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics
+from service.quantize.observing import Workshop
+from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
+from service.quantize.rewriting import rewrite
+
+STORAGES = ("uint8", "int8")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is quantized.
+
+    Attributes:
+        choose: from what was seen of a tensor to its type; a name of `METHODS`, or a function.
+        storage: of activations; weights are int8, symmetric, with a scale for each channel.
+        kept: names of operators' outputs that stay in float.
+        patterns: what is quantized.
+    """
+
+    choose: str | Choose = "minmax"
+    storage: str = "uint8"
+    kept: Collection[str] = ()
+    patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)
+
+    @property
+    def method(self) -> Choose:
+        if not isinstance(self.choose, str):
+            return self.choose
+        if self.choose not in METHODS:
+            raise InvalidInput(f"there is no method {self.choose!r}", hint=f"use one of: {', '.join(METHODS)}")
+        return METHODS[self.choose]
+
+
+class Calibration:
+    """A float model that was compiled with its tensors as outputs, and what was seen of them.
+
+    One calibration serves any number of quantizations of the same plan.
+    """
+
+    def __init__(self, model: bytes, workshop: Workshop, data: Data, options: Options) -> None:
+        """Compiles `model` and runs it on `data`.
+
+        Raises:
+            Unsupported: the model is quantized, or has nothing that could be.
+            OctetError: it does not compile, or `data` does not fit it.
+        """
+        self.model, self._workshop, self._data = model, workshop, data
+        document, planned = _planned(model, options)
+        self.names = (*document.outputs, *(name for name in planned.observed if _is_made(document, name)))
+        self.float = workshop.build(document.written(self.names))
+        histograms = options.method not in OF_EXTREMES
+        found = workshop.statistics(self.float, data, histograms)
+        self.statistics: Mapping[str, Statistics] = {each.name: each for each in found}
+
+    def quantize(self, options: Options) -> Quantized:
+        """The model, quantized by what was seen. Raises `Unsupported`: its operator set is too old."""
+        document, planned = _planned(self.model, options)
+        choose = options.method
+        types = {name: choose(self.statistics[name], options.storage) for name in planned.observed}
+        dequantized = rewrite(document, planned, types)
+        file = document.written()
+        twins = [dequantized.get(name, name) for name in self.names[len(document.outputs) :]]
+        return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
+
+    def measure(self, quantized: Quantized, labels: Sequence[int | None] = ()) -> Measured:
+        """Runs both models on the inputs again, and compares."""
+        built = self._workshop.build(quantized.with_tensors)
+        sums, answers = self._workshop.compare(self.float, built, self._data)
+        noise = {name: decibels(*row) for name, row in zip(self.names, sums, strict=True)}
+        outputs = self.names[: quantized.outputs]
+        layers = {name: value for name, value in noise.items() if name not in outputs}
+        real, stored = (np.stack(rows) for rows in answers)
+        return Measured({name: noise[name] for name in outputs}, layers, real, stored, tuple(labels))
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A quantized model.
+
+    Attributes:
+        file: ONNX, with QuantizeLinear and DequantizeLinear.
+        with_tensors: the same, with its `outputs` outputs and then the tensors that a calibration saw.
+    """
+
+    file: bytes
+    plan: Plan
+    with_tensors: bytes
+    outputs: int
+
+    @property
+    def real(self) -> list[tuple[str, str, int]]:
+        """What stayed float: type, reason and number."""
+        return counted(self.plan.real)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What quantization cost, on the inputs of the calibration.
+
+    Attributes:
+        outputs: the signal-to-noise ratio of each output, in dB: the float model's values are the signal, and what the
+            quantized one's differ by is the noise.
+        tensors: the same of each stored tensor, with the noise of all that is in front of it.
+        float_answers, answers: the first output for each input, `[inputs, elements]`.
+        labels: the right class of each input, where one is known.
+    """
+
+    outputs: Mapping[str, float]
+    tensors: Mapping[str, float]
+    float_answers: Array
+    answers: Array
+    labels: tuple[int | None, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        first, second = classes_of(list(self.float_answers)), classes_of(list(self.answers))
+        same = accuracy(second, first)
+        return {
+            "inputs": len(first),
+            "outputs_db": {name: _finite(value) for name, value in self.outputs.items()},
+            "tensors_db": {name: _finite(value) for name, value in self.tensors.items()},
+            **({"same_class": same} if self.answers.shape[-1] > 1 else {}),
+            **(
+                {"accuracy": {"float": accuracy(first, self.labels), "quantized": accuracy(second, self.labels)}}
+                if any(label is not None for label in self.labels)
+                else {}
+            ),
+        }
+
+
+def decibels(signal: float, noise: float) -> float:
+    """10 log10(signal / noise) of sums of squares; infinite without noise."""
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
+
+
+def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
+    document = Document(model)
+    if any(is_quantized(node.op_type) for node in document.nodes):
+        raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
+    fold_batch_norms(document)
+    planned = plan(document, options.patterns, options.kept)
+    unknown = {*options.kept} - {node.outputs[0] for node in document.nodes}
+    if unknown:
+        raise InvalidInput(f"no operator makes {', '.join(sorted(unknown))}", hint="name the outputs of operators")
+    if not planned.layers:
+        raise Unsupported(
+            "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
+        )
+    return document, planned
+
+
+def _is_made(document: Document, name: str) -> bool:
+    """Whether a tensor is no end of the model, which is seen anyway."""
+    return name not in document.inputs and name not in document.outputs
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,176 @@
+"""Conversions are put into the file: each stored tensor is quantized behind the operator that makes it, and
+dequantized in front of those that read it. The compiler and ONNX Runtime make integer arithmetic of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import Array
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import Unsupported
+from service.quantize.document import Document, Node, renamed
+from service.quantize.methods import affine, stored
+from service.quantize.patterns import Layer, Plan
+
+_LEAST_OPSET = 13  # of conversions along an axis
+_MOST_WEIGHT = 127
+_MOST_BIAS = 1 << 30  # of stored biases: sums of products have the other half
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor between conversions.
+
+    Attributes:
+        dequantized: its real values again.
+        kind: its type.
+    """
+
+    dequantized: str
+    kind: QuantizedType
+
+
+def rewrite(document: Document, plan: Plan, types: Mapping[str, QuantizedType]) -> dict[str, str]:
+    """Quantizes `document` as `plan` says.
+
+    Args:
+        types: of each of `plan.observed`.
+
+    Returns:
+        Of each stored tensor the name of its dequantized values, in the order in which they are computed.
+
+    Raises:
+        Unsupported: the file's operator set has no conversions along an axis.
+    """
+    if document.opset < _LEAST_OPSET:
+        raise Unsupported(
+            f"the model uses operator set {document.opset}; weights are quantized by channel from {_LEAST_OPSET} on",
+            hint="convert it with onnx.version_converter, or export it again",
+        )
+    return _Rewriting(document, plan, types).run()
+
+
+class _Rewriting:
+    def __init__(self, document: Document, plan: Plan, types: Mapping[str, QuantizedType]) -> None:
+        self._document, self._types = document, types
+        self._plan = plan
+        self._layers = {layer.node: layer for layer in plan.layers}
+        self._stored: dict[str, Stored] = {}
+        self._made: list[Node] = []
+
+    def run(self) -> dict[str, str]:
+        for name in self._document.inputs:
+            self._store(name)
+        readers = self._document.readers()
+        for node in self._document.nodes:
+            layer = self._layers.get(node)
+            self._made.append(node if layer is None else self._quantized(layer))
+            for name in node.outputs:
+                self._store(name)
+        self._keep_outputs(readers)
+        self._document.nodes = self._made
+        return {name: pair.dequantized for name, pair in self._stored.items()}
+
+    def _store(self, name: str) -> None:
+        """Quantizes a tensor and dequantizes it again, if it is to be stored."""
+        if name not in self._plan.tensors:
+            return
+        kind = self._types[self._plan.tensors[name]]
+        scale, zero_point = self._parameters(name, kind)
+        names = [self._document.new_name(f"{name}_{what}") for what in ("quantized", "dequantized")]
+        self._made.append(Node.made("QuantizeLinear", (name, scale, zero_point), names[0]))
+        self._made.append(Node.made("DequantizeLinear", (names[0], scale, zero_point), names[1]))
+        self._stored[name] = Stored(names[1], kind)
+
+    def _parameters(self, name: str, kind: QuantizedType) -> tuple[str, str]:
+        scale = self._document.add_constant(f"{name}_scale", np.array(kind.scales[0], np.float32))
+        point = np.array(kind.zero_points[0], kind.storage)
+        return scale, self._document.add_constant(f"{name}_zero_point", point)
+
+    def _quantized(self, layer: Layer) -> Node:
+        """The layer's operator on dequantized operands."""
+        node, pattern = layer.node, layer.pattern
+        operands = {place: self._stored[name].dequantized for place, name in layer.operands.items()}
+        operands |= {place: self._constant(layer, name) for place, name in layer.constants.items()}
+        if pattern.weights is not None:
+            step = self._stored[layer.operands[0]].kind.scales[0]
+            operands |= self._weighted(layer, step)
+        return renamed(node, operands)
+
+    def _constant(self, layer: Layer, name: str) -> str:
+        """An activation that is a constant; of the storage that the others have."""
+        storage = next(self._stored[each].kind.storage for each in layer.operands.values())
+        values = self._document.constants[name]
+        kind = affine(float(values.min()), float(values.max()), storage)
+        steps = self._document.add_constant(f"{name}_quantized", stored(values, kind).astype(storage))
+        return self._dequantized(name, steps, *self._parameters(name, kind))
+
+    def _weighted(self, layer: Layer, step: float) -> dict[int, str]:
+        node, pattern = layer.node, layer.pattern
+        place, axis = pattern.weights, pattern.axis(node)
+        assert place is not None
+        name = node.inputs[place]
+        weights = self._document.constants[name]
+        has_bias = pattern.bias is not None and len(node.inputs) > pattern.bias and node.inputs[pattern.bias] != ""
+        bias = self._document.constants[node.inputs[pattern.bias]] if has_bias and pattern.bias is not None else None
+        scales = weight_scales(weights, axis, step, bias)
+        shape = [1] * weights.ndim
+        shape[axis] = -1
+        steps = np.clip(np.rint(weights / scales.reshape(shape)), -_MOST_WEIGHT, _MOST_WEIGHT).astype(np.int8)
+        parameters = (
+            self._document.add_constant(f"{name}_scale", scales),
+            self._document.add_constant(f"{name}_zero_point", np.zeros(scales.shape, np.int8)),
+        )
+        made = {place: self._dequantized(name, self._constant_of(name, steps), *parameters, axis=axis)}
+        if bias is not None and pattern.bias is not None:
+            made[pattern.bias] = self._bias(node.inputs[pattern.bias], bias, np.float32(step) * scales)
+        return made
+
+    def _bias(self, name: str, bias: Array, scales: Array) -> str:
+        steps = np.rint(bias.reshape(-1).astype(np.float64) / scales.astype(np.float64)).astype(np.int32)
+        parameters = (
+            self._document.add_constant(f"{name}_scale", scales),
+            self._document.add_constant(f"{name}_zero_point", np.zeros(scales.shape, np.int32)),
+        )
+        return self._dequantized(name, self._constant_of(name, steps), *parameters, axis=0)
+
+    def _constant_of(self, name: str, steps: Array) -> str:
+        return self._document.add_constant(f"{name}_quantized", steps)
+
+    def _dequantized(self, name: str, steps: str, scale: str, zero_point: str, **attributes: int) -> str:
+        output = self._document.new_name(f"{name}_dequantized")
+        self._made.append(Node.made("DequantizeLinear", (steps, scale, zero_point), output, **attributes))
+        return output
+
+    def _keep_outputs(self, readers: Mapping[str, list[Node]]) -> None:
+        """The model's outputs keep their names: what is stored is dequantized under them."""
+        ends = {name: pair for name, pair in self._stored.items() if name in self._document.outputs}
+        for name, pair in ends.items():
+            real = self._document.new_name(f"{name}_real")
+            swapped = {name: real, pair.dequantized: name}
+            self._made = [_swapped(node, swapped) for node in self._made]
+            self._stored[name] = Stored(name, pair.kind)
+
+
+def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) -> Array:
+    """The scale of each channel along `axis`: its largest weight is 127, and its bias, in steps of `step` times that,
+    fits 30 bits. A channel of zeros has the scale 1, or that of its bias."""
+    others = tuple(place for place in range(weights.ndim) if place != axis)
+    scales = np.abs(weights).max(axis=others).astype(np.float64) / _MOST_WEIGHT
+    if bias is not None:
+        scales = np.maximum(scales, np.abs(bias.reshape(-1).astype(np.float64)) / (np.float64(step) * _MOST_BIAS))
+    scales = scales.astype(np.float32)
+    return np.asarray(np.where(scales > 2.0**-126, scales, np.float32(1)))
+
+
+def _swapped(node: Node, names: Mapping[str, str]) -> Node:
+    inputs = tuple(names.get(name, name) for name in node.inputs)
+    outputs = tuple(names.get(name, name) for name in node.outputs)
+    return (
+        node
+        if (inputs, outputs) == (node.inputs, node.outputs)
+        else Node(node.op_type, inputs, outputs, node.attributes, node.rest)
+    )

@@ -1,0 +1,40 @@
+"""What `octet quantize` writes is an ordinary QDQ file: ONNX Runtime runs it, with the same answers bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import ONNXRUNTIME
+from service.quantize.document import Document
+from service.quantize.folding import fold_batch_norms
+from service.quantize.methods import affine
+from service.quantize.patterns import plan
+from service.quantize.rewriting import rewrite
+from tests.support.float_networks import pictures, residual_network
+from tests.support.onnx_reference import Reference
+
+
+@pytest.mark.parametrize("storage", ["uint8", "int8"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str) -> None:
+    document = Document(residual_network(seed))
+    fold_batch_norms(document)
+    planned = plan(document)
+    observed = document.written([name for name in planned.observed if name != "image"])
+    images = pictures(6, seed)
+    seen = [Reference(observed, optimized=True)([image[None]]) for image in images]
+    names = [name for name in planned.observed if name != "image"]
+    types = {
+        name: affine(min(v.min() for v in vs), max(v.max() for v in vs), storage)
+        for name, vs in zip(names, zip(*seen, strict=True), strict=True)
+    }
+    rewrite(document, planned, {"image": affine(images.min(), images.max(), storage), **types})
+    file = document.written()
+    module, reference = import_model(file).module, Reference(file, optimized=True)
+    for image in pictures(4, seed + 9):
+        (ours,) = oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])
+        np.testing.assert_array_equal(ours, reference([image[None]])[0])

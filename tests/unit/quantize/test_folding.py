@@ -1,0 +1,37 @@
+"""Batch normalization disappears in the convolution in front of it, within rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import ONNXRUNTIME
+from service.quantize.document import Document
+from service.quantize.folding import fold_batch_norms
+from tests.support.float_networks import pictures, residual_network
+from tests.support.onnx_builder import OnnxBuilder
+
+ROUNDING = 2e-6  # of float32 sums in another order, on probabilities
+
+
+def answer(data: bytes) -> np.ndarray:
+    return oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [pictures(1)])[0]
+
+
+def test_a_network_is_the_same_without_batch_normalization() -> None:
+    document = Document(residual_network())
+    assert fold_batch_norms(document) == 3
+    assert "BatchNormalization" not in {node.op_type for node in document.nodes}
+    np.testing.assert_allclose(answer(document.written()), answer(residual_network()), rtol=0, atol=ROUNDING)
+
+
+def test_one_whose_convolution_is_read_elsewhere_stays() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 1, 4, 4])
+    ones = model.constant(np.ones(1), "float32")
+    convolved = model.node("Conv", ["x", model.constant(np.ones((1, 1, 1, 1)), "float32")])
+    normalized = model.node("BatchNormalization", [convolved, ones, ones, ones, ones])
+    model.output(model.node("Add", [convolved, normalized]), "float32")
+    assert fold_batch_norms(Document(model.build())) == 0

@@ -1,0 +1,90 @@
+"""From what was seen of a tensor to its type."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.cli.quantize import Method
+from service.compiler.observing_roles import histogram
+from service.compiler.qnn.types import STORAGE_RANGES
+from service.quantize.methods import BINS, METHODS, Statistics, affine, minmax, real, stored
+
+RNG = np.random.default_rng(0)
+Values = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def seen(values: Values) -> Statistics:
+    """Of rows, an input each."""
+    counts = histogram(values, float(values.min()), float(values.max()), BINS)
+    return Statistics("x", values.min(axis=1), values.max(axis=1), counts)
+
+
+def noise(values: Values, method: str, storage: str = "uint8") -> float:
+    kind = METHODS[method](seen(values), storage)
+    return float(((real(stored(values, kind), kind) - values) ** 2).mean())
+
+
+BELL = RNG.normal(0.5, 1, (8, 4000)).astype(np.float32)
+WITH_OUTLIER = np.concatenate([BELL, np.full((8, 1), 40, np.float32) * RNG.uniform(0, 1, (8, 1))], axis=1).astype("f4")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("storage", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    "values", [BELL, np.abs(BELL), -np.abs(BELL), BELL + 9, np.zeros((2, 9), np.float32), np.full((2, 9), 1e-30, "f4")]
+)
+def test_zero_is_stored_exactly_and_scales_are_positive(method: str, storage: str, values: Values) -> None:
+    kind = METHODS[method](seen(values), storage)
+    assert kind.storage == storage
+    assert kind.scales[0] > 0
+    assert real(stored(np.zeros(1), kind), kind)[0] == 0
+
+
+@pytest.mark.parametrize("method", ["minmax", "mse", "kl", "percentile"])
+def test_values_are_stored_within_a_step_where_there_are_no_outliers(method: str) -> None:
+    assert noise(BELL, method) < (BELL.max() - BELL.min()) ** 2 / 255**2
+
+
+def test_the_extremes_are_the_ends_of_the_range() -> None:
+    kind = minmax(seen(BELL), "uint8")
+    least, most = STORAGE_RANGES["uint8"]
+    assert stored(np.array([BELL.min(), BELL.max()]), kind).tolist() == [least, most]
+
+
+def test_the_least_noise_is_least() -> None:
+    measured = {method: noise(WITH_OUTLIER, method) for method in METHODS}
+    assert measured["mse"] <= min(measured.values()) * 1.02, measured  # of a histogram, not of the values
+    assert measured["mse"] < measured["minmax"]
+
+
+@pytest.mark.parametrize("method", ["percentile", "kl", "moving-average"])
+def test_outliers_are_cut(method: str) -> None:
+    assert METHODS[method](seen(WITH_OUTLIER), "uint8").scales[0] < minmax(seen(WITH_OUTLIER), "uint8").scales[0]
+
+
+def test_powers_of_two() -> None:
+    kind = METHODS["power-of-two"](seen(BELL), "int8")
+    assert math.log2(kind.scales[0]).is_integer()
+    assert kind.zero_points == (0,)
+    assert 64 * kind.scales[0] <= np.abs(BELL).max() <= 128 * kind.scales[0]
+    assert METHODS["power-of-two"](seen(np.abs(BELL)), "uint8").zero_points == (0,)
+
+
+def test_a_histogram_counts_every_value() -> None:
+    counts = histogram(BELL, float(BELL.min()), float(BELL.max()), BINS)
+    assert counts.sum() == BELL.size
+    theirs, _ = np.histogram(BELL, BINS)
+    assert np.abs(np.cumsum(counts) - np.cumsum(theirs)).max() <= 3, "values at an edge may round into the next bin"
+
+
+def test_a_range_always_holds_zero() -> None:
+    assert affine(3, 5, "uint8") == affine(0, 5, "uint8")
+    assert affine(-5, -3, "int8") == affine(-5, 0, "int8")
+
+
+def test_the_command_names_every_method() -> None:
+    assert [method.value for method in Method] == list(METHODS)

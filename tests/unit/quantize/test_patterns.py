@@ -1,0 +1,85 @@
+"""What of a network is quantized, and what is said of the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from service.quantize.document import Document
+from service.quantize.folding import fold_batch_norms
+from service.quantize.patterns import PATTERNS, Pattern, counted, plan
+from tests.support.float_networks import residual_network
+from tests.support.onnx_builder import OnnxBuilder
+
+
+def network() -> Document:
+    document = Document(residual_network())
+    fold_batch_norms(document)
+    return document
+
+
+def test_a_network_is_quantized_but_for_its_softmax() -> None:
+    planned = plan(network())
+    assert Counter(layer.node.op_type for layer in planned.layers) == {
+        "Conv": 4,
+        "Add": 1,
+        "MaxPool": 1,
+        "GlobalAveragePool": 1,
+        "Flatten": 1,
+        "Gemm": 1,
+    }
+    assert planned.real == {"Softmax → scores": "it has no pattern"}
+
+
+def test_activations_are_in_the_range_of_the_convolution() -> None:
+    document = network()
+    results = {layer.result for layer in plan(document).layers if layer.node.op_type == "Conv"}
+    made = {node.outputs[0]: node.op_type for node in document.nodes}
+    assert sorted(made[name] for name in results if name) == ["Clip", "Conv", "Relu", "Relu"]
+
+
+def test_the_last_product_stays_real_and_pools_share_a_type() -> None:
+    planned = plan(network())
+    (gemm,) = [layer for layer in planned.layers if layer.node.op_type == "Gemm"]
+    assert gemm.result is None
+    (pool,) = [layer for layer in planned.layers if layer.node.op_type == "MaxPool"]
+    assert planned.tensors[pool.name] == planned.tensors[pool.operands[0]] == pool.operands[0]
+    assert pool.name not in planned.observed
+
+
+def test_what_is_kept_is_said() -> None:
+    document = network()
+    name = plan(document).layers[1].name
+    planned = plan(document, kept=[name])
+    assert name not in {layer.name for layer in planned.layers}
+    assert planned.real[f"Conv → {name}"] == "it was kept in float"
+
+
+def test_numbers_that_are_not_real_are_left_alone() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    shape = model.node("Add", [model.node("Shape", ["x"]), model.constant([0, 0], "int64")])
+    model.output(model.node("Reshape", [model.node("Sigmoid", ["x"]), shape]), "float32")
+    planned = plan(Document(model.build()))
+    assert [layer.node.op_type for layer in planned.layers] == ["Sigmoid", "Reshape"]
+
+
+def test_a_product_of_two_computed_matrices_says_why_it_is_float() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [4, 4])
+    square = model.node("MatMul", ["x", "x"])
+    model.output(model.node("MatMul", [square, model.constant(np.ones((4, 4)), "float32")]), "float32")
+    planned = plan(Document(model.build()))
+    assert [layer.node.op_type for layer in planned.layers] == ["MatMul"]
+    assert counted(planned.real) == [("MatMul", "its weights are computed, or not float32", 1)]
+
+
+def test_a_pattern_is_added_in_a_line() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    model.output(model.node("Elu", [model.node("Sigmoid", ["x"])]), "float32")
+    document = Document(model.build())
+    assert [layer.node.op_type for layer in plan(document).layers] == ["Sigmoid"]
+    more = plan(document, {**PATTERNS, "Elu": Pattern()})
+    assert [layer.node.op_type for layer in more.layers] == ["Sigmoid", "Elu"]

@@ -1,0 +1,81 @@
+"""Conversions in the file become integer operators when it is imported."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from service.compiler.coverage import report
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.importers.onnx.reader import read_model
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import Unsupported
+from service.quantize.document import Document
+from service.quantize.folding import fold_batch_norms
+from service.quantize.methods import affine
+from service.quantize.patterns import plan
+from service.quantize.rewriting import rewrite, weight_scales
+from tests.support.float_networks import residual_network
+from tests.support.onnx_builder import OnnxBuilder
+
+
+def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, str]]:
+    """With every tensor from -4 to 8."""
+    document = Document(data)
+    fold_batch_norms(document)
+    planned = plan(document)
+    twins = rewrite(document, planned, {name: affine(-4, 8, storage) for name in planned.observed})
+    return document.written(), twins
+
+
+@pytest.mark.parametrize("storage", ["uint8", "int8"])
+def test_every_product_is_one_of_integers(storage: str) -> None:
+    file, _ = quantized(residual_network(), storage)
+    covered = report(import_model(file).module)
+    assert covered["integer_percent"] == 100
+    assert [each["op"].split("_")[0] for each in covered["floating"] if not each.get("boundary")] == ["Softmax"]
+
+
+def test_an_output_that_is_stored_keeps_its_name() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    model.output(model.node("Sigmoid", ["x"], ["y"]), "float32")
+    file, twins = quantized(model.build())
+    assert [(each.op_type, *each.outputs) for each in read_model(file).operators] == [
+        ("QuantizeLinear", "x_quantized"),
+        ("DequantizeLinear", "x_dequantized"),
+        ("Sigmoid", "y_real"),
+        ("QuantizeLinear", "y_quantized"),
+        ("DequantizeLinear", "y"),
+    ]
+    assert twins == {"x": "x_dequantized", "y": "y"}
+
+
+def test_an_addend_that_is_a_constant_is_stored_too() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    model.output(model.node("Add", ["x", model.constant([1, -1, 0.5, 3], "float32")]), "float32")
+    covered = report(import_model(quantized(model.build())[0]).module)
+    assert all(each.get("boundary") for each in covered["floating"])
+
+
+def test_weights_have_a_scale_for_each_channel_and_zeros_one_too() -> None:
+    weights = np.array([[1.27, 0], [0, 0], [-2.54, 1]], np.float32)
+    np.testing.assert_allclose(weight_scales(weights, 0, 0.5, None), [0.01, 1, 0.02], rtol=1e-6)
+    np.testing.assert_allclose(weight_scales(weights, 1, 0.5, None), [0.02, 1 / 127], rtol=1e-6)
+
+
+def test_a_bias_that_is_much_larger_than_the_weights_fits_its_32_bits() -> None:
+    """As of a channel that batch normalization has all but switched off."""
+    weights, bias = np.full((1, 1), 1e-12, np.float32), np.array([5], np.float32)
+    (scale,) = weight_scales(weights, 0, 0.01, bias)
+    assert abs(5 / (0.01 * scale)) == pytest.approx(1 << 30)
+
+
+def test_an_old_operator_set_is_refused() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    model.output(model.node("Sigmoid", ["x"]), "float32")
+    document = Document(model.build(12))
+    with pytest.raises(Unsupported, match="operator set 12"):
+        rewrite(document, plan(document), {"x": QuantizedType("uint8", (1.0,))})
