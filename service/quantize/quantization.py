@@ -79,10 +79,10 @@ class Calibration:
         twins = [dequantized.get(name, name) for name in self.names[len(document.outputs) :]]
         return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
 
-    def measure(self, quantized: Quantized, labels: Sequence[int | None] = ()) -> Measured:
-        """Runs both models on the inputs again, and compares."""
+    def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
+        """Runs both models, and compares; on the calibration's inputs, where there are no others."""
         built = self._workshop.build(quantized.with_tensors)
-        sums, answers = self._workshop.compare(self.float, built, self._data)
+        sums, answers = self._workshop.compare(self.float, built, data or self._data)
         noise = {name: decibels(*row) for name, row in zip(self.names, sums, strict=True)}
         outputs = self.names[: quantized.outputs]
         layers = {name: value for name, value in noise.items() if name not in outputs}
@@ -112,7 +112,7 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Measured:
-    """What quantization cost, on the inputs of the calibration.
+    """What quantization costs.
 
     Attributes:
         outputs: the signal-to-noise ratio of each output, in dB: the float model's values are the signal, and what the
