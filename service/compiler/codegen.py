@@ -12,7 +12,6 @@ from service.compiler import arena
 from service.compiler.call_plan import PLAIN_PREFIX
 from service.compiler.entry_points import make_entry_points
 from service.compiler.targets import CodegenTarget
-from service.core.errors import Unsupported
 
 _ANCHOR = "anchor"
 # Passes of TVM's pipeline that make its own calling convention, or come after it and want it.
@@ -49,8 +48,6 @@ def generate(module: tvm.IRModule, target: CodegenTarget, path: Path) -> None:
     Kernels are compiled elsewhere (`kernels.objects`), and what calls them all is no code (`call_plan`).
     """
     llvm = tvm.target.Target(dict(target.llvm))
-    if target.card is not None:
-        module = _without_functions(module)
     functions = {
         variable: function.with_attr("global_symbol", PLAIN_PREFIX + variable.name_hint)
         for variable, function in module.functions.items()
@@ -61,19 +58,6 @@ def generate(module: tvm.IRModule, target: CodegenTarget, path: Path) -> None:
         lowered = lower(tirx.transform.BindTarget(llvm.with_host(llvm))(tvm.IRModule(functions)))
         finished = finalize()(make_entry_points(lowered))
     tvm.get_global_func("target.build.llvm")(finished, llvm).write_to_file(str(path), "o")
-
-
-def _without_functions(module: tvm.IRModule) -> tvm.IRModule:
-    """`module`, which no card would run.
-
-    Raises:
-        Unsupported: it has a function that no kernel computes.
-    """
-    plain = sorted(var.name_hint for var, each in module.functions.items() if isinstance(each, tirx.PrimFunc))
-    if plain != [_ANCHOR]:
-        names = ", ".join(name for name in plain if name != _ANCHOR)
-        raise Unsupported(f"no kernel of a card computes {names}", hint="compile the model for a CPU")
-    return module
 
 
 def anchored(module: tvm.IRModule) -> tvm.IRModule:

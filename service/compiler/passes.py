@@ -15,6 +15,7 @@ import tvm
 from numpy.typing import NDArray
 
 from service.compiler import arena, codegen, constants
+from service.compiler.card import lowering
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.pass_order import ORDER
 from service.compiler.qnn import printer
@@ -155,6 +156,16 @@ def _select(module: tvm.IRModule, context: Context) -> tvm.IRModule:
     return context.selection.module
 
 
+def _schedule(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    if context.target.card is None:
+        return schedule(module, context.target)
+    assert context.selection is not None
+    lowered = lowering.lower(module)
+    context.selection.kernels.update(lowered.kernels)
+    context.selection.inexact.update(lowered.inexact)
+    return lowered.module
+
+
 def _lift_constants(module: tvm.IRModule, context: Context) -> tvm.IRModule:
     module, context.constants = constants.lift(codegen.anchored(module))
     return module
@@ -183,7 +194,7 @@ _RUNS: dict[str, Run] = {
     "legalize": lambda module, context: legalize(module, context.target.operands),
     "canonicalize": lambda module, context: canonicalize(module, context.mode),
     "fuse": lambda module, context: tvm.transform.Sequential(list(codegen.FUSE))(module),
-    "schedule": lambda module, context: schedule(module, context.target),
+    "schedule": _schedule,
     "lift-constants": _lift_constants,
     "plan-memory": lambda module, context: tvm.transform.Sequential(list(codegen.PLAN))(module),
     "lift-activations": _lift_activations,

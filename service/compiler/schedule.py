@@ -35,7 +35,7 @@ def _scheduled(function: tirx.PrimFunc, target: CodegenTarget) -> tirx.PrimFunc:
     if function.attrs and "tirx.is_scheduled" in function.attrs:
         return function
     sch = Schedule(function)
-    _inline_all_but_last(sch)
+    inline_producers(sch)
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
     reductions = [block for block in blocks if _reduction_loops(sch, block)]
     if not reductions:
@@ -45,10 +45,13 @@ def _scheduled(function: tirx.PrimFunc, target: CodegenTarget) -> tirx.PrimFunc:
     return sch.mod["main"].with_attrs({**dict((function.attrs or {}).items()), "tirx.is_scheduled": True})
 
 
-def _inline_all_but_last(sch: Schedule) -> None:
-    """Inlines every elementwise block but the one that writes the output."""
-    for block in sch.get_child_blocks(sch.get_sblock("root"))[:-1]:
-        if not _reduction_loops(sch, block):
+def inline_producers(sch: Schedule) -> None:
+    """Inlines every elementwise block but those that write outputs."""
+    root = sch.get_sblock("root")
+    inner = sch.get(root).alloc_buffers
+    for block in sch.get_child_blocks(root):
+        written = [region.source for region in sch.get(block).writes]
+        if all(buffer in inner for buffer in written) and not _reduction_loops(sch, block):
             sch.compute_inline(block)
 
 

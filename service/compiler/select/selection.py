@@ -22,6 +22,8 @@ class Selection:
         plain: the operators that no kernel computes, each with its `place`: which of `layers` it comes before.
         declined: group -> the reason why no kernel computes it.
         concatenations: those on images, each with how many `parts` it has and how many were written `in_place`.
+        inexact: symbol of generated code -> functions of a card's library that it calls, whose last bit may be another
+            than a CPU's (`card.printer.INEXACT`).
     """
 
     module: tvm.IRModule
@@ -30,6 +32,7 @@ class Selection:
     plain: list[dict[str, Any]] = field(default_factory=list)
     declined: dict[str, str] = field(default_factory=dict)
     concatenations: list[dict[str, Any]] = field(default_factory=list)
+    inexact: dict[str, list[str]] = field(default_factory=dict)
 
     def call(self, kernel: Kernel, layer: str, operators: str, macs: int) -> None:
         """Notes a call of `kernel`, after those that are noted."""
@@ -54,5 +57,6 @@ class Selection:
             "declined": self.declined,
             "reorders": reorders,
             "concatenations": self.concatenations,
+            "inexact": self.inexact,
             "families": {family: dict(totals) for family, totals in sorted(families.items())},
         }

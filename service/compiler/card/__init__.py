@@ -1,0 +1,1 @@
+"""Functions that no hand-written kernel computes, for cards: canonical tensor programs as CUDA C++."""

@@ -1,0 +1,96 @@
+"""Small models of which all code is generated: a card gives the oracle's bytes, and NVRTC compiles every function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.auto import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
+from service.core.vectors import sample_inputs
+from tests.support import onnx_catalog, onnx_catalog_exports, onnx_catalog_real, tflite_catalog, tflite_catalog_16x8
+from tests.support.cuda.machine_code import compile_for, needs_nvrtc
+from tests.support.cuda.models import CardModel
+from tests.support.onnx_catalog import case
+
+SAMPLES, SEED = 4, 1
+TFLITE = {**tflite_catalog.MODELS, **tflite_catalog_16x8.MODELS}
+OF_TFLITE = (
+    "conv int8 same strided, odd padding after",
+    "softmax int8",
+    "softmax int16",
+    "add int8",
+    "average pool int8",
+    "average pool int16 same",
+    "max pool int8 same relu6",
+    "mean int8",
+    "pad int8",
+    "logistic int16",
+    "transpose conv int8",
+    "fully connected 16x8",
+    "L2_NORMALIZATION",
+    "GATHER_ND int8",
+    "RESIZE_NEAREST_NEIGHBOR uint8",
+    "STRIDED_SLICE int8",
+    "BATCH_MATMUL",
+    "SELECT",
+)
+OF_ONNX = {
+    "DynamicQuantizeLinear": onnx_catalog_real.DYNAMIC,
+    "MatMulInteger": onnx_catalog_real.DYNAMIC,
+    "QLinearSoftmax": onnx_catalog.CATALOG,
+    "QLinearAdd": onnx_catalog.CATALOG,
+    "QLinearGlobalAveragePool": onnx_catalog.CATALOG,
+    "Softmax": onnx_catalog_real.REAL,
+    "LayerNormalization": onnx_catalog_real.REAL,
+    "com.microsoft.Gelu": onnx_catalog_real.REAL,
+    "MatMul": onnx_catalog_real.REAL,
+    "Conv": onnx_catalog_real.REAL,
+    "Resize": onnx_catalog_real.MOVED,
+    "Gather": onnx_catalog_real.MOVED,
+    "Slice": onnx_catalog_real.MOVED,
+    "TopK": onnx_catalog_exports.MOVED,
+    "CumSum": onnx_catalog_exports.MOVED,
+    "ScatterElements, reduced": onnx_catalog_exports.MOVED,
+    "OneHot": onnx_catalog_exports.MOVED,
+}
+Make = Callable[[], bytes]
+
+
+def models() -> dict[str, tuple[Make, str]]:
+    made: dict[str, tuple[Make, str]] = {name: (TFLITE[name], LITERT_REFERENCE) for name in OF_TFLITE}
+    made["softmax int8, xnnpack"] = (TFLITE["softmax int8"], XNNPACK)
+    made["conv int8, xnnpack"] = (TFLITE["conv int8"], XNNPACK)
+
+    def of_onnx(name: str) -> Make:
+        return lambda: case(name, SEED, OF_ONNX[name])
+
+    return made | {f"{name} of ONNX": (of_onnx(name), ONNXRUNTIME) for name in OF_ONNX}
+
+
+MODELS = models()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_bytes_are_those_of_the_oracle(name: str) -> None:
+    make, mode = MODELS[name]
+    imported = import_model(make())
+    model = CardModel(imported.module, mode)
+    assert model.context.selection is not None
+    assert not model.context.selection.inexact
+    for seed, inputs in enumerate(sample_inputs(imported.signature, SAMPLES)):
+        expected = oracle.run(imported.module, get_mode(mode), inputs)
+        for mine, right in zip(model(inputs, seed), expected, strict=True):
+            np.testing.assert_array_equal(mine, right, strict=True)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["softmax int8", "LayerNormalization of ONNX", "TopK of ONNX"])
+def test_nvrtc_compiles_every_function(name: str) -> None:
+    make, mode = MODELS[name]
+    for kernel in CardModel(import_model(make()).module, mode).kernels.values():
+        compile_for("sm_80", kernel)
