@@ -13,7 +13,7 @@ from typing import Any
 
 import typer.main
 
-from service.api import documents, problems
+from service.api import documents, statuses
 from service.api.app import control_plane
 from service.cli.app import app as command_line
 from service.compiler.qnn.numerics import get_mode
@@ -118,7 +118,7 @@ def error_codes() -> Iterator[str]:
         "HTTP error."
     )
     rows = [
-        (f"`{kind.code}`", str(problems.STATUS[_mapped(kind)]), inspect.cleandoc(kind.__doc__ or "").split("\n")[0])
+        (f"`{kind.code}`", str(statuses.STATUS[_mapped(kind)]), inspect.cleandoc(kind.__doc__ or "").split("\n")[0])
         for kind in _kinds(errors.OctetError)
         if kind is not errors.OctetError and kind.__module__ == errors.__name__
     ]
@@ -132,7 +132,7 @@ def _kinds(kind: type[errors.OctetError]) -> Iterator[type[errors.OctetError]]:
 
 
 def _mapped(kind: type[errors.OctetError]) -> Any:
-    return next(ancestor for ancestor in kind.__mro__ if ancestor in problems.STATUS)
+    return next(ancestor for ancestor in kind.__mro__ if ancestor in statuses.STATUS)
 
 
 def http_api() -> Iterator[str]:

@@ -20,37 +20,14 @@ from starlette.routing import compile_path
 from starlette.types import Scope
 
 from service.api.documents import MEDIA_TYPE, document, title_of
+from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core import errors
 from service.core.errors import OctetError
 
 _logger = logging.getLogger(__name__)
 
-# The nearest class in an error's line of descent decides; the table of `core/errors.py`.
-STATUS: Mapping[type[OctetError], int] = {
-    OctetError: 500,
-    errors.InvalidInput: 400,
-    errors.Unauthorized: 401,
-    errors.Forbidden: 403,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
-    errors.TooLarge: 413,
-    errors.UnsupportedFormat: 415,
-    errors.Unsupported: 422,
-    errors.QueueFull: 429,
-    errors.RateLimited: 429,
-    errors.SandboxUnavailable: 503,
-    errors.NotReady: 503,
-    errors.DatabaseBusy: 503,
-    errors.DeadlinePassed: 504,
-    errors.StorageFull: 507,
-}
-_MAY_BE_RETRIED = (errors.QueueFull, errors.RateLimited, errors.NotReady, errors.DatabaseBusy)
 _METHODS = ("delete", "get", "head", "patch", "post", "put")
 _WHERE = ("stage", "op", "tensor", "hint")
-
-
-def status_of(error: OctetError) -> int:
-    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
 def problem_response(error: OctetError, scope: Scope) -> Response:
@@ -60,11 +37,6 @@ def problem_response(error: OctetError, scope: Scope) -> Response:
         headers["www-authenticate"] = "Bearer"  # required by RFC 9110
     members = {name: value for name, value in error.to_json().items() if name in _WHERE}
     return _respond(scope, status_of(error), error.code, title_of(type(error)), error.message, members, headers)
-
-
-def may_be_retried(error: OctetError) -> bool:
-    """Whether the same request may succeed later, without any change by a user."""
-    return isinstance(error, _MAY_BE_RETRIED) and not isinstance(error, errors.NotBuilt)
 
 
 def retry_after(error: OctetError) -> str:
@@ -83,11 +55,6 @@ def unexpected_response(exception: BaseException, scope: Scope) -> Response:
     detail = "The server failed in a way that it did not foresee."
     hint = f"the server's log says more about request {request_id(scope)}"
     return _respond(scope, 500, "internal_error", "Internal error.", detail, {"hint": hint})
-
-
-def no_memory(exception: MemoryError) -> errors.MemoryFull:
-    """The error that a client sees in place of a `MemoryError`; it carries no details."""
-    return errors.MemoryFull(hint="try again later, or send smaller requests")
 
 
 def request_id(scope: Scope) -> str:

@@ -1,12 +1,10 @@
-"""The dependencies of request handlers. Created once per process by `server.py`, or by a test."""
+"""What request handlers work on. Created once per process by `server.py`, or by a test."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, cast
-
-from fastapi import Depends, Request
+from typing import TYPE_CHECKING
 
 from service.api.access import Access, AuditLog
 from service.api.ops.metrics import Metrics
@@ -58,10 +56,3 @@ class Services:
     def traced(self) -> float:
         """Which part of the requests to trace that do not say it themselves; below 0: none at all."""
         return self.tracing.ratio if self.tracing is not None else -1.0
-
-
-async def _of(request: Request) -> Services:  # async, because FastAPI runs what is not in a thread
-    return cast(Services, request.app.state.services)
-
-
-ServicesOf = Annotated[Services, Depends(_of)]

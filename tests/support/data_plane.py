@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 from service.api import problems
 from service.api.access import Access
 from service.api.data_plane.listener import Listener
-from service.api.oip import repository
+from service.api.oip import repository_routes
 from service.api.ops import scrape
 from service.api.ops.collectors import ModelCollector
 from service.api.ops.metrics import Metrics
@@ -117,7 +117,7 @@ class DataPlane:
         self.app = FastAPI()
         problems.install(self.app)
         self.app.state.services = self.services
-        self.app.router.routes[:] = repository.routes(self.services)
+        self.app.router.routes[:] = repository_routes.routes(self.services)
         self.app.include_router(scrape.router)
         self.app.add_middleware(with_middleware, services=self.services)
         self._connections: set[asyncio.Task[Any]] = set()

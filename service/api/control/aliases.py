@@ -12,7 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
-from service.api.services import Services, ServicesOf
+from service.api.injected import ServicesOf
+from service.api.services import Services
 from service.core.alias import Alias, check_alias
 from service.core.errors import Conflict, NotFound
 from service.core.target import TARGETS

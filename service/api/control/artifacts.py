@@ -13,7 +13,8 @@ from starlette.responses import StreamingResponse
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute
-from service.api.services import Services, ServicesOf
+from service.api.injected import ServicesOf
+from service.api.services import Services
 from service.cache import MANIFEST_MEDIA_TYPE, Manifest
 from service.cache.export import export
 from service.compiler.artifact_archive import check_head, received

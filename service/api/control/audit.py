@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.api.control import paths, wire
-from service.api.services import ServicesOf
+from service.api.injected import ServicesOf
 
 router = APIRouter(prefix=f"{paths.PREFIX}/audit", tags=["keys"])
 

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.control import paths, wire
 from service.api.control.body import receive_blob
-from service.api.services import ServicesOf
+from service.api.injected import ServicesOf
 from service.core.digest import Digest
 
 router = APIRouter(prefix=f"{paths.PREFIX}/blobs", tags=["blobs"])

@@ -12,7 +12,8 @@ from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.control.events import EVENT_SCHEMA, event_stream, last_event_of
 from service.api.control.waiting import wait_until
-from service.api.services import Services, ServicesOf
+from service.api.injected import ServicesOf
+from service.api.services import Services
 from service.core.build import BuildState
 
 router = APIRouter(prefix=f"{paths.PREFIX}/builds", tags=["builds"], route_class=BoundedRoute)

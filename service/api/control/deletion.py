@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 
 from service.api.control import paths, wire
-from service.api.services import Services, ServicesOf
+from service.api.injected import ServicesOf
+from service.api.services import Services
 from service.core.errors import NotFound
 from service.core.model import Deleted
 from service.workers.catalog import delete_model

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.access.told import changed
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
-from service.api.services import ServicesOf
+from service.api.injected import ServicesOf
 from service.core.key import Limits
 
 router = APIRouter(prefix=f"{paths.PREFIX}/keys", tags=["keys"], route_class=BoundedRoute)

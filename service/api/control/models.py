@@ -12,7 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute
-from service.api.services import Services, ServicesOf
+from service.api.injected import ServicesOf
+from service.api.services import Services
 from service.compiler.importers.detect import detect_format, format_of
 from service.core.artifact import Report
 from service.core.build import Build

@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
 from service.api.control import paths, wire
-from service.api.services import Services, ServicesOf
+from service.api.injected import ServicesOf
+from service.api.services import Services
 from service.core.digest import Digest
 from service.core.errors import NotFound
 from service.workers.crashes import Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from service.api.control import paths, wire
-from service.api.services import ServicesOf
+from service.api.injected import ServicesOf
 
 router = APIRouter(prefix=f"{paths.PREFIX}/workers", tags=["workers"])
 

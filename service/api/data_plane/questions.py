@@ -16,8 +16,8 @@ from service.api.documents import title_of
 from service.api.grpc.status import status_of as grpc_status_of
 from service.api.oip.address import parse_address
 from service.api.oip.repository import Repository
-from service.api.problems import may_be_retried, no_memory, status_of
 from service.api.services import Services
+from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core.errors import NotReady, OctetError
 from service.workers.inference import Served
 

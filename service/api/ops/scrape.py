@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from service.api.services import ServicesOf
+from service.api.injected import ServicesOf
 
 router = APIRouter(tags=["metrics"])
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.server import HANDLED_SIGNALS
 
-from service.api.app import create_app
 from service.api.assembly import assemble
 from service.api.data_plane.listener import Listener
 from service.api.ops.housekeeping import Housekeeping
+from service.api.ops.lifetime import at_work
 from service.api.services import Services
 from service.core.certificate import Certificate
 from service.core.logs import Seldom
@@ -32,7 +34,11 @@ from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
 from service.workers.supervised import Ready
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
 _logger = logging.getLogger(__name__)
+_SWITCH_S = 0.0002  # in which an import lets go of the interpreter: each statement of a database waits for it
 
 
 def run(
@@ -62,7 +68,10 @@ def run(
         if host.best is not None:  # only a machine that can run a target is an inference worker
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if not signals.came:
-            _Server(services, signals, ready).run()
+            server = _Server(services, signals, ready)
+            server.run()
+            if server.failure is not None:
+                raise server.failure
 
 
 class _Signals:
@@ -94,15 +103,55 @@ class _Signals:
         self.came = True
 
 
+def _application(services: Services) -> ASGIApp:
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    gc.disable()  # as while the rest was imported
+    try:
+        from service.api.app import create_app
+
+        app = create_app(services)
+    finally:
+        gc.freeze()
+        gc.enable()
+        sys.setswitchinterval(usual_s)
+    return app
+
+
+class _Late:
+    """The application, imported beside an event loop that needs it for none of the data plane's questions: models are
+    loaded meanwhile, and requests for it wait.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._made: asyncio.Future[ASGIApp] | None = None
+
+    async def made(self) -> ASGIApp:
+        """The application. Raises whatever kept it from being made."""
+        if self._made is None:
+            self._made = asyncio.ensure_future(asyncio.to_thread(_application, self._services))
+        return await asyncio.shield(self._made)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = await self.made()
+        await app(scope, receive, send)
+
+
 class _Server(uvicorn.Server):
-    """uvicorn, without a socket of its own. Notifies all waiters when the process is told to stop."""
+    """uvicorn, without a socket of its own. Notifies all waiters when the process is told to stop.
+
+    Attributes:
+        failure: why there is no application.
+    """
 
     def __init__(self, services: Services, signals: _Signals, ready: Ready) -> None:
-        app = create_app(services)
+        self._app = _Late(services)
         super().__init__(
             uvicorn.Config(
-                app,
-                lifespan="on",
+                self._app,
+                interface="asgi3",
+                lifespan="off",
                 ws="none",
                 access_log=False,
                 log_config=None,
@@ -115,9 +164,12 @@ class _Server(uvicorn.Server):
         self._services, self._signals, self._ready = services, signals, ready
         self._listener = Listener(services, self._take)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._work = AsyncExitStack()
+        self.failure: Exception | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._services.plane.listener = self._listener
+        await self._work.enter_async_context(at_work(self._services))
         await super().startup([])
         self._do(self._listener.keep_telling())  # by now it is known whether models are to be loaded first
         self._do(self._announce())
@@ -125,6 +177,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown()
+        await self._work.aclose()
         for task in self._tasks:
             task.cancel()
 
@@ -148,6 +201,10 @@ class _Server(uvicorn.Server):
     async def _announce(self) -> None:
         await self._services.plane.reached()
         await self._services.plane.gather()  # it has heard all by then
+        try:
+            await self._app.made()
+        except Exception as error:
+            self.failure, self.should_exit = error, True
         if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
             self._ready()
 
@@ -160,7 +217,7 @@ class _Server(uvicorn.Server):
             protocol,
             config=self.config,
             server_state=self.server_state,
-            app_state=self.lifespan.state,
+            app_state={},
         )
         self._do(asyncio.get_running_loop().connect_accepted_socket(make, connection))
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from service.api import problems
+from service.api import problems, statuses
 from service.core import errors
 from service.core.errors import OctetError
 from tests.support.control_plane import ControlPlane, problem
@@ -34,7 +34,7 @@ from tests.support.control_plane import ControlPlane, problem
     ],
 )
 def test_an_error_has_the_status_of_its_nearest_ancestor(kind: type[OctetError], status: int) -> None:
-    assert problems.status_of(kind()) == status
+    assert statuses.status_of(kind()) == status
 
 
 def test_a_problem_says_where_it_happened_and_what_to_do(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_every_kind_of_error_has_a_status() -> None:
 
     core = [kind for kind in tree(OctetError) if kind.__module__ == errors.__name__]
     meant_for_500 = {OctetError, errors.CorruptBlob, errors.BuildFailed, *errors.BuildFailed.__subclasses__()}
-    assert {kind for kind in core if problems.status_of(kind()) == 500} == meant_for_500
+    assert {kind for kind in core if statuses.status_of(kind()) == 500} == meant_for_500
 
 
 def test_a_request_that_found_no_memory_may_come_again() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import cast
@@ -53,25 +53,31 @@ class Run:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
 
-    def __call__(self, signals: _Signals, starting: signal.Signals | None = None) -> list[str]:
-        """`starting` is sent while the application starts."""
+    def __call__(
+        self,
+        signals: _Signals,
+        starting: signal.Signals | None = None,
+        application: Callable[[Services], FastAPI] = lambda services: FastAPI(),
+    ) -> list[str]:
+        """`starting` is sent while it starts."""
         happened: list[str] = []
 
         @asynccontextmanager
-        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async def at_work(services: Services) -> AsyncIterator[None]:
             if starting:
                 os.kill(os.getpid(), starting)
                 await asyncio.sleep(0)
-            happened.append("application started")
+            happened.append("work started")
             yield
-            happened.append("application ended")
+            happened.append("work ended")
 
         class Told(Ready):
             def __call__(self) -> None:
                 happened.append("told of")
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        self._monkeypatch.setattr(server, "create_app", lambda services: FastAPI(lifespan=lifespan))
+        self._monkeypatch.setattr(server, "at_work", at_work)
+        self._monkeypatch.setattr(server, "_application", application)
         self._monkeypatch.setattr(Listener, "keep_telling", _nothing)
         self._monkeypatch.setattr(server, "Housekeeping", Idle)
         services = SimpleNamespace(
@@ -82,7 +88,10 @@ class Run:
             audit=None,
             metrics=Metrics(),
         )
-        _Server(cast(Services, services), signals, Told(-1)).run()
+        running = _Server(cast(Services, services), signals, Told(-1))
+        running.run()
+        if running.failure is not None:
+            raise running.failure
         assert services.stopping.is_set()
         return happened
 
@@ -94,21 +103,29 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_a_server_that_started_is_told_of_and_ends_when_it_is_told_to(run: Run) -> None:
     with _Signals() as signals:
-        assert run(signals) == ["application started", "told of", "application ended"]
+        assert run(signals) == ["work started", "told of", "work ended"]
         assert signals.came
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_nobody_is_told_of_a_server_that_was_to_stop_while_it_started(run: Run, number: signal.Signals) -> None:
     with _Signals() as signals:
-        assert run(signals, starting=number) == ["application started", "application ended"]
+        assert run(signals, starting=number) == ["work started", "work ended"]
 
 
 def test_a_signal_that_came_before_there_was_a_server_is_not_lost(run: Run) -> None:
     with _Signals() as signals:
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.came
-        assert run(signals) == ["application started", "application ended"]
+        assert run(signals) == ["work started", "work ended"]
+
+
+def test_a_server_without_an_application_is_not_told_of_and_says_why(run: Run) -> None:
+    def broken(services: Services) -> FastAPI:
+        raise ImportError("no such module")
+
+    with _Signals() as signals, pytest.raises(ImportError, match="no such module"):
+        run(signals, application=broken)
 
 
 def test_afterwards_signals_are_what_they_were() -> None:

@@ -191,8 +191,9 @@ _COMPILERS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sanitizer", _COMPILERS)
+@pytest.mark.parametrize(
+    "sanitizer", [pytest.param(each, marks=[pytest.mark.slow] * (each != "thread")) for each in _COMPILERS]
+)
 def test_many_calls_at_once_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
     program = str(tmp_path / "stress")
     try:  # the locked compiler has no runtime of sanitizers

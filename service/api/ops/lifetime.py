@@ -1,0 +1,42 @@
+"""What the control plane does beside answering requests, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from service.api.oip.address import parse_addresses
+from service.api.services import Services
+
+_SAVE_USAGE_S = 1.0  # what is lost of it when this process is killed
+
+
+@asynccontextmanager
+async def at_work(services: Services) -> AsyncIterator[None]:
+    """Ends what `services` hold when it is left."""
+    wanted = parse_addresses(services.settings.preload)
+    reaching = asyncio.create_task(services.plane.run())
+    saving = asyncio.create_task(_save_usage(services))
+    preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
+    following = asyncio.create_task(_follow_files(services))
+    await asyncio.sleep(0)  # so that it has begun before the server is announced as ready
+    yield
+    services.stopping.set()
+    for task in (preloading, saving, following, reaching):
+        task.cancel()
+    await services.registry.close()
+    await asyncio.to_thread(services.access.save)
+
+
+async def _follow_files(services: Services) -> None:
+    if services.settings.model_files:
+        from service.api.control.model_files import ModelFiles  # what packs files of MXNet is not for every server
+
+        await ModelFiles(services, services.settings.model_files).run()
+
+
+async def _save_usage(services: Services) -> None:
+    while True:
+        await asyncio.sleep(_SAVE_USAGE_S)
+        await asyncio.to_thread(services.access.save)
