@@ -22,6 +22,7 @@ from service.core.errors import CorruptBlob, NotFound, StorageFull
 _logger = logging.getLogger(__name__)
 # A path that was handed out is opened soon: until then nothing says that it is of use. Less where the disk is full.
 _IN_HAND_S, _FULL_IN_HAND_S = 600.0, 30.0
+_LOOK_S = 60.0  # other processes put blobs too
 
 Fetch = Callable[[Digest], Iterator[bytes]]
 
@@ -42,6 +43,7 @@ class NodeCache:
         self._fetching = root / "fetching"
         self._fetching.mkdir(exist_ok=True)
         self._max_bytes, self._fetch = max_bytes, fetch
+        self._looked_s, self._room_bytes = -_LOOK_S, 0  # when it was added up last, and what has been left since
         self._pinning = threading.Lock()
         self._pinned: dict[Digest, int] = {}  # descriptors with a shared lock
 
@@ -68,8 +70,15 @@ class NodeCache:
                     fcntl.flock(descriptor, fcntl.LOCK_SH)
                     self._pinned[digest] = descriptor
 
+    def added(self, size_bytes: int) -> None:
+        """To be called after a blob was put: `make_room`, where it may be due. Files are not added up each time."""
+        self._room_bytes -= size_bytes
+        if self._room_bytes < 0 or time.monotonic() - self._looked_s >= _LOOK_S:
+            self.make_room()
+
     def make_room(self, is_full: bool = False) -> None:
         """Evicts what is beyond the limit; all that is of no use at the moment, where the disk is full."""
+        self._looked_s = time.monotonic()
         found = []
         for digest in self.blobs.iterate():
             with suppress(FileNotFoundError):
@@ -82,6 +91,7 @@ class NodeCache:
                 break
             if self._evict(digest):
                 total_bytes -= size_bytes
+        self._room_bytes = self._max_bytes - total_bytes
         if total_bytes > self._max_bytes:
             _logger.warning("%d bytes of the store are in use here, more than store_cache_bytes", total_bytes)
 
@@ -100,7 +110,7 @@ class NodeCache:
         except StorageFull:
             self.make_room(is_full=True)
             self._write(digest)
-        self.make_room()
+        self.added(self._file(digest).stat().st_size)
 
     def _write(self, digest: Digest) -> None:
         with self.blobs.writer() as writer:

@@ -116,7 +116,7 @@ class BucketBlobStore:
             self.bucket.put(_RENEWED + _hex(digest), b"")
         else:
             self.bucket.put(_name(digest), path)
-        self.cache.make_room()
+        self.cache.added(path.stat().st_size)
         return digest
 
     def _fetch(self, digest: Digest) -> Iterator[bytes]:

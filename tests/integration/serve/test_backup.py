@@ -19,6 +19,8 @@ from tests.support.waiting import WORK_TIMEOUT_S
 
 __all__ = ["postgres_schema", "postgres_server", "s3_server", "s3_url"]
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "how-to" / "databases-and-buckets.md"
 PLACE = "octet-models/production"
 

@@ -16,8 +16,12 @@ from service.core.settings import Settings
 from service.core.target import detect_host
 from service.db import Database
 from service.workers.crashes import Crashes
+from tests.support.buckets import s3_server, s3_url
+from tests.support.databases import postgres_schema, postgres_server
 from tests.support.old_cpu import LACKS, on_old_cpu
 from tests.support.serving import serving
+
+__all__ = ["postgres_schema", "postgres_server", "s3_server", "s3_url"]
 
 Checks = dict[str, dict[str, str]]
 Doctor = Callable[..., Checks]
@@ -124,6 +128,38 @@ def test_a_folder_that_is_no_store_is_a_problem(doctor: Doctor, settings: Settin
     settings.store_dir.mkdir(parents=True)
     (settings.store_dir / "other").touch()
     assert doctor(status=1)["store"]["state"] == "problem"
+
+
+def test_a_database_and_a_bucket_that_do_not_answer_are_problems(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the password is not told."""
+    monkeypatch.setattr("service.cli.checks._DATABASE_S", 0.2)
+    monkeypatch.setattr("service.cli.checks._BUCKET_S", 0.2)
+    monkeypatch.setenv("OCTET_DATABASE_URL", "postgresql://octet:hunter2@127.0.0.1:1/octet")
+    monkeypatch.setenv("OCTET_STORE_URL", "s3://octet/models")
+    for name, value in {"ENDPOINT_URL": "http://127.0.0.1:1", "ALLOW_HTTP": "true", "REGION": "here"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "octet")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    checks = doctor(status=1)
+    for name in ("database", "store"):
+        assert (checks[name]["state"], "hunter2" in str(checks[name])) == ("problem", False)
+        assert "127.0.0.1" in checks[name]["detail"] or "s3://octet/models" in checks[name]["detail"]
+
+
+def test_a_database_and_a_bucket_that_answer(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, postgres_schema: str, s3_url: str
+) -> None:
+    monkeypatch.setenv("OCTET_DATABASE_URL", postgres_schema)
+    monkeypatch.setenv("OCTET_STORE_URL", s3_url)
+    checks = doctor()
+    assert checks["database"]["state"] == "note"
+    assert checks["store"]["detail"] == f"{s3_url}, where nothing is yet"
+    database = Database(postgres_schema)
+    database.migrate()
+    database.close()
+    assert "PostgreSQL, schema" in doctor()["database"]["detail"]
 
 
 def test_a_database_that_is_none_is_a_problem(doctor: Doctor, settings: Settings) -> None:
