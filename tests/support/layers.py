@@ -98,7 +98,7 @@ def convolution(
         neighbours: whether outputs read neighbouring pixels, of an even number of small blocks (`Isa.pairs`).
     """
     window, padding, size = _geometry(draw, kernel or draw(st.sampled_from(KERNELS)))
-    channels = draw(st.sampled_from([3, 16, 24, 100] if depthwise else [8, 14, 24, 64] if neighbours else _CHANNELS))
+    channels = draw(st.sampled_from([3, 16, 31, 33, 100] if depthwise else [8, 14, 24, 64] if neighbours else _CHANNELS))
     window = replace(window, strides=(window.strides[0], 1)) if neighbours else window
     filters = channels if depthwise else draw(st.sampled_from(_FILTERS))
     shape = (draw(st.sampled_from([1, 1, 2, 3])), *size, channels)
