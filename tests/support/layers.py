@@ -39,7 +39,7 @@ from tests.support.images import (
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
 
 KERNELS = [(1, 1), (2, 2), (3, 3), (5, 5), (7, 7), (1, 7), (7, 1), (3, 1), (4, 6)]
-_CHANNELS, _FILTERS = [1, 3, 16, 24, 50], [1, 16, 24, 100]
+_CHANNELS, _FILTERS, _OF_DEPTHWISE = [1, 3, 16, 24, 50], [1, 16, 24, 100], [3, 16, 31, 33, 100]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ def convolution(
         neighbours: whether outputs read neighbouring pixels, of an even number of small blocks (`Isa.pairs`).
     """
     window, padding, size = _geometry(draw, kernel or draw(st.sampled_from(KERNELS)))
-    channels = draw(st.sampled_from([3, 16, 31, 33, 100] if depthwise else [8, 14, 24, 64] if neighbours else _CHANNELS))
+    drawn = _OF_DEPTHWISE if depthwise else [8, 14, 24, 64] if neighbours else _CHANNELS
+    channels = draw(st.sampled_from(drawn))
     window = replace(window, strides=(window.strides[0], 1)) if neighbours else window
     filters = channels if depthwise else draw(st.sampled_from(_FILTERS))
     shape = (draw(st.sampled_from([1, 1, 2, 3])), *size, channels)
