@@ -97,7 +97,8 @@ def run_selected(
         (made,) = emulated_models.run(target.name, [described, library, layer], signature, [list(inputs)])
         return context.selection, made
     if codegen_for.card is not None:
-        networks.emulate(context.selection.kernels, codegen_for.card, scratch / "kernels")
+        sources = {symbol: program_of(kernel) for symbol, kernel in context.selection.kernels.items()}
+        networks.emulate(sources, codegen_for.card, scratch / "kernels")
         return context.selection, networks.run(config, library, layer, scratch / "kernels", inputs)
     return context.selection, load_files(config, library, layer).run(inputs)
 

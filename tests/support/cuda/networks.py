@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,30 +17,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.compiler.kernels.kernel import Kernel
-from service.compiler.kernels.objects import program_of
+from service import runtime
+from service.cache import OciLayout
+from service.compiler.kernels.cuda.nvrtc import cubin
 from service.core.artifact import ArtifactConfig
-from service.core.digest import canonical_json
+from service.core.digest import Digest, canonical_json
 from tests.support import emulated_card
 from tests.support.cuda.emulated import build
-from tests.support.cuda.machine_code import compile_for
 
 Array = NDArray[Any]
+Sample = Sequence[Array]
 
 
-def emulate(kernels: Mapping[str, Kernel], capability: str, folder: Path, *, checked: bool = True) -> None:
+def emulate(sources: Mapping[str, str], capability: str, folder: Path, *, checked: bool = True) -> None:
     """Puts into `folder` what the driver's stand-in runs in place of each kernel.
 
     Args:
+        sources: of the kernels, by their symbols.
         checked: whether races in shared memory and the like end the process; slower by far.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for symbol, kernel in kernels.items():
-        image = compile_for(capability, kernel)
-        built = build(program_of(kernel), symbol, capability, checked)
-        link = folder / f"{hashlib.sha256(image).hexdigest()}.so"
+    for symbol, source in sources.items():
+        link = folder / f"{hashlib.sha256(cubin(source, capability, symbol)).hexdigest()}.so"
         if not link.exists():
-            link.symlink_to(built)
+            link.symlink_to(build(source, symbol, capability, checked))
 
 
 def run(config: ArtifactConfig, library: Path, constants: Path, kernels: Path, inputs: Sequence[Array]) -> list[Array]:
@@ -49,29 +49,47 @@ def run(config: ArtifactConfig, library: Path, constants: Path, kernels: Path, i
     Args:
         kernels: the folder of `emulate`.
     """
-    folder = Path(tempfile.mkdtemp(dir=kernels.parent))
-    described = folder / "config.json"
+    described = kernels.with_name("config.json")
     described.write_bytes(canonical_json(config.to_json()))
-    given = [folder / f"input-{place}.npy" for place in range(len(inputs))]
-    for path, values in zip(given, inputs, strict=True):
-        np.save(path, values)
-    environment = emulated_card.environment(_driver(), kernels, cards=_card(config.target))
-    files = (described, library, constants)
-    written = emulated_card.in_a_child(
-        _run, *files, str(folder), [str(path) for path in given], environment=environment
-    )
-    return [np.load(path) for path in written]
+    (outputs,) = _in_a_child(_run_files, (described, library, constants), kernels, config.target, [inputs])
+    return outputs
 
 
-def _run(config: str, library: str, constants: str, folder: str, inputs: Sequence[str]) -> list[str]:
-    from service.runtime import load_files
+def run_stored(store: Path, digest: Digest, target: str, kernels: Path, samples: Sequence[Sample]) -> list[list[Array]]:
+    """The outputs of an artifact of the store in a folder, likewise, for each of `samples`."""
+    return _in_a_child(_run_stored, (store, digest), kernels, target, samples)
 
-    described = ArtifactConfig.from_json(json.loads(Path(config).read_bytes()))
-    outputs = load_files(described, Path(library), Path(constants)).run([np.load(path) for path in inputs])
-    paths = [f"{folder}/output-{place}.npy" for place in range(len(outputs))]
-    for path, values in zip(paths, outputs, strict=True):
-        np.save(path, values)
+
+def _in_a_child(
+    function: Callable[..., Any], artifact: Sequence[Any], kernels: Path, target: str, samples: Sequence[Sample]
+) -> list[list[Array]]:
+    """`function(*artifact, folder, samples)`, arrays as files of a folder both ways."""
+    folder = Path(tempfile.mkdtemp(dir=kernels.parent))
+    given = [_saved(folder / f"in-{number}", sample) for number, sample in enumerate(samples)]
+    environment = emulated_card.environment(_driver(), kernels, cards=_card(target))
+    written = emulated_card.in_a_child(function, *artifact, str(folder), given, environment=environment)
+    return [[np.load(path) for path in paths] for paths in written]
+
+
+def _saved(stem: Path, values: Sample) -> list[str]:
+    paths = [f"{stem}-{place}.npy" for place in range(len(values))]
+    for path, value in zip(paths, values, strict=True):
+        np.save(path, value)
     return paths
+
+
+def _run_files(config: str, library: str, constants: str, folder: str, samples: Sequence[Sequence[str]]) -> Any:
+    described = ArtifactConfig.from_json(json.loads(Path(config).read_bytes()))
+    return _answers(runtime.load_files(described, Path(library), Path(constants)), folder, samples)
+
+
+def _run_stored(store: str, digest: Digest, folder: str, samples: Sequence[Sequence[str]]) -> Any:
+    return _answers(runtime.load(OciLayout(Path(store)), digest), folder, samples)
+
+
+def _answers(model: runtime.Model, folder: str, samples: Sequence[Sequence[str]]) -> list[list[str]]:
+    outputs = [model.run([np.load(path) for path in paths]) for paths in samples]
+    return [_saved(Path(folder, f"out-{number}"), values) for number, values in enumerate(outputs)]
 
 
 def _card(target: str) -> str:
