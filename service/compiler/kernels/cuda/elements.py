@@ -58,6 +58,10 @@ class Blocks:
         """With fillers as channels."""
         return replace(self, channels=self.blocks * self.lanes)
 
+    def planes(self, count: int) -> Blocks:
+        """As many channels that come first."""
+        return replace(self, channels=count, lanes=1, blocks=count)
+
     def repeated(self, extents: tuple[int, int, int]) -> Blocks:
         """With its one image, row or column read for all of `extents`.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from service.compiler.kernels.cuda.conversion import Conversion, as_bytes, by_table, dequantizing, quantizing
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for, require_blocks
-from service.compiler.kernels.cuda.images import CHUNK_BYTES, check_sizes
+from service.compiler.kernels.cuda.images import BLOCK, CHUNK_BYTES, check_sizes
 from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
@@ -111,19 +111,25 @@ def _kernel(
     facts: dict[str, str],
 ) -> Kernel:
     element_bytes = np.dtype(conversion.destination).itemsize
-    at_once = math.gcd(CHUNK_BYTES // element_bytes, source.lanes, destination.lanes, destination.channels)
-    types = (destination.order, destination.strides, source.strides, at_once, conversion.type)
     fill = [np.array([zero_point], np.uint8)] if destination.halo else []
     constants = (*fill, *conversion.numbers)
     names = [f"constant_{place}" for place in range(len(constants))]
-    made = f"{conversion.type}{{{', '.join(names[len(fill) :])}}}"
-    value = f"{names[0]}[0]" if fill else "0"
-    body = [f"octet::reorder<{', '.join(map(str, types))}>(source, {made}, {value}, destination);"]
+    given = ["source", f"{conversion.type}{{{', '.join(names[len(fill) :])}}}"]
+    if destination.lanes == 1 and source.lanes == BLOCK:
+        pixels = destination.planes(-(-destination.channels // CHUNK_BYTES))
+        function, launch = "split_planes", launch_for(pixels, CHUNK_BYTES)
+        types = (pixels.order, destination.strides, source.strides, destination.channels)
+    else:
+        at_once = math.gcd(CHUNK_BYTES // element_bytes, source.lanes, destination.lanes, destination.channels)
+        function, launch = "reorder", launch_for(destination, element_bytes)
+        types = (destination.order, destination.strides, source.strides, at_once)
+        given.append(f"{names[0]}[0]" if fill else "0")
+    arguments = ", ".join(map(str, (*types, conversion.type)))
+    body = [f"octet::{function}<{arguments}>({', '.join(given)}, destination);"]
     parameters = [f"const {TYPES[conversion.source]}* __restrict__ source", *constant_parameters(constants)]
     parameters += [f"{TYPES[conversion.destination]}* __restrict__ destination"]
     text = translation_unit("reorder.cuh", kernel_function(THREADS, parameters, body))
-    function = DeviceFunction(text, launch_for(destination, element_bytes))
-    return Kernel(family, function, constants, size_bytes, facts)
+    return Kernel(family, DeviceFunction(text, launch), constants, size_bytes, facts)
 
 
 def _facts(image: Image, *, channels_first: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-// A tensor in another layout, its elements converted, and its halo filled. A thread makes 16 bytes of the destination.
+// A tensor in another layout, its elements converted, and its halo filled.
 #pragma once
 
 #include "conversion.cuh"
@@ -6,7 +6,8 @@
 
 namespace octet {
 
-// kAtOnce: neighbours in both tensors, of which either all or none are of the halo, or fillers. Fillers become 0.
+// A thread makes 16 bytes of the destination. kAtOnce: neighbours in both tensors, of which either all or none are of
+// the halo, or fillers. Fillers become 0.
 template <class Order, class Destination, class Source, int kAtOnce, class Conversion>
 __device__ inline void reorder(const typename Conversion::From* source, const Conversion& conversion,
                                typename Conversion::To fill, typename Conversion::To* destination) {
@@ -30,6 +31,22 @@ __device__ inline void reorder(const typename Conversion::From* source, const Co
     }
   }
   store_own<Order>(destination + Destination::at(Order::place(first)), first, made);
+}
+
+// To a tensor whose channels come first, from an image in blocks. A thread reads 16 channels of a pixel, and its neighbours
+// those of the next pixels. `Order`: of pixels, of as many planes as there are chunks of channels.
+template <class Order, class Destination, class Source, int kChannels, class Conversion>
+__device__ inline void split_planes(const typename Conversion::From* source, const Conversion& conversion,
+                                    typename Conversion::To* destination) {
+  const int number = own_elements<Order, 1>();
+  if (number < 0) return;
+  Place place = Order::place(number);
+  place.channel *= kChunk;
+  const auto chunk = load_vector<kChunk>(source + Source::at(place));
+#pragma unroll
+  for (int own = 0; own < kChunk; ++own, ++place.channel) {
+    if (place.channel < kChannels) destination[Destination::at(place)] = conversion.apply(chunk.values[own]);
+  }
 }
 
 }  // namespace octet
