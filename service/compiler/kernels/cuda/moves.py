@@ -1,4 +1,4 @@
-"""The kernel of moves on cards: most vectors of the destination are elements at equal distances of one source."""
+"""The kernel of moves on cards: what is made of few bytes is looked up, and most are made alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from service.compiler.kernels.moves import (
 )
 from service.compiler.kernels.simd.tables import ENTRIES, is_identity
 
-_IRREGULAR = -(1 << 30)  # `kIrregular`
 _MOST_PARTS = 64  # each is code of its own
 _MOST_ADDRESSES = 1 << 30
 _WIDE = ("float32", "int32")
@@ -43,8 +42,8 @@ def move(made: Move) -> Kernel:
     if max(firsts[-1], made.destination.size) >= _MOST_ADDRESSES:
         raise Declined("its tensors are too large")
     own = CHUNK_BYTES // np.dtype(made.destination.dtype).itemsize
-    runs, irregular = _runs(_wanted(made, firsts, own))
-    return _kernel(made, runs, irregular, [int(first) for first in firsts[:-1]])
+    origins, offsets = _alike(_wanted(made, firsts, own))
+    return _kernel(made, origins, offsets, [int(first) for first in firsts[:-1]])
 
 
 def _wanted(made: Move, firsts: Integers, own: int) -> Integers:
@@ -59,26 +58,25 @@ def _wanted(made: Move, firsts: Integers, own: int) -> Integers:
     return filled.reshape(-1, own)
 
 
-def _runs(wanted: Integers) -> tuple[Array, Array]:
-    """What `runs` and `addresses` are in `source/move.cuh`: `[vectors, 2]` and `[irregular vectors, own]`, int32."""
-    own = wanted.shape[1]
-    inside = wanted >= 0
-    step = np.where(inside[:, 1], wanted[:, 1] - wanted[:, 0], 1)
-    expected = wanted[:, :1] + np.arange(own) * step[:, None]
-    irregular = ((wanted != expected) & inside).any(axis=1)
-    runs = np.stack([np.maximum(wanted[:, 0], 0), step], axis=1)
-    runs[irregular] = np.stack([np.arange(irregular.sum()), np.full(irregular.sum(), _IRREGULAR)], axis=1)
-    return runs.astype(np.int32), np.maximum(wanted[irregular], 0).astype(np.int32)
+def _alike(wanted: Integers) -> tuple[Array, Array]:
+    """What `origins` and `offsets` are in `source/move.cuh`: `[vectors, 2]` and `[rows, own]`, int32."""
+    neighbours, first = np.arange(wanted.shape[1]), np.maximum(wanted[:, :1], 0)
+    apart = np.where(wanted < 0, neighbours, wanted - first)
+    offsets, row = np.unique(np.concatenate([neighbours[None], apart]), axis=0, return_inverse=True)
+    row = row.reshape(-1)
+    order = np.concatenate([row[:1], np.delete(np.arange(len(offsets)), row[0])])  # neighbours come first
+    origins = np.stack([first[:, 0], np.argsort(order)[row[1:]]], axis=1)
+    return origins.astype(np.int32), offsets[order].astype(np.int32)
 
 
-def _kernel(made: Move, runs: Array, irregular: Array, firsts: Sequence[int]) -> Kernel:
+def _kernel(made: Move, origins: Array, offsets: Array, firsts: Sequence[int]) -> Kernel:
     destination, image = made.destination, made.destination.image
     type_ = TYPES["uint8" if destination.dtype in BIAS else destination.dtype]
     to = Blocks.contiguous((1, 1, 1, destination.size)) if image is None else Blocks.of(image)
     tables = _tables(made)
     arrays = (
-        runs.reshape(-1),
-        irregular.reshape(-1),
+        origins.reshape(-1),
+        offsets.reshape(-1),
         np.array([made.fill] if to.halo else [], np.uint8),
         np.concatenate([*tables.values(), np.zeros(0, np.uint8)]),
     )
@@ -98,7 +96,7 @@ def _kernel(made: Move, runs: Array, irregular: Array, firsts: Sequence[int]) ->
     parameters += [*constant_parameters(constants), f"{type_}* __restrict__ destination"]
     text = translation_unit("move.cuh", kernel_function(THREADS, parameters, body))
     itemsize = np.dtype(destination.dtype).itemsize
-    facts = {"vectors": len(runs), "irregular": len(irregular), "tables": len(tables)}
+    facts = {"vectors": len(origins), "ways": len(offsets), "tables": len(tables)}
     function = DeviceFunction(text, launch_for(to, itemsize))
     return Kernel("move", function, constants, destination.size * itemsize, facts)
 

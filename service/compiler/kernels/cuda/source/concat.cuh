@@ -9,8 +9,8 @@ namespace octet {
 
 using ChunkBytes = Vector<u8, kChunk>;
 
-// A part that is copied to the channels from kFirst on. kTable: the number of the table that its bytes go through; -1 if
-// there is none.
+// A part that is copied to the channels from kFirst on. kTable: the number of the table that its bytes go through;
+// -1 if there is none.
 template <class Source, int kFirst, int kChannels, int kTable>
 struct CopiedPart {
   const u8* source;

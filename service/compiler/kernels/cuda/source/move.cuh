@@ -8,8 +8,6 @@
 
 namespace octet {
 
-constexpr i32 kIrregular = -(1 << 30);  // instead of a step
-
 // A part whose first element has the address kFirst. kTable: the number of the table that its bytes go through; -1 if
 // there is none.
 template <class Type, int kFirst, int kTable>
@@ -22,10 +20,10 @@ struct MovedPart {
   }
 };
 
-// `runs`: for each 16 bytes of the destination inside its halo the address of the first element, and the step from one to
-// the next; or the number of a row of `addresses`, and kIrregular. Fillers become 0.
+// `origins`: for each 16 bytes of the destination inside its halo the address of the first element, and the number of the
+// row of `offsets` that says how far from it the others are. Row 0 is of neighbours. Fillers become 0.
 template <class Order, class Destination, int kTables, class Type, class... Parts>
-__device__ inline void move(const i32* runs, const i32* addresses, const Type* fill, const u8* table_values,
+__device__ inline void move(const i32* origins, const i32* offsets, const Type* fill, const u8* table_values,
                             Type* destination, const Parts&... parts) {
   constexpr int kOwn = kChunk / sizeof(Type);
   const u8* tables = nullptr;
@@ -35,13 +33,13 @@ __device__ inline void move(const i32* runs, const i32* addresses, const Type* f
   const Place place = Order::place(first);
   Vector<Type, kOwn> made{};
   if (Order::is_inside(place)) {
-    const auto run = load_vector<2>(runs + Order::inner(place) / kOwn * 2);
-    const i32 start = run.values[0], step = run.values[1];
+    const auto origin = load_vector<2>(origins + Order::inner(place) / kOwn * 2);
+    const i32 start = origin.values[0], row = origin.values[1];
     const int count = min(kOwn, Order::channels_from(place));
     const Type* from = nullptr;
     int table = -1;
-    if (step == 1) (parts.select(start, from, table), ...);
-    if (step == 1 && count == kOwn && reinterpret_cast<u64>(from) % kChunk == 0) {
+    (parts.select(start, from, table), ...);
+    if (row == 0 && count == kOwn && reinterpret_cast<u64>(from) % kChunk == 0) {
       made = load_vector<kOwn>(from);
       if constexpr (kTables > 0) {
 #pragma unroll
@@ -51,8 +49,7 @@ __device__ inline void move(const i32* runs, const i32* addresses, const Type* f
 #pragma unroll
       for (int own = 0; own < kOwn; ++own) {
         if (own >= count) continue;
-        const i32 address = step == kIrregular ? addresses[start * kOwn + own] : start + own * step;
-        (parts.select(address, from, table), ...);
+        (parts.select(start + offsets[row * kOwn + own], from, table), ...);
         made.values[own] = *from;
         if constexpr (kTables > 0) {
           if (table >= 0) made.values[own] = tables[table * kEntries + made.values[own]];

@@ -1,5 +1,5 @@
-// Element-wise arithmetic of two images: the twins of the classes of these names in `kernels/simd/pairs.py`, which hold the
-// numbers. A thread makes 16 bytes of the destination.
+// Element-wise arithmetic of two images: the twins of the classes of these names in `kernels/simd/pairs.py`, which hold
+// the numbers. A thread makes 16 bytes of the destination.
 //
 // Operands are as stored; `apply` gives values less the output's zero point, not yet clamped.
 #pragma once
@@ -40,8 +40,9 @@ struct Slope {
   DoubleRounding above;
   DoubleRounding below;
   __device__ i32 apply(i32 lhs, i32 rhs, const i32* numbers) const {
-    const i32 value = lhs - numbers[0], product = value * (rhs - numbers[1]);
-    return value < 0 ? DoubleRounding::apply(product, below.channel(0)) : DoubleRounding::apply(value, above.channel(0));
+    const i32 value = lhs - numbers[0];
+    if (value < 0) return DoubleRounding::apply(value * (rhs - numbers[1]), below.channel(0));
+    return DoubleRounding::apply(value, above.channel(0));
   }
 };
 

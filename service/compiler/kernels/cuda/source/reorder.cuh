@@ -33,8 +33,8 @@ __device__ inline void reorder(const typename Conversion::From* source, const Co
   store_own<Order>(destination + Destination::at(Order::place(first)), first, made);
 }
 
-// To a tensor whose channels come first, from an image in blocks. A thread reads 16 channels of a pixel, and its neighbours
-// those of the next pixels. `Order`: of pixels, of as many planes as there are chunks of channels.
+// To a tensor whose channels come first, from an image in blocks. A thread reads 16 channels of a pixel, and its
+// neighbours those of the next pixels. `Order`: of pixels, of as many planes as there are chunks of channels.
 template <class Order, class Destination, class Source, int kChannels, class Conversion>
 __device__ inline void split_planes(const typename Conversion::From* source, const Conversion& conversion,
                                     typename Conversion::To* destination) {

@@ -71,9 +71,17 @@ def test_transposed(pixels: int, channels: int, dtype: str) -> None:
     elements = np.arange(values.size).reshape(values.shape).transpose(0, 2, 1)
     source, destination = (Memory.contiguous(shape, dtype) for shape in (values.shape, elements.shape))
     kernel = move(Move((source,), (None,), destination, elements.reshape(-1)))
-    assert kernel.facts["irregular"] == 0 or pixels % 16
+    assert pixels % 16 or kernel.facts["ways"] == 2, "neighbours, and elements a row apart"
     got = run(CARD, kernel, values.reshape(-1), dtype=dtype)
     np.testing.assert_array_equal(got, values.reshape(-1)[elements.reshape(-1)])
+
+
+def test_a_channel_shuffle_is_made_in_few_ways() -> None:
+    """Each sixteen channels are half of one part and half of the other, as far as they lie in a block."""
+    elements = np.arange(2 * 28 * 28 * 58).reshape(2, 28, 28, 58).transpose(1, 2, 3, 0).reshape(-1)
+    part = Memory.of_image(Image(1, 28, 28, 58, BLOCK), "uint8")
+    whole = Memory.of_image(Image(1, 28, 28, 116, BLOCK), "uint8")
+    assert move(Move((part, part), (None, None), whole, elements)).facts["ways"] <= 4
 
 
 def test_any_order() -> None:
