@@ -17,7 +17,7 @@ from service.core.certificate import Certificate
 from service.core.errors import OctetError, StoreUnreachable
 from service.core.queueing import scheduling_of
 from service.core.settings import Settings
-from service.core.target import TARGETS, Host
+from service.core.target import Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.workers.catalog import synchronize
 from service.workers.crashes import Crashes, crashes_of
@@ -74,7 +74,7 @@ def assemble(
         StoredArtifacts(layout, crashes),
         plane,
         aliases=aliases,
-        targets=[target.name for target in TARGETS if target.runs_on(host)],
+        targets=[target.name for target in host.targets],
         scheduling=lambda model: scheduling_of(settings.serving(model)),
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,

@@ -63,8 +63,13 @@ def card_versions(target: Target) -> dict[str, str]:
         return {}
 
 
+def versions(target: Target) -> dict[str, str]:
+    """All that decides what a build for `target` becomes, here, besides what is asked for."""
+    return {**fingerprint(), **card_versions(target)}
+
+
 def build_inputs(
     source: Digest, target: Target, numerics: str, options: Mapping[str, Any] | None = None
 ) -> BuildInputs:
     """The build that answers this question, here."""
-    return BuildInputs(source, target.name, numerics, {**fingerprint(), **card_versions(target)}, dict(options or {}))
+    return BuildInputs(source, target.name, numerics, versions(target), dict(options or {}))

@@ -101,6 +101,13 @@ class Host:
     model_name: str = ""
 
     @property
+    def targets(self) -> list[Target]:
+        """Those whose artifacts run here, in the order in which they are to be served: those for a card first, which
+        somebody had built for it.
+        """
+        return sorted((target for target in TARGETS if target.runs_on(self)), key=lambda target: target.device == "cpu")
+
+    @property
     def best(self) -> Target | None:
         """The best target that this CPU runs; None where there is none: what is compiled here is for other machines.
 

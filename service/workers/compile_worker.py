@@ -144,7 +144,7 @@ class CompileWorker:
 
     def _request(self, claim: Claim) -> CompileRequest:
         inputs = claim.inputs
-        if inputs.toolchain != toolchain.fingerprint():
+        if inputs.toolchain != toolchain.versions(parse_target(inputs.target)):
             raise BuildFailed(
                 "it was requested with another version of the compiler than is installed now",
                 stage=Stage.FETCH,

@@ -87,6 +87,11 @@ def test_a_card_is_not_what_host_means() -> None:
     assert parse_target("cuda-sm_90").missing_on(host) == {"sm_90"}
 
 
+def test_what_was_built_for_a_card_is_served_there() -> None:
+    host = Host("x86_64", parse_target("x86-64-v4").features | {"sm_75"})
+    assert [target.name for target in host.targets] == ["cuda-sm_75", "x86-64-v4", "x86-64-v3"]
+
+
 def test_a_machine_that_no_target_runs_on_says_what_it_lacks() -> None:
     host = parse_cpuinfo(CPUINFO, "x86_64")
     assert host.best is None

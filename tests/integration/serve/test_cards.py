@@ -1,0 +1,60 @@
+"""A server on a machine with an emulated card, which fails: it is not ready, starts again, and answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.support import card_artifact, emulated_card
+from tests.support.serving import Served, serving
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model for a card, whose driver fails with the 40th kernel that a process launches."""
+    driver = emulated_card.build_driver(tmp_path / "driver")
+    (driver / "settings").write_text("OCTET_EMULATED_FAULT=launch:40:719\n")
+    folder = tmp_path / "models" / "m.octet"
+    card_artifact.write_artifact(folder, emulated_card.build_library(tmp_path / "library", driver))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    return folder.parent
+
+
+def predict(served: Served) -> int:
+    tensor = {"name": "in0", "datatype": "INT32", "shape": [1, 16], "data": list(range(16))}
+    try:
+        response = served.client.post("/v2/models/m/infer", json={"inputs": [tensor]})
+    except httpx.TransportError:
+        return 0
+    if response.status_code == httpx.codes.OK:
+        assert response.json()["outputs"][0]["data"] == card_artifact.simple(np.arange(16)).tolist()
+    return response.status_code
+
+
+def is_ready(served: Served) -> bool:
+    try:
+        return predict(served) == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def test_a_card_that_fails_is_used_again_by_the_next_process(models: Path, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log, serving(tmp_path, log, model_files=json.dumps([str(models)])) as served:
+        eventually(lambda: is_ready(served), WORK_TIMEOUT_S)
+        metrics = served.client.get("/metrics").text
+        assert 'octet_card_memory_bytes{card="0",name="Emulated 8.6"}' in metrics
+        assert 'octet_card_used_bytes{card="0",name="Emulated 8.6"}' in metrics
+        statuses = [predict(served) for _ in range(60)]
+        assert statuses.count(200) >= 15
+        assert set(statuses) <= {0, 200, 500, 503}
+        assert set(statuses) != {200}
+        eventually(lambda: is_ready(served), WORK_TIMEOUT_S)
+    said = (tmp_path / "log").read_text()
+    assert "a card failed" in said
+    assert "crashed" in said
+    assert "before it is put in quarantine" in said
