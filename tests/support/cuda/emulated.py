@@ -12,15 +12,20 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import platform
 import re
+import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from tests.support.cuda.errors import DeviceFault, UnknownDeviceCode
@@ -28,6 +33,8 @@ from tests.support.cuda.translate import translate
 
 _HERE = Path(__file__).parent
 _KEPT = Path.home() / ".cache" / "octet-tests" / "cuda"
+_KEPT_S = 24 * 3600  # since the last use: each change of the emulation makes all anew
+_TRANSLATED_BY = ("emulated.py", "translate.py", "ptx.py")
 _GXX = "g++"
 _LANGUAGE = ("-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti")
 # What the device does: no contraction (NVRTC's -fmad=false), accesses of any type (kernels read bytes as words).
@@ -53,12 +60,16 @@ def build(source: str, symbol: str, architecture: str = "sm_80", checked: bool =
     Raises:
         UnknownDeviceCode: the source is no C++, or has something that the emulation does not know.
     """
+    if _missing():
+        pytest.skip(_missing())
     symbol = symbol if "OCTET_KERNEL" in source else ""  # else it is one of several that are named
     flags = (*_LANGUAGE, *_SEMANTICS, "-O1", "-g1", *(_CHECKS if checked else ()))
     runtime = _runtime()
-    emulation = (path.read_text() for path in (*_headers(), *sorted(_HERE.glob("*.py"))))
+    emulation = (path.read_text() for path in (*_headers(), *(_HERE / name for name in _TRANSLATED_BY)))
     library = _KEPT / f"kernel-{_digest((source, symbol, architecture, *flags, runtime.name, *emulation))}.so"
-    if not library.exists():
+    if library.exists():
+        library.touch()
+    else:
         translated = translate(_preprocess(source, symbol, architecture))
         checks = f'extern "C" const bool octet_emulated_checked = {"true" if checked else "false"};\n'
         text = f'#include "device.hpp"\n{checks}# 1 "kernel.cu"\n{translated}'
@@ -143,6 +154,15 @@ class _Guarded:
         return bool((self._room[: self._start] == _GUARD).all() and (self._room[behind:] == _GUARD).all())
 
 
+@cache
+def _missing() -> str:
+    """Why kernels of cards cannot run here; empty where they can."""
+    tools = [tool for tool in (_GXX, "addr2line") if shutil.which(tool) is None]
+    if platform.machine() != "x86_64":
+        return "cards are emulated on x86-64 CPUs only"  # schedule.cpp switches stacks by their registers
+    return f"cards are not emulated without {' and '.join(tools)}" if tools else ""
+
+
 def _headers() -> list[Path]:
     return sorted(_HERE.glob("*.hpp"))
 
@@ -166,7 +186,13 @@ def _runtime() -> Path:
     flags = (*_LANGUAGE, "-O2", "-Wall", "-Wextra", "-Werror")
     texts = [path.read_text() for path in (*sources, *_headers())]
     target = _KEPT / f"runtime-{_digest((*flags, *texts))}.o"
-    if not target.exists():
+    for path in _KEPT.glob("*.*"):
+        with suppress(FileNotFoundError):  # another process was faster
+            if time.time() - path.stat().st_mtime > _KEPT_S:
+                path.unlink()
+    if target.exists():
+        target.touch()
+    else:
         together = "".join(f'#include "{source.name}"\n' for source in sources)
         _make(target, together, [*flags, f"-I{_HERE}"])
     return target
