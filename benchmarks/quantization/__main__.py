@@ -23,7 +23,8 @@ from service.core.target import detect_host
 from service.quantize.data import Data, accuracy
 from service.quantize.methods import METHODS
 from service.quantize.observing import Workshop
-from service.quantize.quantization import Calibration, Options, decibels
+from service.quantize.quantization import Calibration, Options
+from service.quantize.sensitivity import decibels
 
 _CALIBRATING = 32
 _THEIRS = ("MinMax", "Entropy", "Percentile")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ from service.cli.options import (
 from service.cli.output import Output, reporting
 from service.compiler.importers.uploads import upload_of
 from service.core.build import Stage
+from service.core.errors import InvalidInput
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.options import parse_open_shapes, shapes_of, with_sizes
 
@@ -69,6 +71,17 @@ def quantize(
             "--keep", metavar="TENSOR", help="Leave the operator that makes this tensor in float. Repeatable."
         ),
     ] = None,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Also show what each layer's quantization costs alone.")
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="SHARE",
+            help="Leave the layers in float that cost most, until at most this share of answers is lost, such as 0.5%.",
+        ),
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -102,6 +115,7 @@ def quantize(
         metadata = metadata_from(None, mean, std, resize, layout)
         inputs = Data(data, metadata, samples)
         known = labels_of(labels, inputs) if labels else []
+        limit = _share(budget) if budget else None
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
         options = Options(method.value, storage.value, tuple(keep or ()))
         target = output_file or file.with_name(f"{file.name.removesuffix('.onnx')}.int8.onnx")
@@ -111,8 +125,15 @@ def quantize(
             progress = _Progress(output)
             workshop = Workshop(Path(scratch), settings, progress, shapes, tick=progress.tick)
             calibration = Calibration(model, workshop, inputs, options)
+            costs: dict[str, Any] = {}
+            if sensitivity or limit is not None:
+                ranked = calibration.sensitivity(options)
+                enough, curve = ranked.within(limit, known) if limit is not None else (None, ranked.curve(known))
+                costs = {"sensitivity": ranked.to_json(curve)}
+                if enough is not None:
+                    options = replace(options, kept=(*options.kept, *enough.kept))
             quantized = calibration.quantize(options)
-            measured = calibration.measure(quantized, known).to_json()
+            measured = calibration.measure(quantized, known).to_json() | costs
         target.write_bytes(quantized.file)
         document = {
             "output": str(target),
@@ -148,6 +169,17 @@ def _push(
     return pushed
 
 
+def _share(text: str) -> float:
+    """`0.5%` or `0.005`."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as error:
+        raise InvalidInput(f"{text!r} is no share", hint="such as 0.5%") from error
+    if not 0 <= share < 1:
+        raise InvalidInput(f"{text!r} is no share of all answers", hint="such as 0.5%")
+    return share
+
+
 class _Progress:
     """A line for each model that is built, and for the inputs that were run."""
 
@@ -180,10 +212,26 @@ def _show(output: Output, document: dict[str, Any]) -> None:
     noisy = sorted(document["tensors_db"].items(), key=lambda each: _decibels(each[1]))[:_SHOWN]
     for name, value in (*document["outputs_db"].items(), *noisy):
         kind = "output " if name in document["outputs_db"] else ""
-        table.add_row(Text(kind + name), "no noise" if value is None else f"{value:.1f} dB")
+        table.add_row(Text(kind + name), _noise(value))
     output.show(table)
+    if costs := document.get("sensitivity"):
+        output.show(*_sensitivity(costs, "right" if "accuracy" in document else "same class"))
     for each in document["float"]:
         output.show(f"  float        {each['operators']} {each['op_type']}: {each['reason']}")
+
+
+def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
+    layers = Table("layer", "output, with it alone in integers", title="Cost of each layer, the worst first", box=None)
+    for name, value in list(costs["layers_db"].items())[:_SHOWN]:
+        layers.add_row(Text(name), _noise(value))
+    curve = Table("of these in float", what, "output", title="Cost of all, with the worst in float", box=None)
+    for point in costs["curve"]:
+        curve.add_row(str(len(point["kept"])), f"{100 * point['share']:.1f} %", _noise(point["output_db"]))
+    return layers, curve
+
+
+def _noise(value: float | None) -> str:
+    return "no noise" if value is None else f"{value:.1f} dB"
 
 
 def _decibels(value: float | None) -> float:

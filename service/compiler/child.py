@@ -51,6 +51,7 @@ ROLES: Mapping[str, str] = {
     "extremes": "service.compiler.observing_roles:extremes_role",
     "histograms": "service.compiler.observing_roles:histograms_role",
     "compare": "service.compiler.observing_roles:compare_role",
+    "switched": "service.compiler.observing_roles:switched_role",
 }
 
 

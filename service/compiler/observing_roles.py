@@ -19,7 +19,7 @@ from service.core.buffers import aligned_empty
 from service.core.signature import TensorSpec
 from service.runtime.model import Array
 
-SEEN_FILE, OUTPUTS_FILE = "seen.npy", "outputs-{}.bin"
+SEEN_FILE, OUTPUTS_FILE, CLASSES_FILE = "seen.npy", "outputs-{}.bin", "classes.npy"
 
 
 def extremes_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
@@ -66,6 +66,23 @@ def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
             number += 1
     np.save(SEEN_FILE, sums, allow_pickle=False)
     return {"inputs": number}
+
+
+def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """A model whose last input are switches, with each row of `switches`. The sums of squares of the first output with
+    the first row, and of what it differs by with each: `SEEN_FILE`, `[rows, 2]` float64. The most likely class of each:
+    `CLASSES_FILE`, `[inputs, rows]` int64."""
+    model = _model(request["model"], request["threads"])
+    rows = [np.array(row, np.float32) for row in request["switches"]]
+    sums, classes = np.zeros((len(rows), 2), np.float64), []
+    for inputs in _inputs(request["inputs"], model.signature.inputs[:-1]):
+        made = [model.run([*inputs, row])[0].astype(np.float64) for row in rows]
+        sums[:, 0] += (made[0] ** 2).sum()
+        sums[:, 1] += [((other - made[0]) ** 2).sum() for other in made]
+        classes.append([int(output.reshape(-1).argmax()) for output in made])
+    np.save(SEEN_FILE, sums, allow_pickle=False)
+    np.save(CLASSES_FILE, np.array(classes, np.int64).reshape(len(classes), len(rows)), allow_pickle=False)
+    return {"inputs": len(classes)}
 
 
 def histogram(values: Array, low: float, high: float, bins: int) -> Array:

@@ -2,7 +2,7 @@
 
 `document` reads and writes the file, `folding` and `patterns` say what of it is quantized, `observing` runs the
 compiled float model on the inputs, `methods` choose a type for each tensor by what was seen, `rewriting` puts
-conversions into the file, and `measuring` runs both models. `quantization` is the whole of it.
+conversions into the file, `switched` and `sensitivity` find what each layer costs, and `quantization` is the whole.
 
 The result is compiled, verified and served like any other model; ONNX Runtime runs it too.
 """

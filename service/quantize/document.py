@@ -13,7 +13,7 @@ from service.compiler.importers.onnx.model import Array, AttributeValue, Tensor
 from service.compiler.importers.onnx.package import unpack
 from service.compiler.importers.onnx.reader import read_model
 from service.compiler.importers.onnx.tensors import text
-from service.compiler.importers.onnx.wire import Budget, Field, fields
+from service.compiler.importers.onnx.wire import Budget, Field, Wire, fields
 from service.core.errors import Unsupported
 from service.quantize import protobuf
 
@@ -121,6 +121,13 @@ class Document:
         self._tensors[name] = Tensor(name, values.dtype.name, values.shape, values)
         return name
 
+    def add_input(self, name: str, size: int) -> None:
+        """One more input of the model, `[size]` float32, behind the others."""
+        self._inputs[name] = Field(_INPUT, Wire.BYTES, memoryview(_real(name, (size,))))
+        self._names.add(name)
+        self.inputs += (name,)
+        self.floats += (name,)
+
     def readers(self) -> dict[str, list[Node]]:
         """By tensor."""
         found: dict[str, list[Node]] = {}
@@ -186,7 +193,9 @@ def _rest(field: Field) -> bytes:
     return protobuf.written(part for part in _within(field) if part.number not in (_NODE_INPUT, _NODE_OUTPUT))
 
 
-def _real(name: str) -> bytes:
-    """A ValueInfo of a float32 tensor, of any shape."""
-    tensor = protobuf.message(1, protobuf.number(1, _DTYPES["float32"]))
+def _real(name: str, shape: Sequence[int] | None = None) -> bytes:
+    """A ValueInfo of a float32 tensor; of any shape where none is given."""
+    dims = b"".join(protobuf.message(1, protobuf.number(1, size)) for size in shape or ())
+    said = b"" if shape is None else protobuf.message(2, dims)
+    tensor = protobuf.message(1, protobuf.number(1, _DTYPES["float32"]) + said)
     return protobuf.text(1, name) + protobuf.message(2, tensor)

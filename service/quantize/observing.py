@@ -6,14 +6,14 @@ A model is built by the steps of any build, in their sandboxes, but neither veri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from service.compiler.importers.onnx.model import Array
-from service.compiler.observing_roles import OUTPUTS_FILE, SEEN_FILE
+from service.compiler.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
 from service.compiler.pipeline import make
 from service.compiler.sandbox import Access, run_child
 from service.compiler.sandbox.policy import unlimited
@@ -131,6 +131,18 @@ class Workshop:
                 row += _answers(directory / OUTPUTS_FILE.format(place), number, size)
         return sums, answers
 
+    def switched(self, built: Built, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
+        """Of a model whose last input are switches, for each row of them: the squares of the first output with the
+        first row, and of what it differs by, summed, `[rows, 2]`; and the most likely classes, `[inputs, rows]`."""
+        sums, classes = np.zeros((len(rows), 2)), []
+        own = replace(built.signature, inputs=built.signature.inputs[:-1])
+        asked = {"model": built.to_json(), "switches": [list(map(float, row)) for row in rows]}
+        for directory, number in self._parts("switched", data, own):
+            self._run("switched", asked, directory, built.files)
+            sums += _seen(directory, sums.shape, np.float64)
+            classes.append(_seen(directory, (number, len(rows)), np.int64, CLASSES_FILE))
+        return sums, np.concatenate(classes)
+
     def _parts(self, what: str, data: Data, signature: ModelSignature) -> Iterator[tuple[Path, int]]:
         """A directory with the file of inputs for one child, and how many there are, until no more are."""
         done = 0
@@ -175,9 +187,9 @@ def _written(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
     return number
 
 
-def _seen(directory: Path, shape: Sequence[int], dtype: type) -> Array:
+def _seen(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_FILE) -> Array:
     """What a child left, which ran native code made of the model: its word for anything but the size is as good."""
-    path = directory / SEEN_FILE
+    path = directory / name
     if path.is_symlink() or not path.is_file():
         raise BuildFailed("the process that ran the model did not say what it saw")
     try:

@@ -11,6 +11,7 @@ import numpy as np
 
 from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.support import is_quantized
+from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
 from service.quantize.data import Data, accuracy, classes_of
 from service.quantize.document import Document
@@ -19,6 +20,8 @@ from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics
 from service.quantize.observing import Workshop
 from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
 from service.quantize.rewriting import rewrite
+from service.quantize.sensitivity import Sensitivity, decibels
+from service.quantize.switched import switched
 
 STORAGES = ("uint8", "int8")
 
@@ -69,15 +72,23 @@ class Calibration:
         found = workshop.statistics(self.float, data, histograms)
         self.statistics: Mapping[str, Statistics] = {each.name: each for each in found}
 
+    def _types(self, planned: Plan, options: Options) -> dict[str, QuantizedType]:
+        choose = options.method
+        return {name: choose(self.statistics[name], options.storage) for name in planned.observed}
+
     def quantize(self, options: Options) -> Quantized:
         """The model, quantized by what was seen. Raises `Unsupported`: its operator set is too old."""
         document, planned = _planned(self.model, options)
-        choose = options.method
-        types = {name: choose(self.statistics[name], options.storage) for name in planned.observed}
-        dequantized = rewrite(document, planned, types)
+        dequantized = rewrite(document, planned, self._types(planned, options))
         file = document.written()
         twins = [dequantized.get(name, name) for name in self.names[len(document.outputs) :]]
         return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
+
+    def sensitivity(self, options: Options) -> Sensitivity:
+        """What each layer's quantization costs alone. Raises as `quantize`."""
+        document, planned = _planned(self.model, options)
+        file, names = switched(document, planned, self._types(planned, options))
+        return Sensitivity.measured(self._workshop, self._workshop.build(file), self._data, names)
 
     def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
         """Runs both models, and compares; on the calibration's inputs, where there are no others."""
@@ -142,13 +153,6 @@ class Measured:
                 else {}
             ),
         }
-
-
-def decibels(signal: float, noise: float) -> float:
-    """10 log10(signal / noise) of sums of squares; infinite without noise."""
-    if noise == 0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
 
 
 def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:

@@ -80,3 +80,34 @@ def test_a_set_that_does_not_fit_is_refused(model: Path, tmp_path: Path) -> None
     status, told = asked(model, "--data", tmp_path / "x.npz")
     assert status == 1
     assert "the model takes [1, 3, 16, 16]" in told["error"]["message"]
+
+
+def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: Path) -> None:
+    """With power-of-two scales, which cost something here."""
+    np.savez(tmp_path / "x.npz", image=pictures(24))
+    arguments = (model, "--data", tmp_path / "x.npz", "--method", "power-of-two", "-o", tmp_path / "q.onnx")
+    _, plain = asked(*arguments, "--sensitivity")
+    costs = plain["sensitivity"]
+    assert list(costs["layers_db"].values()) == sorted(costs["layers_db"].values())
+    assert len(costs["layers_db"]) == plain["quantized"] - 2, "all but MaxPool and Flatten"
+    first, *_, last = costs["curve"]
+    # All switches on is the quantized model, and all off the float one.
+    assert first["output_db"] == pytest.approx(plain["outputs_db"]["scores"], abs=1e-3)
+    assert first["share"] == plain["same_class"]["share"] < 1
+    assert (last["share"], last["output_db"]) == (1, None)
+    status, told = asked(*arguments, "--budget", "0%")
+    assert status == 0, told
+    kept = next(point for point in told["sensitivity"]["curve"] if point["share"] == 1)
+    assert told["same_class"]["share"] == 1
+    assert told["outputs_db"]["scores"] == pytest.approx(kept["output_db"], abs=1e-3)
+    assert 0 < len(kept["kept"]) < len(costs["layers_db"])
+    said = [each["operators"] for each in told["float"] if each["reason"] == "it was kept in float"]
+    assert sum(said) == len(kept["kept"])
+
+
+def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(1))
+    for text in ("much", "-1%", "100%"):
+        status, told = asked(model, "--data", tmp_path / "x.npz", f"--budget={text}")
+        assert status == 1
+        assert "is no share" in told["error"]["message"]
