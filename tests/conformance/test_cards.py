@@ -1,0 +1,75 @@
+"""Whole models, compiled for NVIDIA's cards: the bytes that this host computes.
+
+The build is the real one, with NVRTC in its sandboxed children, and so is the runtime; the card is emulated, and runs
+kernels by the sources that NVRTC was given.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.cache import OciLayout
+from service.compiler.importers.detect import format_of
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.call_plan import Launch
+from service.core.digest import digest_of_file
+from service.core.numerics import DEFAULT_MODE
+from service.core.options import with_shapes
+from service.core.settings import Settings
+from service.core.target import parse_target
+from service.core.vectors import sample_inputs
+from service.runtime.stored import StoredArtifact
+from tests.support.compiling import Quiet, compiled
+from tests.support.cuda import networks
+from tests.support.cuda.machine_code import needs_nvrtc
+from tests.support.shared_data import ROOT
+
+pytestmark = needs_nvrtc
+
+MODELS = ROOT / "models"
+SMALL = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
+_SHARED = [
+    ("tflite/mobilenet_v2.int8.tflite", "sm_80"),
+    ("tflite/mobilenet_v2_1.0_224_quant.tflite", "sm_61"),
+    ("onnx/mobilenet_v2.u8s8.onnx", "sm_75"),
+    ("onnx/resnet50.u8s8.onnx", "sm_90"),
+    ("torch/resnet18.fx_x86.pt", "sm_80"),
+]
+# Each of these emulates some fifty kernels, which g++ has to compile first.
+OTHERS = [pytest.param(MODELS / name, card, marks=pytest.mark.slow) for name, card in _SHARED]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("path", "capability"), [(SMALL, "sm_80"), *OTHERS], ids=str)
+def test_model_computes_the_same_bytes_on_a_card(path: Path, capability: str, tmp_path: Path) -> None:
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    with path.open("rb") as source:
+        numerics = DEFAULT_MODE[format_of(source)]
+    options = with_shapes({"": [1, 3, 224, 224]}) if path.suffix == ".pt" else {}  # such files do not say it
+    model = compiled(path, numerics, tmp_path, options=options)
+    (inputs,) = sample_inputs(model.signature, 1, seed=11)
+    target, layout, scratch = parse_target(f"cuda-{capability}"), OciLayout(tmp_path / "card"), tmp_path / "of-card"
+    scratch.mkdir()
+    request = CompileRequest(path, digest_of_file(path), target, numerics, options)
+    stored = StoredArtifact.read(layout, compile_model(request, layout, scratch, Quiet(), Settings()))
+    networks.emulate(kernels_of(scratch / "build"), capability, tmp_path / "kernels", checked=False)
+    computed = networks.run(stored.config, stored.library, stored.constants, tmp_path / "kernels", inputs)
+    for output, expected in zip(computed, model.run(inputs), strict=True):
+        np.testing.assert_array_equal(output, expected)
+
+
+def kernels_of(build: Path) -> dict[str, Kernel]:
+    """By the programs that a build child wrote."""
+    programs = {path.stem: path.read_text() for path in build.glob("octet_*.json")}
+    unlaunched = Launch((1, 1, 1), (1, 1, 1))
+    found = {
+        symbol: Kernel(symbol.removeprefix("octet_").rpartition("_")[0], DeviceFunction(text, unlaunched), (), 0)
+        for symbol, text in programs.items()
+    }
+    assert {kernel.symbol for kernel in found.values()} == programs.keys()
+    return found
