@@ -13,9 +13,7 @@ import pytest
 
 from service.cache import OciLayout
 from service.compiler.importers.detect import format_of
-from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.pipeline import CompileRequest, compile_model
-from service.core.call_plan import Launch
 from service.core.digest import digest_of_file
 from service.core.numerics import DEFAULT_MODE
 from service.core.options import with_shapes
@@ -57,19 +55,8 @@ def test_model_computes_the_same_bytes_on_a_card(path: Path, capability: str, tm
     scratch.mkdir()
     request = CompileRequest(path, digest_of_file(path), target, numerics, options)
     stored = StoredArtifact.read(layout, compile_model(request, layout, scratch, Quiet(), Settings()))
-    networks.emulate(kernels_of(scratch / "build"), capability, tmp_path / "kernels", checked=False)
+    sources = {program.stem: program.read_text() for program in (scratch / "build").glob("octet_*.json")}
+    networks.emulate(sources, capability, tmp_path / "kernels", checked=False)
     computed = networks.run(stored.config, stored.library, stored.constants, tmp_path / "kernels", inputs)
     for output, expected in zip(computed, model.run(inputs), strict=True):
         np.testing.assert_array_equal(output, expected)
-
-
-def kernels_of(build: Path) -> dict[str, Kernel]:
-    """By the programs that a build child wrote."""
-    programs = {path.stem: path.read_text() for path in build.glob("octet_*.json")}
-    unlaunched = Launch((1, 1, 1), (1, 1, 1))
-    found = {
-        symbol: Kernel(symbol.removeprefix("octet_").rpartition("_")[0], DeviceFunction(text, unlaunched), (), 0)
-        for symbol, text in programs.items()
-    }
-    assert {kernel.symbol for kernel in found.values()} == programs.keys()
-    return found
