@@ -1,64 +1,82 @@
-"""Whole networks on emulated cards equal the oracle: the plan, the runtime, and every kernel by its source."""
+"""Small networks of kernels that join, move and reorder what others wrote: a card gives the oracle's bytes."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from tvm import relax
 
+from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, TORCH_X86, XNNPACK
-from service.core.target import parse_target
-from tests.support.cuda.machine_code import needs_nvrtc
-from tests.support.qnn_models import SIGNED_MODES, Emit, module_of
-from tests.support.selected import run_selected
-from tests.unit.compiler.select.test_select import Network, Tensor
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.numerics import ONNXRUNTIME
+from tests.support.cuda.models import CardModel
+from tests.support.qnn_models import Emit, float32, module_of, u8
 
-pytestmark = needs_nvrtc
-ADDING = (LITERT_REFERENCE, ONNXRUNTIME, TORCH_X86)  # the kernels' own tests have all modes
+X, WIDER = u8(0.05, 128), u8(0.08, 100)
+MODE = get_mode(ONNXRUNTIME)
+Body = Callable[[Emit, list[relax.Var]], relax.Var]
 
 
-@pytest.mark.parametrize(("capability", "mode"), [*zip(["sm_61", "sm_75", "sm_80"], ADDING, strict=True)])
-def test_a_residual_network(capability: str, mode: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(len(mode))
-    storage = "int8" if mode in SIGNED_MODES else "uint8"
-
-    def body(emit: Emit, xs: list[relax.Var]) -> relax.Var:
-        network = Network(emit, rng, storage)
-        x = Tensor(xs[0], (2, 9, 11, 3), network.type())
-        x = network.conv(x, 40, (3, 3), stride=2)
-        y = network.conv(x, 0, (3, 3), depthwise=True)
-        return network.add(network.conv(y, 40, (1, 1)), x).var
-
-    values = rng.integers(-128 if storage == "int8" else 0, 128, (2, 9, 11, 3)).astype(storage)
-    module = module_of([(values.shape, storage)], body)
-    (expected,) = oracle.run(module, get_mode(mode), [values])
-    _, (computed,) = run_selected(module, parse_target(f"cuda-{capability}"), mode, [values], tmp_path)
-    np.testing.assert_array_equal(computed, expected)
+def layer(emit: Emit, x: relax.Var, filters: int, out_type: QuantizedType = X, size: int = 1) -> relax.Var:
+    rng, channels = np.random.default_rng(filters), int(x.ty.shape[3])
+    weight_type = QuantizedType("int8", (float32(0.003),))
+    weight = relax.const(rng.integers(-127, 128, (filters, size, size, channels)).astype(np.int8))
+    sums = emit(ops.conv2d(x, weight, None, X, weight_type, padding=(size // 2,) * 4))
+    return emit(ops.requantize(sums, accumulator_type(X, weight_type, axis=3), out_type))
 
 
-def test_a_network_of_pools_and_resized_images(tmp_path: Path) -> None:
-    rng, kind = np.random.default_rng(6), QuantizedType("int8", (0.1,), (7,))
+def joined_in_place(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+    """Parts that fill no block are written where they belong, and the next ones beside them; with a halo."""
+    first, second, third = layer(emit, inputs[0], 20), layer(emit, inputs[0], 44), layer(emit, inputs[0], 5, WIDER)
+    joined = emit(ops.concatenate([first, second, third], [X, X, WIDER], X, 3))
+    return layer(emit, joined, 16, size=3)
 
-    def body(emit: Emit, xs: list[relax.Var]) -> relax.Var:
-        network = Network(emit, rng, "int8")
-        network.shared = kind
-        x = network.conv(Tensor(xs[0], (2, 9, 11, 3), kind), 40, (3, 3))
-        x = network.max_pool(x, (1, 1, 0, 1))
-        x = network.conv(x, 0, (5, 5), stride=2, depthwise=True)
-        larger = emit(ops.resize_bilinear(x.var, kind, kind, size=(5, 4), align_corners=False, half_pixel_centers=True))
-        taken = emit(ops.take_pixels(larger, kind, rows=[0, 0, 1, 4], columns=[3, 2, 2]))
-        x = network.conv(Tensor(taken, (2, 4, 3, 40), kind), 33, (3, 3))
-        return network.dense(network.flat(network.average(x)), 10).var
 
-    values = rng.integers(-128, 128, (2, 9, 11, 3)).astype(np.int8)
-    module = module_of([(values.shape, "int8")], body)
-    (expected,) = oracle.run(module, get_mode(XNNPACK), [values])
-    selection, (computed,) = run_selected(module, parse_target("cuda-sm_80"), XNNPACK, [values], tmp_path)
-    np.testing.assert_array_equal(computed, expected)
-    families = ["pack", "conv", "max_pool", "depthwise", "resize", "pixels", "conv", "avg_pool", "conv", "unpack"]
-    assert [layer["kernel"] for layer in selection.layers] == families
+def joined_twice(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+    """One of both lies in its place, from which the other is copied."""
+    part = layer(emit, inputs[0], 20)
+    joined = emit(ops.concatenate([part, part], [X, X], X, 3))
+    return layer(emit, joined, 16)
+
+
+def shuffled(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+    stays, taken = layer(emit, inputs[0], 29), layer(emit, inputs[0], 29, WIDER)
+    joined = emit(ops.concatenate([stays, taken], [X, WIDER], X, 3))
+    groups = emit(relax.op.reshape(joined, [1, 6, 6, 2, 29]))
+    moved = emit(relax.op.reshape(emit(relax.op.permute_dims(groups, (0, 1, 2, 4, 3))), [1, 6, 6, 58]))
+    first, second = (emit(relax.op.strided_slice(moved, [3], [begin], [begin + 29], [1])) for begin in (0, 29))
+    return emit(ops.add(layer(emit, first, 29), layer(emit, second, 29), X, X, X))
+
+
+def excited(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+    """Each channel is multiplied by what is said of all its pixels, and comes out first."""
+    whole = layer(emit, inputs[0], 33)
+    mean = emit(ops.mean(whole, X, WIDER, axes=(1, 2), keepdims=True))
+    weights = emit(ops.table(mean, WIDER, X, list(range(256))[::-1]))
+    return emit(relax.op.permute_dims(emit(ops.mul(whole, weights, X, X, WIDER)), (0, 3, 1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("body", "kernels"),
+    [
+        (joined_in_place, {"pack", "conv", "concat", "unpack"}),
+        (joined_twice, {"pack", "conv", "concat", "unpack"}),
+        (shuffled, {"pack", "conv", "move", "unpack"}),
+        (excited, {"pack", "conv", "mean", "table", "mul", "unpack"}),
+    ],
+    ids=lambda each: each.__name__ if callable(each) else "",
+)
+def test_a_card_gives_the_oracles_bytes(body: Body, kernels: set[str]) -> None:
+    module = module_of([((1, 6, 6, 16), "uint8")], body)
+    inputs = [np.random.default_rng(0).integers(0, 256, (1, 6, 6, 16)).astype(np.uint8)]
+    (expected,) = oracle.run(module, MODE, inputs)
+    model = CardModel(module, ONNXRUNTIME, CudaLibrary(CARDS["sm_80"], MODE))
+    assert {kernel.family for kernel in model.kernels.values()} == kernels
+    for seed in range(2):
+        (actual,) = model(inputs, seed)
+        np.testing.assert_array_equal(actual, expected)
