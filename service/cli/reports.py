@@ -40,6 +40,9 @@ def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
         yield from _time(coverage, reports.get("profile"))
         for operator in coverage["floating"]:
             yield _line("float", f"{operator['op']}: {operator['reason']}")
+        if inexact := coverage.get("kernels", {}).get("inexact"):
+            functions = ", ".join(sorted({name for names in inexact.values() for name in names}))
+            yield _line("inexact", f"a card's {functions} may differ from a CPU's in the last bit", "yellow")
 
 
 def _time(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Iterator[Text]:

@@ -27,7 +27,7 @@ MOST_GENERATED = 0.1  # of the time; what takes more is named
 _MOST_NAMED = 4
 
 _OF_EVERY_LAYER = ("layer", "operators", "kernel", "kind", "symbol", "macs")
-_NO_OPERATOR = re.compile(r"^(octet_plain_)?(fused_)?|\d+$")  # of a generated function's name
+_NO_OPERATOR = re.compile(r"^(octet_plain_)?(fused_)?|(_[0-9a-f]{16}|\d+)$")  # of a generated function's name
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,8 @@ _BINARY: Mapping[type, str] = {
 _REINTERPRETED: Mapping[tuple[str, str], str] = {
     ("int32", "float32"): "__int_as_float",
     ("float32", "int32"): "__float_as_int",
+    ("int64", "float64"): "__longlong_as_double",
+    ("float64", "int64"): "__double_as_longlong",
 }
 
 

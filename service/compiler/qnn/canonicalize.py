@@ -3,20 +3,25 @@
 Requires: a model of `qnn.*` operators and operators that only move elements.
 Ensures: no `qnn.*` is left; the outputs are those of the oracle, bit for bit. Float sums stand alone: fused with the
 product of an operator before them, LLVM would contract the two and round once less. What is only widened to be summed
-up is widened there.
+up is widened there. The place of an extreme is that of the first, also where all elements are the smallest of their
+type, of which TVM's own argmax knows none.
 """
 
 from __future__ import annotations
 
 import operator
+from typing import Any
 
+import numpy as np
 import tvm
-from tvm import relax, te, topi
+from tvm import relax, te, tirx, topi
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.formula import pointwise
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar, pointwise
 
+_PLACES = {"relax.argmax": operator.gt, "relax.argmin": operator.lt}
+_INFINITY = {"float32": ("int32", 0x7F800000), "float64": ("int64", 0x7FF0000000000000)}
 _SUMS = {"relax.add": operator.add, "relax.subtract": operator.sub}
 
 
@@ -34,6 +39,8 @@ def canonicalize(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
             return wide
         if name == "relax.sum" and args[0] in widened:
             return _wide_sum(builder, call, widened[args[0]])
+        if name in _PLACES:
+            return _place(builder, call, args[0])
         if operation is None:
             return _separate(builder, graph.with_args(call, args))
         flat = [part for arg in args for part in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]
@@ -49,6 +56,41 @@ def _wide_sum(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> r
         return topi.sum(topi.cast(x, "float64"), axes, keepdims)
 
     return builder.call_te(total, x, primfunc_name_hint="wide_sum")
+
+
+def _place(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr:
+    """Where the first of the largest elements, or of the smallest, is along an axis; NaN is more than any (NumPy)."""
+    axis, keepdims = int(call.attrs.axis) % len(x.ty.shape), bool(call.attrs.keepdims)
+    exceeds, dtype = _PLACES[call.op.name], str(x.ty.dtype)
+    kept = [int(dim) for place, dim in enumerate(x.ty.shape) if place != axis]
+    shape = [*kept[:axis], *([1] if keepdims else []), *kept[axis:]]
+
+    def better(found: tuple[Scalar, Scalar], other: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
+        taken = tirx.any(found[0] < 0, exceeds(other[1], found[1]))
+        if dtype in _INFINITY:
+            taken = tirx.any(taken, tirx.all(_is_nan(other[1], dtype), tirx.Not(_is_nan(found[1], dtype))))
+        return tirx.Select(taken, other[0], found[0]), tirx.Select(taken, other[1], found[1])
+
+    def nothing(place: Any, value: Any) -> tuple[Scalar, Scalar]:
+        return tirx.const(-1, place), tirx.const(0, value)
+
+    def compute(x: te.Tensor) -> te.Tensor:
+        step = te.reduce_axis((0, x.shape[axis]), "step")
+
+        def extreme(*index: Any) -> Scalar:
+            at = (*index[:axis], step, *index[axis + keepdims :])
+            return te.comm_reducer(better, nothing, "extreme")((tirx.Cast("int64", step.var), x(*at)), axis=step)
+
+        places, _values = te.compute(shape, extreme, name="extreme")
+        return te.compute(shape, lambda *index: places(*index), name="place")
+
+    return builder.call_te(compute, x, primfunc_name_hint=call.op.name[6:], primfunc_attrs={"op_pattern": OPAQUE})
+
+
+def _is_nan(value: Scalar, dtype: str) -> Scalar:
+    """By its bits: vectors of `tirx.isnan` are miscompiled."""
+    bits, infinity = _INFINITY[dtype]
+    return (tirx.reinterpret(bits, value) & tirx.const(np.iinfo(bits).max, bits)) > tirx.const(infinity, bits)
 
 
 def _separate(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -351,6 +351,8 @@ inline float __int2float_rn(int value) { return float(value); }
 inline float __uint2float_rn(unsigned value) { return float(value); }
 inline int __float_as_int(float value) { return octet_emulated::bits<int>(value); }
 inline unsigned __float_as_uint(float value) { return octet_emulated::bits<unsigned>(value); }
+inline double __longlong_as_double(long long value) { return octet_emulated::bits<double>(value); }
+inline long long __double_as_longlong(double value) { return octet_emulated::bits<long long>(value); }
 inline float __int_as_float(int value) { return octet_emulated::bits<float>(value); }
 inline float __uint_as_float(unsigned value) { return octet_emulated::bits<float>(value); }
 

@@ -73,9 +73,10 @@ class CardModel:
         outputs = [np.zeros(shape, dtype) for shape, dtype in self.outputs]
 
         def memory(buffer: Buffer) -> Array:
-            if buffer.space in (Space.INPUT, Space.OUTPUT):
-                tensors = inputs if buffer.space is Space.INPUT else outputs
-                return np.ascontiguousarray(tensors[buffer.at]).reshape(-1).view(np.uint8)
+            if buffer.space is Space.INPUT:
+                return np.array(inputs[buffer.at], order="C").reshape(-1).view(np.uint8)
+            if buffer.space is Space.OUTPUT:
+                return outputs[buffer.at].reshape(-1).view(np.uint8)
             space = arena if buffer.space is Space.ARENA else self._constants.copy()
             return space[buffer.at : buffer.at + buffer.bytes]
 

@@ -6,19 +6,28 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tvm import relax
 
 from service.compiler.importers.auto import import_model
-from service.compiler.qnn import oracle
+from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
 from service.core.vectors import sample_inputs
-from tests.support import onnx_catalog, onnx_catalog_exports, onnx_catalog_real, tflite_catalog, tflite_catalog_16x8
+from tests.support import (
+    onnx_catalog,
+    onnx_catalog_exports,
+    onnx_catalog_real,
+    tflite_catalog,
+    tflite_catalog_16x8,
+    tflite_recurrent,
+)
 from tests.support.cuda.machine_code import compile_for, needs_nvrtc
 from tests.support.cuda.models import CardModel
 from tests.support.onnx_catalog import case
+from tests.support.qnn_models import Emit, module_of
 
 SAMPLES, SEED = 4, 1
-TFLITE = {**tflite_catalog.MODELS, **tflite_catalog_16x8.MODELS}
+TFLITE = {**tflite_catalog.MODELS, **tflite_catalog_16x8.MODELS, **tflite_recurrent.MODELS}
 OF_TFLITE = (
     "conv int8 same strided, odd padding after",
     "softmax int8",
@@ -38,6 +47,9 @@ OF_TFLITE = (
     "STRIDED_SLICE int8",
     "BATCH_MATMUL",
     "SELECT",
+    "ARG_MAX",
+    "lstm, one step",
+    "svdf",
 )
 OF_ONNX = {
     "DynamicQuantizeLinear": onnx_catalog_real.DYNAMIC,
@@ -82,10 +94,31 @@ def test_the_bytes_are_those_of_the_oracle(name: str) -> None:
     model = CardModel(imported.module, mode)
     assert model.context.selection is not None
     assert not model.context.selection.inexact
-    for seed, inputs in enumerate(sample_inputs(imported.signature, SAMPLES)):
+    states = [state.first() for state in imported.signature.states]
+    for seed, sample in enumerate(sample_inputs(imported.signature, SAMPLES)):
+        inputs = [*sample, *states]
         expected = oracle.run(imported.module, get_mode(mode), inputs)
         for mine, right in zip(model(inputs, seed), expected, strict=True):
             np.testing.assert_array_equal(mine, right, strict=True)
+
+
+def test_detections() -> None:
+    """Boxes of which some overlap. `exp`, which decodes them, is CUDA's on a card, and here the C library's."""
+    rng, count = np.random.default_rng(SEED), 30
+    anchors = np.stack([*rng.random((2, count)), np.full(count, 0.3), np.full(count, 0.2)], 1).astype(np.float32)
+    values = {"scales": (10, 10, 5, 5), "score_threshold": 0.3, "iou_threshold": 0.5, "max_detections": 8}
+
+    def body(emit: Emit, x: list[relax.Var]) -> relax.Var:
+        return emit(ops.detect(x[0], x[1], relax.const(anchors), first_class=1, **values))
+
+    module = module_of([((count, 4), "float32"), ((count, 3), "float32")], body)
+    model = CardModel(module, LITERT_REFERENCE)
+    assert model.context.selection is not None
+    assert list(model.context.selection.inexact.values()) == [["exp"]]
+    boxes, scores = rng.normal(0, 0.7, (count, 4)).astype(np.float32), rng.random((count, 3)).astype(np.float32)
+    (expected,) = oracle.run(module, get_mode(LITERT_REFERENCE), [boxes, scores])
+    assert 0 < expected[0, -1] < 8 or expected[:, 4].any()
+    np.testing.assert_array_equal(model([boxes, scores])[0], expected, strict=True)
 
 
 @needs_nvrtc

@@ -54,6 +54,7 @@ REAL: dict[str, Body] = {
     "size": lambda a, b: tirx.abs(a),
     "nan": lambda a, b: tirx.Select(tirx.isnan(a), b, a),
     "compare": lambda a, b: tirx.Select(tirx.any(a < b, a == b), a, tirx.Select(a != b, b, _like(a, 7))),
+    "bits": lambda a, b: tirx.reinterpret(_dtype(a), tirx.reinterpret(_bits(a), a) ^ tirx.reinterpret(_bits(b), b)),
     "infinite": lambda a, b: tirx.Select(a < tirx.const(float("inf"), _dtype(a)), a, b),
     "whole": lambda a, b: a.astype("int32").astype(_dtype(b)),
     "whole, wide": lambda a, b: a.astype("int64").astype(_dtype(b)),
@@ -62,6 +63,10 @@ REAL: dict[str, Body] = {
 
 def _dtype(expr: Any) -> str:
     return str(expr.ty.dtype)
+
+
+def _bits(expr: Any) -> str:
+    return _dtype(expr).replace("float", "int")
 
 
 def _like(expr: Any, value: int) -> Any:

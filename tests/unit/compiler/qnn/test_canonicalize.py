@@ -194,6 +194,21 @@ def test_dense(data: st.DataObject, mode: str, operands: OperandTypes, per_axis:
     holds(module, mode, operands, [x])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float32"])
+@pytest.mark.parametrize("find", [relax.op.argmax, relax.op.argmin])
+@pytest.mark.parametrize(("axis", "keepdims"), [(0, False), (1, True), (-1, False)])
+def test_the_first_extreme(dtype: str, find: Callable[..., relax.Expr], axis: int, keepdims: bool) -> None:
+    """Also where no element is larger than the smallest of the type, and beside NaN."""
+    shape = (2, 3, 4)
+    module = module_of([(shape, dtype)], lambda emit, x: emit(find(x[0], axis=axis, keepdims=keepdims)))
+    real = dtype == "float32"
+    ends = (-np.inf, np.inf, np.nan) if real else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    some = np.random.default_rng(1).integers(-2, 3, shape).astype(dtype)
+    some[1, 1, 1:3] = ends[-1]
+    for x in (some, *(np.full(shape, end, dtype) for end in ends)):
+        holds(module, ONNXRUNTIME, OPERANDS[0], [x])
+
+
 @EXAMPLES
 @given(st.data(), st.sampled_from(MODES), st.sampled_from(["add", "mul", "concatenate"]))
 def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
