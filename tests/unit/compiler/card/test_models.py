@@ -106,10 +106,19 @@ def test_detections() -> None:
     """Boxes of which some overlap. `exp`, which decodes them, is CUDA's on a card, and here the C library's."""
     rng, count = np.random.default_rng(SEED), 30
     anchors = np.stack([*rng.random((2, count)), np.full(count, 0.3), np.full(count, 0.2)], 1).astype(np.float32)
-    values = {"scales": (10, 10, 5, 5), "score_threshold": 0.3, "iou_threshold": 0.5, "max_detections": 8}
 
     def body(emit: Emit, x: list[relax.Var]) -> relax.Var:
-        return emit(ops.detect(x[0], x[1], relax.const(anchors), first_class=1, **values))
+        found = ops.detect(
+            x[0],
+            x[1],
+            relax.const(anchors),
+            scales=(10, 10, 5, 5),
+            score_threshold=0.3,
+            iou_threshold=0.5,
+            max_detections=8,
+            first_class=1,
+        )
+        return emit(found)
 
     module = module_of([((count, 4), "float32"), ((count, 3), "float32")], body)
     model = CardModel(module, LITERT_REFERENCE)
