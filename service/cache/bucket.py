@@ -42,6 +42,9 @@ class Bucket(Protocol):
     def delete(self, name: str) -> None:
         """If it is there."""
 
+    def move(self, name: str, to: str) -> None:
+        """If it is there; within the bucket."""
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Those whose names begin with a folder's, which ends in a slash; in no order."""
 
@@ -79,6 +82,10 @@ class MemoryBucket:
 
     def delete(self, name: str) -> None:
         self.objects.pop(name, None)
+
+    def move(self, name: str, to: str) -> None:
+        if name in self.objects:
+            self.put(to, self.objects.pop(name)[0])
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         for name, (data, put_at_s) in list(self.objects.items()):

@@ -84,6 +84,13 @@ class ObjectBucket:
             except FileNotFoundError:
                 return
 
+    def move(self, name: str, to: str) -> None:
+        with self._understood():
+            try:
+                self._store.rename(name, to)
+            except FileNotFoundError:
+                return
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         with self._understood():
             for page in self._store.list(prefix.rstrip("/")):

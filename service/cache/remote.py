@@ -126,10 +126,7 @@ class BucketBlobStore:
             raise NotFound(f"there is no blob {digest}") from None
 
     def _quarantine(self, digest: Digest) -> None:
-        with suppress(NotFound):
-            damaged = b"".join(self.bucket.get(_name(digest)))
-            self.bucket.put(f"{_QUARANTINE}{_hex(digest)}.{time.time_ns()}", damaged)
-        self.bucket.delete(_name(digest))
+        self.bucket.move(_name(digest), f"{_QUARANTINE}{_hex(digest)}.{time.time_ns()}")
 
     def _info(self, digest: Digest) -> ObjectInfo:
         found = self.bucket.head(_name(digest))

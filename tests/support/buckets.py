@@ -58,6 +58,9 @@ class TestedBucket:
     def delete(self, name: str) -> None:
         self.bucket.delete(name)
 
+    def move(self, name: str, to: str) -> None:
+        self.bucket.move(name, to)
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return map(self._aged, self.bucket.list(prefix))
 
