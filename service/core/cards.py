@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -66,6 +65,8 @@ def detect_cards() -> Cards:
     """Takes a second where there are some, and nothing where there is neither a driver nor a device."""
     if not any(path.exists() for path in _DEVICES) and driver_folder() is None:
         return Cards()
+    import subprocess  # which runs no model
+
     command = [sys.executable, "-s", "-P", "-m", "service.runtime.cards"]
     path = os.pathsep.join(path for path in sys.path if path)
     try:

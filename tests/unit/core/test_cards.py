@@ -58,7 +58,7 @@ def test_without_driver_and_device_nothing_is_asked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cards, "_DEVICES", ())
     monkeypatch.setattr(cards, "_FOLDERS", ())
     monkeypatch.setenv("LD_LIBRARY_PATH", os.devnull)
-    monkeypatch.setattr("service.core.cards.subprocess.run", None)
+    monkeypatch.setattr("subprocess.run", None)
     detect_cards.cache_clear()
     try:
         assert detect_cards() == Cards()
