@@ -15,7 +15,7 @@ from pathlib import Path
 from service.compiler.sandbox import cards, landlock, seccomp
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
-from service.compiler.sandbox.policy import Access, Limits, system_rules
+from service.compiler.sandbox.policy import UNLIMITED_BYTES, Access, Limits, system_rules
 from service.core.own_threads import own_threads
 from service.core.scheduling import step_back
 
@@ -71,7 +71,7 @@ def _limit(limits: Limits) -> None:
         (resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
         (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_MEMLOCK, 0, 0),
+        (resource.RLIMIT_MEMLOCK, *(2 * (UNLIMITED_BYTES,) if limits.cards else (0, 0))),  # what cards copy from stays
         (resource.RLIMIT_MSGQUEUE, 0, 0),
         # Not RLIMIT_NPROC: it counts all tasks of the user on the machine, other containers' included. fork is
         # refused by the filter, and the parent watches the number of threads.
