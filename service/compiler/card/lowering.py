@@ -78,6 +78,8 @@ def _made(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Program:
         printed = [functions.of_whole(function)] if nests is None else [functions.of_nest(nest) for nest in nests]
     except Unsupported as error:
         raise Unsupported(f"{name}: {error.message}", hint="compile the model for a CPU") from error
+    except RecursionError as error:
+        raise Unsupported(f"{name}: its expressions are too deep", hint="compile the model for a CPU") from error
     family = "plain_" + _OF_NO_SYMBOL.sub("_", _NUMBER.sub("", name.lower())).strip("_")[:_MOST_LETTERS]
     launches = tuple((Kernel(family, each.function, (), 0), each) for each in printed)
     for kernel, each in launches:

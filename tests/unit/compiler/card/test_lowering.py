@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 from service.compiler.card.lowering import lower
 from service.compiler.card.stages import inlined, stages_of
@@ -93,3 +93,20 @@ def test_an_operator_that_no_card_computes_is_named() -> None:
     module = module_of([((4,), "float16")], lambda emit, x: emit(relax.op.negative(x[0])))
     with pytest.raises(Unsupported, match=r"^tir_negative: .*float16"):
         lowered(module)
+
+
+def test_an_expression_that_is_too_deep_is_refused() -> None:
+    def compute(x: te.Tensor) -> te.Tensor:
+        def element(i: tirx.Var) -> tvm.ir.Expr:
+            value = x(i)
+            for _ in range(600):
+                value = (value + 1) ^ 3
+            return value
+
+        return te.compute((4,), element)
+
+    def body(emit: Emit, x: list[relax.Var]) -> relax.Var:
+        return emit(relax.BlockBuilder.current().call_te(compute, x[0], primfunc_name_hint="deep"))
+
+    with pytest.raises(Unsupported, match=r"^deep: its expressions are too deep"):
+        lowered(module_of([((4,), "int32")], body))
