@@ -184,11 +184,12 @@ class _Progress:
     """A line for each model that is built, and for the inputs that were run."""
 
     def __init__(self, output: Output) -> None:
-        self._output = output
+        self._output, self._stage = output, Stage.LINK
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        if stage is Stage.IMPORT:
+        if stage is Stage.IMPORT and self._stage is not stage:
             self._output.progress.print("  build        a model to measure with")
+        self._stage = stage
 
     def log(self, line: str) -> None:
         pass
