@@ -1,4 +1,4 @@
-"""Batch normalization behind a convolution becomes part of its weights and bias, before anything is quantized."""
+"""What is tidied before anything is quantized: copies go, and batch normalization becomes part of convolutions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,20 @@ import numpy as np
 from service.quantize.document import Document, Node, renamed
 
 _EPSILON = 1e-5  # of BatchNormalization, where the file has none
+
+
+def drop_copies(document: Document) -> None:
+    """Takes out every Identity but those that make outputs of the model: exporters put one wherever two layers have
+    equal constants, so that the weights of one look computed."""
+    source: dict[str, str] = {}
+    kept = []
+    for node in document.nodes:
+        inputs = tuple(source.get(name, name) for name in node.inputs)
+        if node.op_type == "Identity" and node.outputs[0] not in document.outputs:
+            source[node.outputs[0]] = inputs[0]
+        else:
+            kept.append(node if inputs == node.inputs else renamed(node, dict(enumerate(inputs))))
+    document.nodes = kept
 
 
 def fold_batch_norms(document: Document) -> int:

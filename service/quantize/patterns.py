@@ -173,7 +173,7 @@ def _obstacle(document: Document, node: Node, pattern: Pattern | None, kept: Col
         name = node.inputs[place] if place is not None and place < len(node.inputs) else ""
         known = document.constants.get(name)
         if name and (known is None or known.dtype.name != "float32" or not known.size):
-            return f"its {'weights' if place == pattern.weights else 'bias'} are computed, or not float32"
+            return f"its {'weights are' if place == pattern.weights else 'bias is'} computed, or not float32"
     places = _places(node, pattern)
     if all(node.inputs[place] in document.constants for place in places):
         return "its operands are constants"

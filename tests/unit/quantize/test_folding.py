@@ -9,7 +9,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
-from service.quantize.folding import fold_batch_norms
+from service.quantize.folding import drop_copies, fold_batch_norms
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -35,3 +35,18 @@ def test_one_whose_convolution_is_read_elsewhere_stays() -> None:
     normalized = model.node("BatchNormalization", [convolved, ones, ones, ones, ones])
     model.output(model.node("Add", [convolved, normalized]), "float32")
     assert fold_batch_norms(Document(model.build())) == 0
+
+
+def test_copies_of_constants_are_the_constants() -> None:
+    """As PyTorch's exporter writes equal biases; a copy that is an output of the model stays."""
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 1, 4, 4])
+    weights, bias = model.constant(np.ones((1, 1, 1, 1)), "float32"), model.constant(np.ones(1), "float32")
+    copy = model.node("Identity", [model.node("Identity", [bias])])
+    convolved = model.node("Conv", [model.node("Identity", ["x"]), weights, copy])
+    model.output(model.node("Identity", [convolved], ["y"]), "float32")
+    document = Document(model.build())
+    drop_copies(document)
+    (convolution, last) = document.nodes
+    assert convolution.inputs == ("x", weights, bias)
+    assert (last.op_type, last.inputs, last.outputs) == ("Identity", (convolved,), ("y",))
