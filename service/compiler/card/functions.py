@@ -19,7 +19,9 @@ from service.compiler.kernels.kernel import DeviceFunction
 from service.core.call_plan import Launch
 from service.core.errors import Unsupported
 
-_THREADS = 256
+_WARP = 32
+_THREADS = 256  # of a block
+_FEW = 1 << 15  # elements: in blocks of a warp they reach every multiprocessor of a large card
 _MOST_ELEMENTS = (1 << 32) - _THREADS
 
 
@@ -47,7 +49,8 @@ def of_nest(nest: Nest) -> Printed:
     elements = math.prod(extent for _, extent in nest.spatial)
     if elements > _MOST_ELEMENTS:
         raise Unsupported(f"no card computes a tensor of {elements} elements")
-    printer.line(f"const u32 place = blockIdx.x * {_THREADS}u + threadIdx.x;")
+    threads = _THREADS if elements > _FEW else _WARP
+    printer.line(f"const u32 place = blockIdx.x * {threads}u + threadIdx.x;")
     printer.line(f"if (place >= {elements}u) return;")
     stride = max(1, elements)
     for variable, extent in nest.spatial:
@@ -61,7 +64,7 @@ def of_nest(nest: Nest) -> Printed:
         printer.statement(nest.body)
     else:
         _reduce(printer, nest)
-    return _printed(printer, max(1, -(-elements // _THREADS)), _THREADS)
+    return _printed(printer, max(1, -(-elements // threads)), threads)
 
 
 def _reduce(printer: Printer, nest: Nest) -> None:

@@ -163,6 +163,14 @@ def test_shared_values_are_computed_once() -> None:
     assert of_nest(nest).function.source.count("times(t") == 9
 
 
+@pytest.mark.parametrize(("elements", "blocks", "threads"), [(1, 1, 32), (4000, 125, 32), (1 << 20, 4096, 256)])
+def test_few_elements_are_shared_out_to_many_blocks(elements: int, blocks: int, threads: int) -> None:
+    x = te.placeholder((elements,), "int32", name="x")
+    (nest,) = stages_of(inlined(te.create_prim_func([x, te.compute((elements,), lambda i: x[i] + 1)]))) or ()
+    launch = of_nest(nest).function.launch
+    assert (launch.grid, launch.block) == ((blocks, 1, 1), (threads, 1, 1))
+
+
 def test_an_element_outside_its_buffer_is_not_read() -> None:
     x = te.placeholder((4,), "float32", name="x")
     padded = te.compute((9,), lambda i: tirx.if_then_else(tirx.all(i >= 3, i < 7), x[i - 3], tirx.const(2.0)))
