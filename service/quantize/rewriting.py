@@ -58,6 +58,7 @@ class _Rewriting:
         self._document, self._types = document, types
         self._plan = plan
         self._layers = {layer.node: layer for layer in plan.layers}
+        self._results = {layer.result for layer in plan.layers}
         self._stored: dict[str, Stored] = {}
         self._made: list[Node] = []
 
@@ -67,12 +68,19 @@ class _Rewriting:
         readers = self._document.readers()
         for node in self._document.nodes:
             layer = self._layers.get(node)
-            self._made.append(node if layer is None else self._quantized(layer))
+            self._made.append(self._real(node) if layer is None else self._quantized(layer))
             for name in node.outputs:
                 self._store(name)
         self._keep_outputs(readers)
         self._document.nodes = self._made
         return {name: pair.dequantized for name, pair in self._stored.items()}
+
+    def _real(self, node: Node) -> Node:
+        """An operator in float: it reads what a layer stores, whose real result then has no reader but its conversion.
+        What no layer made it reads as it is."""
+        stored = {place: name for place, name in enumerate(node.inputs) if name in self._results}
+        twins = {place: self._stored[name].dequantized for place, name in stored.items() if name in self._stored}
+        return renamed(node, twins) if twins else node
 
     def _store(self, name: str) -> None:
         """Quantizes a tensor and dequantizes it again, if it is to be stored."""

@@ -79,3 +79,14 @@ def test_an_old_operator_set_is_refused() -> None:
     document = Document(model.build(12))
     with pytest.raises(Unsupported, match="operator set 12"):
         rewrite(document, plan(document), {"x": QuantizedType("uint8", (1.0,))})
+
+
+def test_a_float_operator_behind_a_layer_reads_what_that_stores() -> None:
+    """Otherwise the layer would have a real result, too, and be computed in float."""
+    model = OnnxBuilder()
+    x = model.input("x", "float32", [1, 3, 4, 4])
+    for _ in range(2):
+        x = model.node("HardSwish", [model.node("Conv", [x, model.constant(np.ones((3, 3, 1, 1)), "float32")])])
+    model.output(x, "float32")
+    covered = report(import_model(quantized(model.build())[0]).module)
+    assert covered["integer_percent"] == 100
