@@ -104,6 +104,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cards": (_STATUS, (ctypes.POINTER(_int), ctypes.POINTER(_int))),
     "card_describe": (_STATUS, (_int, ctypes.POINTER(_Card))),
     "card_free_bytes": (_STATUS, (_int, ctypes.POINTER(_long))),
+    "is_for_card": (_int, (Handle,)),
     "is_lost": (_int, (Handle,)),
     "symbol": (Handle, (Handle, _text)),
     "call": (_STATUS, (Handle, _int, Handle, _addresses)),

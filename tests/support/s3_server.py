@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import shutil
 import socket
@@ -123,8 +124,6 @@ def server() -> Iterator[int]:
 
 
 def _configure(folder: Path, ports: dict[str, int]) -> None:
-    from swift.common.ring import RingBuilder
-
     (folder / "swift.conf").write_text(
         "[swift-hash]\nswift_hash_path_suffix = octet\nswift_hash_path_prefix = octet\n"
         "[storage-policy:0]\nname = only\ndefault = yes\n"
@@ -133,13 +132,22 @@ def _configure(folder: Path, ports: dict[str, int]) -> None:
     for name in _SERVERS:
         (folder / "devices" / "disk").mkdir(parents=True, exist_ok=True)
         device = {"region": 1, "zone": 1, "ip": "127.0.0.1", "port": ports[name], "device": "disk", "weight": 1.0}
-        ring = RingBuilder(2, 1, 0)
-        ring.add_dev(device)
-        ring.rebalance()
-        ring.get_ring().save(str(folder / f"{name}.ring.gz"))
+        # Elsewhere: Swift's libraries change what a process that has imported them does when it forks.
+        made = [sys.executable, "-W", "ignore", "-c", _MAKE_RING, json.dumps(device), str(folder / f"{name}.ring.gz")]
+        subprocess.run(made, check=True, timeout=WORK_TIMEOUT_S)
         text = _STORAGE.format(name=name, port=ports[name], folder=folder, user=user)
         (folder / f"{name}.conf").write_text(text)
     (folder / "proxy.conf").write_text(_PROXY.format(port=ports["proxy"], folder=folder, user=user))
+
+
+_MAKE_RING = """
+import json, sys
+from swift.common.ring import RingBuilder
+ring = RingBuilder(2, 1, 0)
+ring.add_dev(json.loads(sys.argv[1]))
+ring.rebalance()
+ring.get_ring().save(sys.argv[2])
+"""
 
 
 @contextmanager
