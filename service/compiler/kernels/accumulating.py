@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from service.compiler.kernels.group import shape_of
+from collections.abc import Sequence
+
+from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layer import Window
+from service.compiler.kernels.layout import Halo
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
 
@@ -18,6 +21,19 @@ def check_accumulating(core: Operation) -> None:
         raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
     if any(value_of(arg) is None for arg in core.call.args[1:]):
         raise Declined("its weights are not constant")
+
+
+def demands_of(group: Group, produced: Sequence[bool], together: int) -> list[Demand]:
+    """The layouts in which a layer wants its inputs.
+
+    Blocks of few channels would be mostly filler, so that an image that no kernel makes is packed, where its channels
+    are no multiple of those that are multiplied `together`.
+    """
+    core = group.core
+    odd = shape_of(group.inputs[0])[-1] % together != 0
+    packed = not produced[0] and groups_of(core) == 1 and odd and window_of(core).dilation[1] == 1
+    fill = stored_zero_point(core.per_tensor("in_type"))
+    return [Demand(packed, Halo(*padding_of(core)), fill), *(Demand() for _ in group.inputs[1:])]
 
 
 def weights_of(core: Operation) -> Array:

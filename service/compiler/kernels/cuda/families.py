@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from service.compiler.kernels.accumulating import (
     bias_of,
     check_accumulating,
+    demands_of,
     groups_of,
     is_depthwise,
-    padding_of,
     weights_of,
     window_of,
 )
@@ -20,14 +20,15 @@ from service.compiler.kernels.cuda.concat import check_concat, concat
 from service.compiler.kernels.cuda.conv import conv
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile
 from service.compiler.kernels.cuda.epilogues import addition_code, arithmetic_code, requantization_code
-from service.compiler.kernels.cuda.images import BLOCK, check_sizes
+from service.compiler.kernels.cuda.images import BLOCK, WORD, check_sizes
 from service.compiler.kernels.cuda.pairs import pairwise
 from service.compiler.kernels.cuda.reorder import look_up, unpack
 from service.compiler.kernels.cuda.tiles import CardTile, ranked
+from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, folded_bias
-from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd.average import average_of, mean_of
 from service.compiler.kernels.simd.conversion import dequantization_of
 from service.compiler.kernels.simd.demands import ELEMENTWISE, check_elementwise
@@ -40,46 +41,28 @@ from service.compiler.qnn.numerics import Mode
 from service.core.digest import digest_of_json
 
 
-class Family:
-    """Kernels for one kind of group; methods as those of `KernelLibrary`."""
+class CardFamily(Family):
+    """Kernels for one kind of group on one kind of card."""
 
-    takes_tokens = False
-
-    def __init__(self, card: Card, mode: Mode, choices: Choices) -> None:
-        self.card, self.mode, self.choices = card, mode, choices
-
-    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        raise NotImplementedError
-
-    def places(self, group: Group) -> list[int | None]:
-        return [None] * len(group.inputs)
-
-    def kernel(
-        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
-    ) -> Kernel:
-        raise NotImplementedError
+    def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
+        super().__init__(mode, choices)
+        self.card = card
 
 
-class Accumulating(Family):
+class Accumulating(CardFamily):
     """`qnn.conv2d` and `qnn.dense`: requantized, with a residual or without; as real values; or their sums."""
 
-    def __init__(self, card: Card, mode: Mode, choices: Choices) -> None:
+    def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(card, mode, choices)
         self._epilogues: dict[Group, AnyEpilogue] = {}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        core = group.core
-        check_accumulating(core)
+        check_accumulating(group.core)
         epilogue = self._epilogue(group)
         requantization_code(epilogue.requantization)
         if isinstance(epilogue, Epilogue):
             addition_code(epilogue.addition)
-        top, left, bottom, right = padding_of(core)
-        # Blocks of few channels would be mostly filler.
-        few = shape_of(group.inputs[0])[-1] % 4 != 0
-        packed = not produced[0] and groups_of(core) == 1 and few and window_of(core).dilation[1] == 1
-        fill = stored_zero_point(core.per_tensor("in_type"))
-        return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
+        return demands_of(group, produced, WORD)
 
     def kernel(
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
@@ -109,7 +92,7 @@ class Accumulating(Family):
         return self._epilogues[group]
 
 
-class Elementwise(Family):
+class Elementwise(CardFamily):
     """Operators on 8-bit images that keep rows and columns."""
 
     takes_tokens = True
@@ -138,7 +121,7 @@ class Elementwise(Family):
         return pairwise(lhs, rhs, destination, group.core, self.mode)
 
 
-class Dequantizing(Family):
+class Dequantizing(CardFamily):
     """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
 
     takes_tokens = True
@@ -156,22 +139,7 @@ class Dequantizing(Family):
         return unpack(source, "float32", real, channels_first=group.channels_first)
 
 
-def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
-    """About how many reads a tile of filters has."""
-    _, rows, columns, channels = weights
-    if layer.source.packed:
-        return int(rows) * -(-columns * channels // BLOCK)
-    return int(rows * columns) * -(-channels // BLOCK)
-
-
-def _key(card: Card, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
-    """Of what decides which tile is best."""
-    images = [layer.source, layer.destination, layer.residual]
-    geometry = [str(each) for each in (*images, layer.window)]
-    return digest_of_json([card.capability, *geometry, type(epilogue.requantization).__name__, groups])
-
-
-class Pooling(Family):
+class Pooling(CardFamily):
     """Windows over rows and columns. They are clipped to the image, so no halo is wanted."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
@@ -197,7 +165,7 @@ class Pooling(Family):
                 return pool.mean(self.card, source, destination, core, self.mode)
 
 
-class Resizing(Family):
+class Resizing(CardFamily):
     """`qnn.resize_bilinear` and `qnn.take_pixels`."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
@@ -215,6 +183,21 @@ class Resizing(Family):
         if core.name == "qnn.take_pixels":
             return resize.take_pixels(source, destination, core)
         return resize.resize_bilinear(source, destination, core, self.mode)
+
+
+def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
+    """About how many reads a tile of filters has."""
+    _, rows, columns, channels = weights
+    if layer.source.packed:
+        return int(rows) * -(-columns * channels // BLOCK)
+    return int(rows * columns) * -(-channels // BLOCK)
+
+
+def _key(card: Card, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
+    """Of what decides which tile is best."""
+    images = [layer.source, layer.destination, layer.residual]
+    geometry = [str(each) for each in (*images, layer.window)]
+    return digest_of_json([card.capability, *geometry, type(epilogue.requantization).__name__, groups])
 
 
 FAMILIES: dict[str, Callable[[Card, Mode, Choices], Family]] = {

@@ -6,9 +6,9 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Contiguous, Image
 
+WORD = 4  # bytes that one instruction reads together
 BLOCK = 32  # channels that lie side by side: what one step of a product reads of a pixel
 CHUNK_BYTES = 16  # that one thread moves at a time
-_CHUNK = 16  # bytes that a thread stores at a time
 _BORDER_CHUNKS = 4  # that a thread fills
 _MOST_BYTES = 1 << 31
 
@@ -66,7 +66,7 @@ def border_blocks(image: Image, threads: int) -> int:
         return 0
     top, left, bottom, right = image.halo.sides
     around = (image.height + top + bottom) * (image.width + left + right) - image.height * image.width
-    chunks = image.batch * image.blocks * around * (BLOCK // _CHUNK)
+    chunks = image.batch * image.blocks * around * (BLOCK // CHUNK_BYTES)
     return -(-chunks // (threads * _BORDER_CHUNKS))
 
 

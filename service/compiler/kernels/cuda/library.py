@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tvm import relax
 
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda import reorder
 from service.compiler.kernels.cuda.cards import Card
-from service.compiler.kernels.cuda.families import FAMILIES, Family
+from service.compiler.kernels.cuda.families import FAMILIES
 from service.compiler.kernels.cuda.images import BLOCK
 from service.compiler.kernels.cuda.moves import move
-from service.compiler.kernels.group import Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
+from service.compiler.kernels.families import Families
+from service.compiler.kernels.group import Group, LstmKernel, LstmStep, PlainKernel
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
@@ -26,28 +27,15 @@ from service.compiler.qnn.operation import Operation
 _NOT_YET = "no kernel of a card computes it"
 
 
-class CudaLibrary:
+class CudaLibrary(Families):
     """A `KernelLibrary`, in one numerics mode."""
 
     block = BLOCK
 
     def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
         self.card, self.mode = card, mode
-        self._families = {name: family(card, mode, choices or Choices()) for name, family in FAMILIES.items()}
-
-    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        family = self._family(group)
-        if not family.takes_tokens and any(len(shape_of(var)) == 3 for var in (*group.inputs, group.output)):
-            raise Declined(f"{group.output.name} is of rank 3, not an image")
-        return family.demands(group, produced)
-
-    def places(self, group: Group) -> list[int | None]:
-        return self._family(group).places(group)
-
-    def kernel(
-        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
-    ) -> Kernel:
-        return self._family(group).kernel(group, sources, destination, placed)
+        choices = choices or Choices()
+        super().__init__({name: family(card, mode, choices) for name, family in FAMILIES.items()})
 
     def plain(self, group: Group) -> PlainKernel:
         raise Declined(_NOT_YET)
@@ -90,9 +78,3 @@ class CudaLibrary:
 
     def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
         return reorder.unpack(source, dtype, channels_first=channels_first)
-
-    def _family(self, group: Group) -> Family:
-        family = self._families.get(group.core.name)
-        if family is None:
-            raise Declined("no kernel computes this operator")
-        return family

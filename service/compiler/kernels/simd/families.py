@@ -8,17 +8,18 @@ from dataclasses import astuple, fields
 from service.compiler.kernels.accumulating import (
     bias_of,
     check_accumulating,
+    demands_of,
     groups_of,
     is_depthwise,
-    padding_of,
     weights_of,
     window_of,
 )
 from service.compiler.kernels.choices import Choices, Numbers
+from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, folded_bias
-from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd import concat, depthwise, elementwise, pixels, pool, reorder, resize
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.conv import conv
@@ -39,34 +40,15 @@ from service.compiler.kernels.simd.torch_epilogues import BiasedScale, Dequantiz
 from service.compiler.qnn.numerics import Mode
 
 
-class Family:
-    """Kernels for one kind of group.
-
-    Attributes:
-        takes_tokens: whether they compute each pixel by itself, so that its place in a tensor `[N, T, C]` is no matter.
-    """
-
-    takes_tokens = False
+class SimdFamily(Family):
+    """Kernels for one kind of group on one instruction set."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
-        self.isa, self.mode, self.choices = isa, mode, choices or Choices()
-
-    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        """As `KernelLibrary.demands`."""
-        raise NotImplementedError
-
-    def places(self, group: Group) -> list[int | None]:
-        """As `KernelLibrary.places`."""
-        return [None] * len(group.inputs)
-
-    def kernel(
-        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
-    ) -> Kernel:
-        """As `KernelLibrary.kernel`."""
-        raise NotImplementedError
+        super().__init__(mode, choices)
+        self.isa = isa
 
 
-class Accumulating(Family):
+class Accumulating(SimdFamily):
     """`qnn.conv2d` and `qnn.dense`: requantized, with a residual or without; as real values; or their sums."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
@@ -74,14 +56,9 @@ class Accumulating(Family):
         self._epilogues: dict[Group, AnyEpilogue] = {}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        core = group.core
-        check_accumulating(core)
+        check_accumulating(group.core)
         self._epilogue(group)
-        (top, left, bottom, right), channels = padding_of(core), shape_of(group.inputs[0])[-1]
-        ordinary = groups_of(core) == 1
-        packed = not produced[0] and ordinary and channels % self.isa.group != 0 and window_of(core).dilation[1] == 1
-        fill = stored_zero_point(core.per_tensor("in_type"))
-        return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
+        return demands_of(group, produced, self.isa.group)
 
     def kernel(
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
@@ -153,7 +130,7 @@ def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:
     return own + (rates.residual if epilogue.addition else 0)
 
 
-class Elementwise(Family):
+class Elementwise(SimdFamily):
     """Operators on 8-bit images that keep rows and columns."""
 
     takes_tokens = True
@@ -179,7 +156,7 @@ class Elementwise(Family):
         return elementwise.pairwise(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
 
 
-class Pooling(Family):
+class Pooling(SimdFamily):
     """Windows over rows and columns. They are clipped to the image, so no halo is wanted."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
@@ -206,7 +183,7 @@ class Pooling(Family):
                 return pool.mean(isa, source, destination, core, self.mode, parallel=parallel)
 
 
-class Resizing(Family):
+class Resizing(SimdFamily):
     """`qnn.resize_bilinear`."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
@@ -224,7 +201,7 @@ class Resizing(Family):
         return resize.resize_bilinear(self.isa, source, destination, group.core, self.mode, parallel=parallel)
 
 
-class Taking(Family):
+class Taking(SimdFamily):
     """`qnn.take_pixels`."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
@@ -241,7 +218,7 @@ class Taking(Family):
         return pixels.take_pixels(self.isa, source, destination, group.core, parallel=parallel)
 
 
-class Dequantizing(Family):
+class Dequantizing(SimdFamily):
     """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
 
     takes_tokens = True

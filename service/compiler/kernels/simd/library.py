@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tvm import relax
 
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.group import REAL_PRODUCTS, Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.families import Families
+from service.compiler.kernels.group import REAL_PRODUCTS, Group, LstmKernel, LstmStep, PlainKernel
+from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.kernels.simd import reorder
 from service.compiler.kernels.simd.conversion import quantization_of
-from service.compiler.kernels.simd.families import FAMILIES, Family
+from service.compiler.kernels.simd.families import FAMILIES
 from service.compiler.kernels.simd.float_groups import float_kernel
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lstm import lstm, recurrence
@@ -31,27 +32,13 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
 
-class SimdLibrary:
+class SimdLibrary(Families):
     """A `KernelLibrary`, in one numerics mode."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         self._choices = choices = choices or Choices()
         self.isa, self.mode, self.block = isa, mode, isa.lanes
-        self._families = {name: family(isa, mode, choices) for name, family in FAMILIES.items()}
-
-    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        family = self._family(group)
-        if not family.takes_tokens and any(len(shape_of(var)) == 3 for var in (*group.inputs, group.output)):
-            raise Declined(f"{group.output.name} is of rank 3, not an image")
-        return family.demands(group, produced)
-
-    def places(self, group: Group) -> list[int | None]:
-        return self._family(group).places(group)
-
-    def kernel(
-        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
-    ) -> Kernel:
-        return self._family(group).kernel(group, sources, destination, placed)
+        super().__init__({name: family(isa, mode, choices) for name, family in FAMILIES.items()})
 
     def plain(self, group: Group) -> PlainKernel:
         if group.core.name in REAL_PRODUCTS:
@@ -103,9 +90,3 @@ class SimdLibrary:
     def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
         parallel = worth_sharing(self.isa, source.own_bytes / self.isa.bytes)
         return reorder.unpack(self.isa, source, dtype, channels_first=channels_first, parallel=parallel)
-
-    def _family(self, group: Group) -> Family:
-        family = self._families.get(group.core.name)
-        if family is None:
-            raise Declined("no kernel computes this operator")
-        return family
