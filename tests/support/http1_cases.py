@@ -55,6 +55,7 @@ def _lines() -> Iterator[Case]:
     yield Case("3", "two spaces in the request line", _get(line=f"GET  {LIVE} HTTP/1.1"))
     yield Case("3", "a target with a space", _get(line="GET /v2/health live HTTP/1.1"))
     yield Case("3", "what is not HTTP", b"\x16\x03\x01\x02\x00\x01\r\n\r\n")
+    yield Case("3", "a client that speaks TLS, which waits for an answer", b"\x16\x03\x01\x02\x00\x01")
     yield Case("3.1", "a method that is no token", _get(line=f"G(T {LIVE} HTTP/1.1"))
     yield Case("3.1", "a method that nobody knows", _get(line=f"FOO {LIVE} HTTP/1.1"), (405,), is_kept=True)
     yield Case(

@@ -13,6 +13,7 @@ constexpr size_t kMostFields = 100;
 constexpr size_t kMostFraming = 16 << 10;  // of a body in chunks: extensions and trailers
 constexpr int kMostChunkDigits = 15;       // of a size, in hexadecimal
 constexpr int kMostLengthDigits = 18;
+constexpr char kTlsHandshake = 0x16;       // the first byte of a client that speaks TLS
 
 using Characters = std::array<bool, 256>;
 
@@ -218,6 +219,10 @@ HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, B
   if (end == bytes.npos && bytes.size() < longest) {
     // What is not HTTP need not be waited for; nor a line feed that ends no line.
     bool is_whole = begin + first.size() < bytes.size();
+    if (!first.empty() && first[0] != '\r' && !kToken[static_cast<unsigned char>(first[0])]) {
+      bad = {400, first[0] == kTlsHandshake ? "this port does not speak TLS: ask it by http://" : "this is not HTTP"};
+      return HeadState::kBad;
+    }
     if (!is_whole || (!first.empty() && first.back() == '\r')) return HeadState::kUnfinished;
     bad = {400, "a line ends without a carriage return"};
     return HeadState::kBad;
