@@ -47,7 +47,7 @@ ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 FROM base AS compiler
 COPY --from=build-compiler /opt/octet /opt/octet
-CMD ["worker", "compile"]
+CMD ["compile-worker"]
 
 FROM compiler AS api
 EXPOSE 8080

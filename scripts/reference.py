@@ -242,7 +242,7 @@ def commands() -> Iterator[str]:
 def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
     for name, child in getattr(command, "commands", {}).items():
         yield from _command(child, (*path, name))
-    if hasattr(command, "commands"):
+    if hasattr(command, "commands") and not command.invoke_without_command:
         return
     arguments = [_metavar(parameter) for parameter in command.params if parameter.param_type_name == "argument"]
     usage = " ".join([*path, *arguments, "[OPTIONS]"])

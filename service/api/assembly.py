@@ -11,6 +11,7 @@ from service.api.control.submission import request_again
 from service.api.ops.metrics import Metrics
 from service.api.ops.traced import start_tracing
 from service.api.services import Services
+from service.core import cluster
 from service.core.build import Build
 from service.core.cards import detect_cards, usable_bytes
 from service.core.certificate import Certificate
@@ -74,7 +75,7 @@ def assemble(
         StoredArtifacts(layout, crashes),
         plane,
         aliases=aliases,
-        targets=[target.name for target in host.targets],
+        targets=cluster.served_targets(settings, host),
         scheduling=lambda model: scheduling_of(settings.serving(model)),
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,

@@ -15,6 +15,7 @@ from service.cli.output import FAILURE, Output
 from service.core.errors import InvalidInput
 
 _SERVING, _FILES, _MACHINE = "With a server", "Without a server", "This machine"
+_CLUSTER = "Of a cluster"
 
 # By command: under which heading it is listed, and the function, or the group, of which module it is.
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
@@ -41,7 +42,9 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "doctor": (_MACHINE, "doctor", "doctor"),
     "health": (_MACHINE, "health", "health"),
     "gc": (_MACHINE, "gc", "gc"),
-    "worker": (_MACHINE, "serve", "worker"),
+    "api": (_CLUSTER, "serve", "api"),
+    "compile-worker": (_CLUSTER, "compile_worker", "compile_worker"),
+    "worker": (_CLUSTER, "worker", "worker"),
 }
 
 

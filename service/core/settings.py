@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from service.core.errors import InvalidInput
 from service.core.key import FORM, id_of
 from service.core.logs import LogFormat
 
+_CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # as it stands in a header
+_CLUSTER_KEY_FORM = "16 to 512 visible ASCII characters, without a space: openssl rand -hex 32 makes one"
 _REFERENCE = r"[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
 
 
@@ -27,6 +31,14 @@ class Auth(StrEnum):
     AUTO = "auto"  # where there is one, or where others than this machine reach the address
     ON = "on"
     OFF = "off"
+
+
+class Role(StrEnum):
+    """What a process is for, where a deployment has several."""
+
+    EMBEDDED = "embedded"  # everything in one
+    API = "api"  # forwards predictions to workers
+    WORKER = "worker"  # answers predictions, for one target
 
 
 class Serving(BaseModel):
@@ -59,6 +71,34 @@ class Settings(BaseSettings, Serving):
     """
 
     model_config = SettingsConfigDict(env_prefix="OCTET_", extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    role: Role = Field(
+        Role.EMBEDDED, description="part of a cluster, which the command chooses: `embedded`, `api` or `worker`"
+    )
+    pool: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9._+-]{0,62}$",
+        description="the name of the workers that are alike; by default the target",
+    )
+    target: str | None = Field(
+        None, description="the target whose artifacts `octet worker` serves; by default the best that its CPU runs"
+    )
+    advertise: str | None = Field(
+        None,
+        pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:[0-9]{1,5})?$",
+        description="`HOST` or `HOST:PORT` by which the API reaches a worker; by default the host's own address, and "
+        "the port for HTTP",
+    )
+    cluster_key: SecretStr | None = Field(
+        None, description="the secret that API and workers share: 16 or more characters, none of them a space"
+    )
+    cluster_key_file: Path | None = Field(None, description="a file that holds `cluster_key`")
+    worker_heartbeat_s: float = Field(
+        2.0,
+        gt=0,
+        description="how often a worker of a cluster says that it is there; one that is silent twice as long is sent "
+        "nothing",
+    )
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
@@ -126,6 +166,7 @@ class Settings(BaseSettings, Serving):
         gt=0,
         description="an idle compile worker ends after this long, or where it runs alone frees the compiler's 0.2 GB",
     )
+    build_targets: str = Field("", description="the targets that a compile worker builds for: NAME, …; by default all")
     lease_s: float = Field(30.0, gt=0, description="a worker without a heartbeat for this long loses its build")
     heartbeat_s: float = Field(10.0, gt=0)
     max_build_attempts: int = Field(3, gt=0)
@@ -189,6 +230,13 @@ class Settings(BaseSettings, Serving):
             raise ValueError(FORM)
         return key
 
+    @field_validator("cluster_key")
+    @classmethod
+    def _is_secret(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not _CLUSTER_KEY.fullmatch(key.get_secret_value()):
+            raise ValueError(_CLUSTER_KEY_FORM)
+        return key
+
     @field_validator("database_url")
     @classmethod
     def _is_of_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
@@ -200,12 +248,33 @@ class Settings(BaseSettings, Serving):
     def _has_both(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together")
+        if self.cluster_key is not None and self.cluster_key_file is not None:
+            raise ValueError("cluster_key and cluster_key_file say the same: give one of them")
         return self
 
     def serving(self, model: str) -> Serving:
         """The settings of a model: its own, and the common ones where it has none."""
         own = self.models.get(model)
         return self if own is None else self.model_copy(update=own.model_dump(exclude_unset=True))
+
+    @property
+    def key_of_cluster(self) -> str:
+        """The secret that API and workers share; empty where there is none.
+
+        Raises:
+            InvalidInput: the file that is to hold it cannot be read, or holds something else.
+        """
+        if self.cluster_key is not None:
+            return self.cluster_key.get_secret_value()
+        if self.cluster_key_file is None:
+            return ""
+        try:
+            text = self.cluster_key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"the cluster's key cannot be read from {self.cluster_key_file}: {error}") from error
+        if not _CLUSTER_KEY.fullmatch(text):
+            raise InvalidInput(f"{self.cluster_key_file} holds no key of a cluster: {_CLUSTER_KEY_FORM}")
+        return text
 
     @property
     def port_of_grpc(self) -> int:

@@ -16,7 +16,7 @@ from service.core.digest import Digest
 from service.core.errors import OctetError
 from service.db import claims
 from service.db.bell import Bell, ring
-from service.db.claims import Claim
+from service.db.claims import Claim, Claimable
 from service.db.database import Database, insert_new, repeated, repeated_if_undone
 from service.db.finding import as_asked, build_as_asked, by_id, one
 from service.db.requests import is_wanted, withdraw
@@ -200,10 +200,13 @@ class BuildStore:
         with self._database.read() as connection:
             return statistics(connection, buckets_s)
 
-    def claim(self, owner: str, lease_s: float) -> Claim | None:
+    def claim(self, owner: str, lease_s: float, targets: Collection[str] = ()) -> Claim | None:
         """The oldest build that is queued or whose worker fell silent, if there is one; it is `owner`'s now.
 
         A build that too many workers died of fails with `BuildCrashed` instead.
+
+        Args:
+            targets: only builds for these are claimed; empty: for any.
         """
         taken: list[Claim] = []
 
@@ -212,7 +215,7 @@ class BuildStore:
                 return taken[-1]
             if self._monotonic_s() < self._busy_until_s and take_of(()):
                 return taken[-1]
-            waiting, silent = self._look(lease_s)
+            waiting, silent = self._look(lease_s, targets)
             if not waiting or not take_of(silent):
                 return None
             self._busy_until_s = self._monotonic_s() + _BUSY_S
@@ -220,8 +223,8 @@ class BuildStore:
 
         def take_of(silent: Collection[int]) -> bool:
             with self._database.write() as connection:
-                now = self._now(connection)
-                claim = claims.claim(connection, owner, now, silent, lease_s, self._max_attempts)
+                claimable = Claimable(self._now(connection), silent, targets)
+                claim = claims.claim(connection, owner, claimable, lease_s, self._max_attempts)
                 taken.extend([claim] if claim else [])
                 return claim is not None
 
@@ -241,11 +244,11 @@ class BuildStore:
         """Whether `claim` would find something to do; takes no lock."""
         return self._look(lease_s)[0]
 
-    def _look(self, lease_s: float) -> tuple[bool, Collection[int]]:
+    def _look(self, lease_s: float, targets: Collection[str] = ()) -> tuple[bool, Collection[int]]:
         with self._database.read() as connection:
             now = self._now(connection)
             silent = self._silent(claims.leases(connection), lease_s)
-            return claims.any_to_claim(connection, now, silent), silent
+            return claims.any_to_claim(connection, Claimable(now, silent, targets)), silent
 
     def _now(self, connection: sa.Connection) -> datetime:
         return self._database.now(connection, self._clock)

@@ -53,29 +53,45 @@ def leases(connection: sa.Connection) -> dict[int, datetime]:
     return {row.sequence: row.lease_until for row in connection.execute(query)}
 
 
-def _may_be_claimed(now: datetime, silent: Collection[int]) -> sa.ColumnElement[bool]:
-    is_over = sa.or_(builds.c.lease_until < now, builds.c.sequence.in_(silent))
-    fell_silent = sa.and_(builds.c.state == BuildState.RUNNING, is_over)
-    return sa.or_(builds.c.state == BuildState.QUEUED, fell_silent)
+@dataclass(frozen=True)
+class Claimable:
+    """Which builds may be claimed.
+
+    Attributes:
+        now: leases that ended before are over.
+        silent: rows of builds that gave no sign of life for the time of a lease, whatever the clock says.
+        targets: only builds for these; empty: for any.
+    """
+
+    now: datetime
+    silent: Collection[int]
+    targets: Collection[str] = ()
+
+    @property
+    def condition(self) -> sa.ColumnElement[bool]:
+        is_over = sa.or_(builds.c.lease_until < self.now, builds.c.sequence.in_(self.silent))
+        fell_silent = sa.and_(builds.c.state == BuildState.RUNNING, is_over)
+        is_free = sa.or_(builds.c.state == BuildState.QUEUED, fell_silent)
+        return sa.and_(is_free, builds.c.target.in_(self.targets)) if self.targets else is_free
 
 
-def any_to_claim(connection: sa.Connection, now: datetime, silent: Collection[int]) -> bool:
+def any_to_claim(connection: sa.Connection, claimable: Claimable) -> bool:
     """Whether `claim` would find something to do; takes no lock, so idle workers may ask often."""
-    query = sa.select(builds.c.sequence).where(is_unfinished, _may_be_claimed(now, silent)).limit(1)
+    query = sa.select(builds.c.sequence).where(is_unfinished, claimable.condition).limit(1)
     return connection.execute(query).first() is not None
 
 
 def claim(
-    connection: sa.Connection, owner: str, now: datetime, silent: Collection[int], lease_s: float, max_attempts: int
+    connection: sa.Connection, owner: str, claimable: Claimable, lease_s: float, max_attempts: int
 ) -> Claim | None:
     """The oldest build that no worker has; a background build only if there is no other.
 
-    Those in `silent` gave no sign of life for the time of a lease, whatever the clock says.
     Ends those on the way that are not to be tried again.
     """
+    now = claimable.now
     oldest = (
         sa.select(builds)
-        .where(is_unfinished, _may_be_claimed(now, silent))
+        .where(is_unfinished, claimable.condition)
         .order_by(builds.c.background, builds.c.sequence)
         .limit(1)
         .with_for_update(skip_locked=True)

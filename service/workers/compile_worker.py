@@ -11,7 +11,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +23,7 @@ from service.compiler.pipeline import CompileRequest
 from service.compiler.sandbox import shut_down, warm
 from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
+from service.core.cluster import build_targets
 from service.core.digest import Digest
 from service.core.errors import (
     BuildFailed,
@@ -54,6 +55,7 @@ class CompileWorker:
     """Builds what the table asks for.
 
     Args:
+        targets: the targets to build for; empty: all.
         compile: the compiler; a test may give another function.
         on_build: told of the build that is worked on from now on, or None.
         on_idle: called when nothing was built for `settings.compiler_idle_s`; again only after another build.
@@ -66,12 +68,13 @@ class CompileWorker:
         settings: Settings,
         owner: str,
         *,
+        targets: Collection[str] = (),
         compile: Compile = build_artifact,
         on_build: Callable[[str | None], None] = lambda build: None,
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._builds, self._layout, self._settings, self._owner = builds, layout, settings, owner
-        self._compile, self._on_build = compile, on_build
+        self._targets, self._compile, self._on_build = targets, compile, on_build
         self._on_idle, self._idle_since_s = on_idle, time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
@@ -90,7 +93,7 @@ class CompileWorker:
 
     def work_once(self, stop: threading.Event) -> bool:
         """Claims and ends one build; whether there was one."""
-        claim = self._builds.claim(self._owner, self._settings.lease_s)
+        claim = self._builds.claim(self._owner, self._settings.lease_s, self._targets)
         if claim is None:
             return False
         self._on_build(claim.build.id)
@@ -187,8 +190,9 @@ def run(
         is_lasting: whether it goes on after `settings.compiler_idle_s` without a build.
 
     Raises:
-        OctetError: the database or the store cannot be opened.
+        OctetError: the database or the store cannot be opened; or a target is unknown.
     """
+    targets = build_targets(settings)
     database = Database.of(settings, stop.set)
     database.migrate()
     layout = open_store(settings, database)
@@ -202,6 +206,7 @@ def run(
             layout,
             settings,
             presence.id,
+            targets=targets,
             on_build=presence.works_on,
             on_idle=shut_down if is_lasting else stop.set,
         )

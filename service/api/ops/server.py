@@ -65,7 +65,7 @@ def run(
         logging.getLogger("uvicorn.error").addFilter(Seldom())  # or malformed requests fill the log
         host, plane = detect_host(), DataPlane(address)
         services = stack.enter_context(assemble(settings, host, plane, crashes, certificate, signals.database_lost))
-        if host.best is not None:  # only a machine that can run a target is an inference worker
+        if services.registry.targets:  # only a machine that can run a target is an inference worker
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if not signals.came:
             server = _Server(services, signals, ready)

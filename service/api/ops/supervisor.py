@@ -1,5 +1,5 @@
-"""`octet serve`: the process that a person starts and stops. It keeps the data plane and the control plane running, and
-a compile worker while there is something to build.
+"""`octet serve`, `octet api` and `octet worker`: the process that a person starts and stops. It keeps the data plane
+and the control plane running and, of `octet serve`, a compile worker while there is something to build.
 
 It holds the sockets, so that the ports stay ours and a client gets an answer while the data plane is down; it takes
 note of what ran when that crashed; and it does nothing else, so that nothing can bring it down. What its children are
@@ -21,11 +21,12 @@ from service.api.access import check_exposure
 from service.api.ops.sockets import notice_lost_clients
 from service.api.ops.standby import Standby
 from service.compiler.sandbox import Finding, check
+from service.core import cluster
 from service.core.cards import detect_cards
 from service.core.certificate import certificate_of
 from service.core.errors import Conflict, InvalidInput
 from service.core.running import Running
-from service.core.settings import Settings
+from service.core.settings import Role, Settings
 from service.core.target import Host, detect_host
 from service.workers.crashes import crashes_of
 from service.workers.data_plane import orders, program
@@ -73,6 +74,7 @@ def serve(
 
     Raises:
         Conflict: a port is taken.
+        Unsupported: a worker's machine cannot run its target.
         InvalidInput: others than this machine reach the address, and there is no API key; or no certificate.
         NotStarted: the server died before it took requests.
         OctetError: the database or the store cannot be opened.
@@ -86,6 +88,7 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.put_nowait, number)
     with ExitStack() as stack:
+        cluster.check(settings, detect_host())
         check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
         if settings.grpc:
@@ -111,7 +114,7 @@ class _Supervisor:
         self._address: bytes = control.getsockname()
         self._running = Running()
         self._crashes = crashes_of(settings)
-        self._has_cards = bool(detect_cards().cards)
+        self._has_cards = settings.role is not Role.API and bool(detect_cards().cards)
         self._certificate = certificate_of(settings)
         if self._certificate is not None:
             program.require_tls()
@@ -197,7 +200,7 @@ class _Supervisor:
             return
         on_started, self._on_started = self._on_started, None
         machine = detect_host()
-        if machine.best is None:
+        if machine.best is None and self._settings.role is not Role.API:
             _logger.warning("%s; predictions are not answered here", machine.why_none)
         findings = tuple(check()) if self._compile else ()
         for finding in findings:

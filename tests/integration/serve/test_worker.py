@@ -1,4 +1,4 @@
-"""`octet worker compile`, as a process of its own."""
+"""`octet compile-worker`, as a process of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 @contextmanager
 def working(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "service.cli", "worker", "compile", "--data-dir", str(data_dir), *options]
+    command = [sys.executable, "-m", "service.cli", "compile-worker", "--data-dir", str(data_dir), *options]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process

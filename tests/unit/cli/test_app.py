@@ -22,6 +22,8 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MODEL, LABELS = EXAMPLES / "digits_int8.tflite", EXAMPLES / "labels.txt"
 WITH_A_SERVER = (
     "serve",
+    "api",
+    "worker",
     "push",
     "predict",
     "models",
@@ -32,7 +34,7 @@ WITH_A_SERVER = (
     "audit",
     "quarantine",
 )
-WITHOUT = ("compile", "run", "verify", "explain", "bench", "doctor", "health", "gc", "worker compile")
+WITHOUT = ("compile", "run", "verify", "explain", "bench", "doctor", "health", "gc", "compile-worker")
 KEYS = ("keys create a", "keys list", "keys revoke a", "audit")
 REMOTE = (
     *KEYS,
@@ -65,16 +67,15 @@ def test_every_command_has_help(command: str) -> None:
 
 def test_every_command_takes_json() -> None:
     commands = dict(_commands(typer.main.get_command(app)))
-    assert {"serve", "worker compile"} <= commands.keys()
+    assert {"serve", "compile-worker", "worker", "worker serve"} <= commands.keys()
     without = [name for name, command in commands.items() if not any("--json" in each.opts for each in command.params)]
     assert without == []
 
 
 def _commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
+    inner = getattr(command, "commands", {})
+    if not inner or command.invoke_without_command:
         yield " ".join(path), command
-        return
     for name, each in inner.items():
         yield from _commands(each, *path, name)
 
@@ -93,6 +94,9 @@ def _commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
         f"bench {EXAMPLES} --threads 0",
         "serve --port x",
         "serve --port 70000",
+        "worker --advertise x y",
+        "worker --pool P!",
+        "worker --port 1 serve digits",
     ],
 )
 def test_what_is_not_understood_is_exit_status_2_and_said_on_stderr(command: str) -> None:

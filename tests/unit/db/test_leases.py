@@ -178,3 +178,13 @@ def test_a_sign_of_life_counts_whatever_the_clock_says(builds: BuildStore, clock
         clock.advance(LEASE_S / 2)
         builds.heartbeat(claim, LEASE_S)
         assert builds.claim("second", LEASE_S) is None
+
+
+def test_a_worker_claims_only_builds_for_its_targets(builds: BuildStore) -> None:
+    first, second = (builds.submit(inputs(target=target), "a", 1)[0].id for target in ("x86-64-v3", "aarch64"))
+    assert builds.claim("a", LEASE_S, ["riscv64+v"]) is None
+    claim = builds.claim("a", LEASE_S, ["aarch64", "aarch64+dotprod"])
+    assert claim is not None
+    assert claim.build.id == second
+    assert builds.claim("a", LEASE_S, ["aarch64"]) is None
+    assert claim_as(builds, "a").build.id == first

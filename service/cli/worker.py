@@ -1,0 +1,141 @@
+"""`octet worker`: a member of a cluster that answers predictions; and `octet worker serve`, the data plane alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli import welcome
+from service.cli.options import DataDirOption, JsonOption, load_checked
+from service.cli.output import reporting
+from service.cli.serve import run
+from service.cli.server_options import (
+    GrpcPortOption,
+    HostOption,
+    InstancesOption,
+    LogFormatOption,
+    MaxBatchOption,
+    MaxDelayOption,
+    NoAuthOption,
+    NoGrpcOption,
+    PortOption,
+    QueueSizeOption,
+    ThreadsOption,
+    TlsCertOption,
+    TlsKeyOption,
+    VerboseOption,
+)
+from service.core.errors import InvalidInput
+from service.core.settings import Auth, Role, Settings
+
+if TYPE_CHECKING:
+    from service.workers.data_plane.orders import Members
+
+worker = typer.Typer(invoke_without_command=True)
+
+
+@worker.callback()
+def member(
+    context: typer.Context,
+    pool: Annotated[
+        str | None,
+        typer.Option("--pool", help="The name of the workers that are alike.", show_default="the target"),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="The target whose artifacts to serve.", show_default="the best that runs here"),
+    ] = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    grpc_port: GrpcPortOption = None,
+    no_grpc: NoGrpcOption = False,
+    data_dir: DataDirOption = None,
+    no_auth: NoAuthOption = False,
+    threads: ThreadsOption = None,
+    instances: InstancesOption = None,
+    queue_size: QueueSizeOption = None,
+    max_batch: MaxBatchOption = None,
+    max_delay_s: MaxDelayOption = None,
+    log_format: LogFormatOption = None,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer predictions for a cluster, with the artifacts of one target; octet api forwards them."""
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
+    flags: dict[str, Any] = {"pool": pool, "target": target, "host": host, "port": port, "grpc_port": grpc_port}
+    flags |= {"data_dir": data_dir, "threads": threads, "instances": instances, "queue_size": queue_size}
+    flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s, "log_format": log_format}
+    flags |= {"grpc": False if no_grpc else None, "auth": Auth.OFF if no_auth else None}
+    run(load_checked({**flags, "role": Role.WORKER}), verbose, as_json)
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """An option before the name of a command of this group would count for nothing."""
+    sources = [context.get_parameter_source(name) for name in context.params]
+    if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+        raise typer.BadParameter(f"options of {context.invoked_subcommand} stand behind its name")
+
+
+@worker.command("serve")
+def serve_alone(
+    models: Annotated[
+        list[str], typer.Argument(metavar="[NAME=]DIR...", help="Folders that octet compile wrote, and their names.")
+    ],
+    host: HostOption = None,
+    port: PortOption = None,
+    grpc_port: GrpcPortOption = None,
+    no_grpc: NoGrpcOption = False,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    threads: ThreadsOption = None,
+    instances: InstancesOption = None,
+    queue_size: QueueSizeOption = None,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", metavar="FILE", help="Require API keys: those that octet keys wrote.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="TARGET", help="Of folders with artifacts for several targets, those to serve."
+        ),
+    ] = None,
+    shared_memory: Annotated[
+        bool, typer.Option("--shared-memory", help="Let clients on this machine pass tensors in /dev/shm.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve compiled models with the data plane alone: no API, no database, no Python."""
+    flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "threads": threads}
+    flags |= {"instances": instances, "queue_size": queue_size, "grpc": False if no_grpc else None}
+    flags |= {"tls_cert": tls_cert, "tls_key": tls_key, "keys_file": keys}
+    settings = load_checked(flags | {"shared_memory": shared_memory or None})
+    with reporting(as_json) as output:
+        from service.core.target import parse_target
+        from service.workers.data_plane import alone
+
+        sources = [alone.source_of(text) for text in models]
+        alone.serve(
+            sources,
+            settings,
+            lambda *ports: welcome.tell(lambda: welcome.alone(output, sources, settings, *ports)),
+            _keys_of(settings),
+            None if target is None else parse_target(target).name,
+        )
+
+
+def _keys_of(settings: Settings) -> Callable[[], Members] | None:
+    """The order that says which keys there are; None where no file of them is named, and they are asked for nowhere."""
+    if settings.auth is Auth.OFF or (settings.keys_file is None and settings.admin_key is None):
+        return None
+    from service.api.access import Access
+    from service.workers.data_plane import orders
+
+    access = Access(settings.model_copy(update={"auth": Auth.ON}))
+    if not access.known():
+        raise InvalidInput(f"{settings.file_of_keys} holds no API key", hint="octet keys create makes one")
+    return lambda: orders.keys(access.look(), access.known())

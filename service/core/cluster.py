@@ -1,0 +1,72 @@
+"""What the roles of a cluster ask of their settings and of the machine that they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.core.errors import InvalidInput, Unsupported
+from service.core.settings import Role, Settings
+from service.core.target import Host, Target, parse_target
+
+
+def check(settings: Settings, host: Host) -> None:
+    """To be called before anything listens.
+
+    Raises:
+        InvalidInput: API and workers would not trust, or not understand, each other.
+        UnknownTarget, Unsupported: as `target_of`.
+    """
+    if settings.role is Role.EMBEDDED:
+        return
+    if not settings.key_of_cluster:
+        raise InvalidInput(
+            "a cluster's API and workers know each other by a secret that they share, and there is none",
+            hint="OCTET_CLUSTER_KEY=$(openssl rand -hex 32), or OCTET_CLUSTER_KEY_FILE",
+        )
+    if settings.role is Role.WORKER:
+        if settings.tls_cert is not None:
+            raise InvalidInput("the API talks to workers in plain text", hint="have octet api encrypt: tls_cert there")
+        target_of(settings, host)
+
+
+def target_of(settings: Settings, host: Host) -> Target:
+    """The target whose artifacts a worker serves.
+
+    Raises:
+        UnknownTarget: there is no such target.
+        Unsupported: this machine cannot run it; the message says what it lacks.
+    """
+    name = settings.target or "host"
+    target = host.target if name == "host" else parse_target(name)
+    missing = target.missing_on(host)
+    if missing:
+        raise Unsupported(
+            f"this machine cannot run {target}: it lacks {', '.join(sorted(missing))}",
+            hint=f"it runs {', '.join(each.name for each in host.targets) or 'none of the targets'}",
+        )
+    return target
+
+
+def served_targets(settings: Settings, host: Host) -> Sequence[str]:
+    """Canonical names of the targets whose artifacts are loaded here, the best first."""
+    match settings.role:
+        case Role.API:
+            return ()
+        case Role.WORKER:
+            return (target_of(settings, host).name,)
+    return [target.name for target in host.targets]
+
+
+def pool_of(settings: Settings, host: Host) -> str:
+    """The pool that a worker belongs to."""
+    return settings.pool or target_of(settings, host).name
+
+
+def build_targets(settings: Settings) -> Sequence[str]:
+    """Canonical names of the targets that a compile worker builds for; empty: all.
+
+    Raises:
+        UnknownTarget: one of them is no target.
+    """
+    names = [name.strip() for name in settings.build_targets.split(",") if name.strip()]
+    return [parse_target(name).name for name in names]

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from service.core import cluster
+from service.core.errors import InvalidInput, UnknownTarget, Unsupported
+from service.core.settings import Role, Settings
+from service.core.target import Host, parse_target
+
+KEY = "0123456789abcdef"
+V3 = parse_target("x86-64-v3").features
+HOST = Host("x86_64", parse_target("x86-64-v4+vnni").features | {"sm_80"})
+OLD = Host("x86_64", V3)
+
+
+def settings(role: Role = Role.WORKER, **others: Any) -> Settings:
+    return Settings(**{"role": role, "cluster_key": KEY, **others})
+
+
+@pytest.mark.parametrize("role", [Role.API, Role.WORKER])
+def test_a_member_of_a_cluster_needs_the_key_that_the_others_have(role: Role) -> None:
+    with pytest.raises(InvalidInput, match="a secret that they share"):
+        cluster.check(settings(role, cluster_key=None), HOST)
+    cluster.check(settings(role), HOST)
+
+
+def test_a_server_alone_needs_none() -> None:
+    cluster.check(settings(Role.EMBEDDED, cluster_key=None), Host("vax", frozenset()))
+
+
+def test_the_key_may_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{KEY}\n")
+    assert settings(cluster_key=None, cluster_key_file=file).key_of_cluster == KEY
+    with pytest.raises(ValidationError, match="give one of them"):
+        settings(cluster_key_file=file)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"short", b"two words of sixteen", "fünfzehn-und-mehr".encode()])
+def test_a_file_without_a_key_is_named(content: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InvalidInput, match=str(file)):
+        cluster.check(settings(cluster_key=None, cluster_key_file=file), HOST)
+
+
+@pytest.mark.parametrize("key", ["short", "two words of sixteen", "fünfzehn-und-mehr"])
+def test_what_does_not_fit_a_header_is_no_key(key: str) -> None:
+    with pytest.raises(ValidationError, match="visible ASCII"):
+        settings(cluster_key=key)
+
+
+def test_a_worker_serves_the_best_target_of_its_cpu() -> None:
+    assert cluster.served_targets(settings(), HOST) == ("x86-64-v4+vnni",)
+    assert cluster.served_targets(settings(target="host"), OLD) == ("x86-64-v3",)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "cuda-sm_80"])
+def test_or_the_one_that_it_was_told_and_no_other(target: str) -> None:
+    assert cluster.served_targets(settings(target=target), HOST) == (target,)
+    assert cluster.pool_of(settings(target=target), HOST) == target
+    assert cluster.pool_of(settings(target=target, pool="p"), HOST) == "p"
+
+
+def test_a_worker_is_told_what_its_machine_lacks() -> None:
+    with pytest.raises(Unsupported, match=r"cannot run x86-64-v4: it lacks avx512bw, .*avx512vl") as raised:
+        cluster.check(settings(target="x86-64-v4"), OLD)
+    assert raised.value.hint == "it runs x86-64-v3"
+    with pytest.raises(Unsupported, match=r"lacks sm_80"):
+        cluster.check(settings(target="cuda-sm_80"), OLD)
+    with pytest.raises(Unsupported, match=r"lacks aarch64"):
+        cluster.check(settings(target="aarch64"), OLD)
+
+
+def test_a_worker_of_no_target_that_there_is_does_not_start() -> None:
+    with pytest.raises(UnknownTarget):
+        cluster.check(settings(target="vax"), HOST)
+    with pytest.raises(UnknownTarget, match="none of the targets"):
+        cluster.check(settings(), Host("x86_64", frozenset()))
+
+
+def test_the_api_serves_nothing_itself_on_any_machine() -> None:
+    assert cluster.served_targets(settings(Role.API), HOST) == ()
+    cluster.check(settings(Role.API), Host("vax", frozenset()))
+
+
+def test_a_worker_does_not_encrypt(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="plain text"):
+        cluster.check(settings(tls_cert=tmp_path, tls_key=tmp_path), HOST)
+
+
+def test_a_compile_worker_builds_for_what_it_was_told() -> None:
+    assert cluster.build_targets(settings()) == []
+    assert cluster.build_targets(settings(build_targets="x86-64-v3, aarch64")) == ["x86-64-v3", "aarch64"]
+    with pytest.raises(UnknownTarget):
+        cluster.build_targets(settings(build_targets="x86-64-v3,vax"))
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "worker-1.pool.svc:8080", "[fd00::1]:80", "[::1]"])
+def test_an_address_to_be_reached_at(address: str) -> None:
+    assert settings(advertise=address).advertise == address
+
+
+@pytest.mark.parametrize("address", ["", "http://a", "a:b", "::1", "a b", "-a", "a:1:2"])
+def test_and_what_is_none(address: str) -> None:
+    with pytest.raises(ValidationError):
+        settings(advertise=address)
