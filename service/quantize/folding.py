@@ -1,4 +1,5 @@
-"""What is tidied before anything is quantized: copies go, and batch normalization becomes part of convolutions."""
+"""What is tidied before anything is quantized: copies go, batch normalization becomes part of convolutions, and other
+operators become those that integers have."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import numpy as np
 
 from service.quantize.document import Document, Node, renamed
 
+# Those whose result has the shape of the first operand, if that is a picture.
+_ELEMENTWISE = ("Clip", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid", "Silu")
 _EPSILON = 1e-5  # of BatchNormalization, where the file has none
 
 
@@ -45,6 +48,37 @@ def fold_batch_norms(document: Document) -> int:
             folded[node], folded[behind[0]] = made, None
     document.nodes = [made for node in document.nodes if (made := folded.get(node, node)) is not None]
     return len(folded) // 2
+
+
+def unify(document: Document) -> None:
+    """Writes operators as others that have an integer form: x - c as x + (-c), and the mean over rows and columns of a
+    convolution's result as GlobalAveragePool."""
+    pictures: set[str] = set()  # names of [N, C, H, W]
+    made: list[Node] = []
+    for node in document.nodes:
+        first = node.inputs[0] if node.inputs else ""
+        weights = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+        if (node.op_type == "Conv" and weights is not None and weights.ndim == 4) or (
+            node.op_type in _ELEMENTWISE and first in pictures
+        ):
+            pictures.add(node.outputs[0])
+        if node.op_type == "Sub" and weights is not None and weights.dtype == np.float32:
+            negated = document.add_constant(f"{node.inputs[1]}_negated", -weights)
+            node = Node.made("Add", (first, negated), node.outputs[0])
+        elif node.op_type == "ReduceMean" and first in pictures and _is_global(document, node):
+            node = Node.made("GlobalAveragePool", (first,), node.outputs[0])
+        made.append(node)
+    document.nodes = made
+
+
+def _is_global(document: Document, node: Node) -> bool:
+    """Whether a ReduceMean of four dimensions is over the last two of them, and keeps them."""
+    axes = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else node.attributes.get("axes")
+    places = np.asarray(() if axes is None else axes).reshape(-1).tolist()
+    return (
+        sorted(axis % 4 for axis in places if axis in range(-4, 4)) == [2, 3]
+        and node.attributes.get("keepdims", 1) == 1
+    )
 
 
 def _folded(document: Document, node: Node, norm: Node) -> Node | None:

@@ -21,10 +21,13 @@ class Pattern:
         weights: the place of the weights.
         axis: of the weights' channels, each of which has a scale.
         bias: the place of the bias, which is stored as int32 in steps of the products' scale.
-        moves: whether the result is made of elements of the operand, and has its type. Such an operator is quantized
+        moves: whether the results are made of elements of the operand, and have its type. Such an operator is quantized
             where its operand is.
+        follows: whether it is quantized only where operands and result are stored anyway, for others to read: a
+            function of one tensor is then a table, and what has no integer form reads and writes bytes.
         may_end_real: whether it is as fast with a real result, which is then not rounded to 8 bits at the model's end.
         obstacle: what else keeps it in float.
+        computed: of the same operator with weights that are computed, too.
     """
 
     operands: tuple[int, ...] | None = (0,)
@@ -32,8 +35,15 @@ class Pattern:
     axis: Callable[[Node], int] = lambda node: 0
     bias: int | None = None
     moves: bool = False
+    follows: bool = False
     may_end_real: bool = False
     obstacle: Obstacle = lambda document, node: None
+    computed: Pattern | None = None
+
+    def of(self, document: Document, node: Node) -> Pattern:
+        """The pattern of `node`, whose weights may be computed."""
+        is_computed = self.weights is not None and node.inputs[self.weights] not in document.constants
+        return self.computed if self.computed is not None and is_computed else self
 
 
 def _matrix(document: Document, node: Node) -> str | None:
@@ -47,14 +57,32 @@ def _nearest(document: Document, node: Node) -> str | None:
     return None if node.attributes.get("mode", "nearest") == "nearest" else "it interpolates"
 
 
-_BINARY, _UNARY, _MOVE = Pattern(operands=None), Pattern(), Pattern(moves=True)
+def _grouped(document: Document, node: Node) -> str | None:
+    return None if node.attributes.get("group", 1) == 1 else "it is grouped"
+
+
+def _zeros(document: Document, node: Node) -> str | None:
+    """Padding with zeros is exact in any type."""
+    if node.attributes.get("mode", "constant") != "constant":
+        return None
+    value = document.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    has_value = len(node.inputs) > 2 and node.inputs[2] != ""
+    return "it pads with other values than zero" if has_value and (value is None or value.any()) else None
+
+
+_BINARY, _UNARY, _MOVE, _TABLE = Pattern(operands=None), Pattern(), Pattern(moves=True), Pattern(follows=True)
 
 PATTERNS: Mapping[str, Pattern] = {
     "Add": _BINARY,
     "AveragePool": _UNARY,
     "Concat": _BINARY,
     "Conv": Pattern(weights=1, bias=2),
+    "ConvTranspose": Pattern(weights=1, axis=lambda node: 1, bias=2, obstacle=_grouped),
+    "DepthToSpace": _MOVE,
+    "Elu": _TABLE,
+    "Erf": _TABLE,
     "Flatten": _MOVE,
+    "Gelu": _TABLE,
     "Gemm": Pattern(
         weights=1,
         axis=lambda node: 0 if node.attributes.get("transB", 0) else 1,
@@ -63,14 +91,29 @@ PATTERNS: Mapping[str, Pattern] = {
         obstacle=_matrix,
     ),
     "GlobalAveragePool": _UNARY,
+    "HardSigmoid": _TABLE,
+    "HardSwish": _TABLE,
     "LeakyRelu": _UNARY,
-    "MatMul": Pattern(weights=1, axis=lambda node: 1, may_end_real=True, obstacle=_matrix),
+    "MatMul": Pattern(
+        weights=1,
+        axis=lambda node: 1,
+        may_end_real=True,
+        obstacle=_matrix,
+        computed=Pattern(operands=(0, 1), may_end_real=True),  # both products of attention
+    ),
     "MaxPool": _MOVE,
     "Mul": _BINARY,
+    "Pad": Pattern(moves=True, obstacle=_zeros),
     "Reshape": _MOVE,
+    "ReduceMean": Pattern(follows=True),
     "Resize": Pattern(moves=True, obstacle=_nearest),
     "Sigmoid": _UNARY,
+    "Slice": _MOVE,
+    "SpaceToDepth": _MOVE,
+    "Split": _MOVE,
     "Squeeze": _MOVE,
+    "Sub": Pattern(operands=None, follows=True),
+    "Tanh": _TABLE,
     "Transpose": _MOVE,
     "Unsqueeze": _MOVE,
 }
@@ -136,18 +179,23 @@ def plan(
     tensors: dict[str, str] = {}
     real: dict[str, str] = {}
     absorbed: set[Node] = set()
+    followers: dict[Node, Pattern] = {}
     for node in document.nodes:
         pattern = patterns.get(node.op_type)
+        pattern = pattern.of(document, node) if pattern is not None else None
         if node in absorbed or node.outputs[0] not in reals:
             continue
         if pattern is not None and pattern.moves:
             if node.inputs[0] in tensors and node.outputs[0] not in kept and not pattern.obstacle(document, node):
                 found.append((node, pattern, node.outputs[0]))
-                tensors[node.outputs[0]] = tensors[node.inputs[0]]
+                tensors |= dict.fromkeys(filter(None, node.outputs), tensors[node.inputs[0]])
             continue  # it moves real values, and computes nothing
         reason = _obstacle(document, node, pattern, kept)
         if pattern is None or reason is not None:
             real[node.label] = reason or "it has no pattern"
+            continue
+        if pattern.follows:
+            followers[node] = pattern
             continue
         activation = _activation(document, readers, node)
         absorbed |= {activation} if activation is not None else set()
@@ -157,6 +205,12 @@ def plan(
             if node.inputs[place] not in document.constants:
                 tensors.setdefault(node.inputs[place], node.inputs[place])
         tensors[result] = result
+    for node, pattern in followers.items():
+        ends = [node.inputs[place] for place in _places(node, pattern)]
+        if all(name in tensors for name in (*ends, node.outputs[0]) if name not in document.constants):
+            found.append((node, pattern, node.outputs[0]))
+        else:
+            real[node.label] = "an operand or its result is real"
     stays_real = _ends(readers, found)
     layers = tuple(_layer(document, node, pattern, result, result in stays_real) for node, pattern, result in found)
     return Plan(layers, {name: kind for name, kind in tensors.items() if name not in stays_real}, real)

@@ -58,7 +58,8 @@ class _Rewriting:
         self._document, self._types = document, types
         self._plan = plan
         self._layers = {layer.node: layer for layer in plan.layers}
-        self._results = {layer.result for layer in plan.layers}
+        stored = [layer for layer in plan.layers if layer.result is not None]
+        self._results = {name for layer in stored for name in (layer.result, *layer.node.outputs[1:])}
         self._stored: dict[str, Stored] = {}
         self._made: list[Node] = []
 

@@ -9,7 +9,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
-from service.quantize.folding import drop_copies, fold_batch_norms
+from service.quantize.folding import drop_copies, fold_batch_norms, unify
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -50,3 +50,22 @@ def test_copies_of_constants_are_the_constants() -> None:
     (convolution, last) = document.nodes
     assert convolution.inputs == ("x", weights, bias)
     assert (last.op_type, last.inputs, last.outputs) == ("Identity", (convolved,), ("y",))
+
+
+def test_differences_and_means_become_operators_that_integers_have() -> None:
+    model, rng = OnnxBuilder(), np.random.default_rng(0)
+    x = model.node("Sub", [model.input("x", "float32", [1, 3, 4, 4]), model.constant(0.5, "float32")])
+    y = model.node("Conv", [x, model.constant(rng.normal(0, 1, (2, 3, 1, 1)), "float32")])
+    model.output(model.node("ReduceMean", [model.node("Relu", [y])], axes=[-1, 2], keepdims=1), "float32")
+    model.output(model.node("ReduceMean", [y], axes=[2, 3], keepdims=0), "float32")
+    model.output(model.node("ReduceMean", [x], axes=[2, 3], keepdims=1), "float32")
+    data, document = model.build(), Document(model.build())
+    unify(document)
+    kinds = [node.op_type for node in document.nodes]
+    assert kinds == ["Add", "Conv", "Relu", "GlobalAveragePool", "ReduceMean", "ReduceMean"], "x may be of any rank"
+    x = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]
+    before, after = (
+        oracle.run(import_model(each).module, get_mode(ONNXRUNTIME), x) for each in (data, document.written())
+    )
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING)

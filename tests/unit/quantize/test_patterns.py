@@ -65,21 +65,32 @@ def test_numbers_that_are_not_real_are_left_alone() -> None:
     assert [layer.node.op_type for layer in planned.layers] == ["Sigmoid", "Reshape"]
 
 
-def test_a_product_of_two_computed_matrices_says_why_it_is_float() -> None:
+def test_products_of_two_computed_matrices_are_quantized_and_computed_biases_are_not() -> None:
     model = OnnxBuilder()
-    model.input("x", "float32", [4, 4])
-    square = model.node("MatMul", ["x", "x"])
-    model.output(model.node("MatMul", [square, model.constant(np.ones((4, 4)), "float32")]), "float32")
+    x = model.input("x", "float32", [4, 4])
+    square = model.node("MatMul", [x, x], ["square"])
+    model.output(model.node("Gemm", [square, model.constant(np.ones((4, 4)), "float32"), x], ["y"]), "float32")
     planned = plan(Document(model.build()))
-    assert [layer.node.op_type for layer in planned.layers] == ["MatMul"]
-    assert counted(planned.real) == [("MatMul", "its weights are computed, or not float32", 1)]
+    (layer,) = planned.layers
+    assert (layer.operands, layer.result) == ({0: "x", 1: "x"}, None), "nothing quantized reads it"
+    assert counted(planned.real) == [("Gemm", "its bias is computed, or not float32", 1)]
+
+
+def test_what_follows_is_stored_only_between_stored_tensors() -> None:
+    model = OnnxBuilder()
+    x = model.node("Sigmoid", [model.input("x", "float32", [1, 4])])
+    model.output(model.node("Sigmoid", [model.node("HardSwish", [x], ["inner"])]), "float32")
+    model.output(model.node("HardSwish", [x], ["outer"]), "float32")
+    planned = plan(Document(model.build(14)))
+    assert [layer.name for layer in planned.layers if layer.node.op_type == "HardSwish"] == ["inner"]
+    assert planned.real == {"HardSwish → outer": "an operand or its result is real"}
 
 
 def test_a_pattern_is_added_in_a_line() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
-    model.output(model.node("Elu", [model.node("Sigmoid", ["x"])]), "float32")
+    model.output(model.node("Softplus", [model.node("Sigmoid", ["x"])]), "float32")
     document = Document(model.build())
     assert [layer.node.op_type for layer in plan(document).layers] == ["Sigmoid"]
-    more = plan(document, {**PATTERNS, "Elu": Pattern()})
-    assert [layer.node.op_type for layer in more.layers] == ["Sigmoid", "Elu"]
+    more = plan(document, {**PATTERNS, "Softplus": Pattern()})
+    assert [layer.node.op_type for layer in more.layers] == ["Sigmoid", "Softplus"]
