@@ -1,15 +1,27 @@
-"""What is tidied before anything is quantized: copies go, batch normalization becomes part of convolutions, and other
-operators become those that integers have."""
+"""What is tidied before anything is quantized: copies go, what scales and shifts a convolution's result becomes part of
+the convolution, and other operators become those that integers have."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from service.compiler.importers.onnx.model import Array
 from service.quantize.document import Document, Node, renamed
 
 # Those whose result has the shape of the first operand, if that is a picture.
-_ELEMENTWISE = ("Clip", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid", "Silu")
+_ELEMENTWISE = ("Clip", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
+_FILTERS = {"Conv": 0, "ConvTranspose": 1}  # the axis of the weights
 _EPSILON = 1e-5  # of BatchNormalization, where the file has none
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """x * factor + addend, of each channel: `[C]` or `[1]`, float64."""
+
+    factor: Array
+    addend: Array
 
 
 def drop_copies(document: Document) -> None:
@@ -26,83 +38,130 @@ def drop_copies(document: Document) -> None:
     document.nodes = kept
 
 
-def fold_batch_norms(document: Document) -> int:
-    """Puts every BatchNormalization that alone reads a convolution of constant weights into it.
+def fold_affine(document: Document) -> int:
+    """Puts BatchNormalization, and what multiplies by or adds constants to each channel, into the convolution of
+    constant weights whose result it alone reads, one after the other.
 
-    Conv(x, w, b) * f + (beta - mean * f), where f = gamma / sqrt(variance + epsilon), is Conv(x, w * f, b * f + beta -
-    mean * f): https://arxiv.org/abs/1712.05877, section 3.2. Computed in float64.
+    Conv(x, w, b) * f + a is Conv(x, w * f, b * f + a): https://arxiv.org/abs/1712.05877, section 3.2. In float64.
 
     Returns:
-        How many it was.
+        How many operators it was.
     """
     readers = document.readers()
     folded: dict[Node, Node | None] = {}
     for node in document.nodes:
-        if node.op_type != "Conv" or node.outputs[0] in document.outputs:
-            continue
-        behind = readers.get(node.outputs[0], [])
-        if len(behind) != 1 or behind[0].op_type != "BatchNormalization" or behind[0].inputs[0] != node.outputs[0]:
-            continue
-        made = _folded(document, node, behind[0])
-        if made is not None:
-            folded[node], folded[behind[0]] = made, None
-    document.nodes = [made for node in document.nodes if (made := folded.get(node, node)) is not None]
-    return len(folded) // 2
+        made: Node = node
+        while made.op_type in _FILTERS and made.outputs[0] not in document.outputs:
+            behind = readers.get(made.outputs[0], [])
+            last = behind[0] if len(behind) == 1 else None
+            found = _affine(document, made, last) if last is not None else None
+            whole = _folded(document, made, found, last.outputs[0]) if last is not None and found is not None else None
+            if last is None or whole is None:
+                break
+            made, folded[last] = whole, None
+        if made is not node:
+            folded[node] = made
+    document.nodes = [kept for node in document.nodes if (kept := folded.get(node, node)) is not None]
+    return sum(kept is None for kept in folded.values())
 
 
 def unify(document: Document) -> None:
-    """Writes operators as others that have an integer form: x - c as x + (-c), and the mean over rows and columns of a
-    convolution's result as GlobalAveragePool."""
+    """Writes operators as others that have an integer form: x - c as x + (-c), x / c as x * (1 / c), and the mean over
+    rows and columns of a convolution's result as GlobalAveragePool."""
     pictures: set[str] = set()  # names of [N, C, H, W]
     made: list[Node] = []
     for node in document.nodes:
         first = node.inputs[0] if node.inputs else ""
-        weights = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
-        if (node.op_type == "Conv" and weights is not None and weights.ndim == 4) or (
+        known = _constant(document, node, 1)
+        if (node.op_type in _FILTERS and known is not None and known.ndim == 4) or (
             node.op_type in _ELEMENTWISE and first in pictures
         ):
             pictures.add(node.outputs[0])
-        if node.op_type == "Sub" and weights is not None and weights.dtype == np.float32:
-            negated = document.add_constant(f"{node.inputs[1]}_negated", -weights)
-            node = Node.made("Add", (first, negated), node.outputs[0])
+        if node.op_type == "Sub" and known is not None:
+            node = Node.made("Add", (first, document.add_constant(f"{node.inputs[1]}_negated", -known)), *node.outputs)
+        elif node.op_type == "Div" and known is not None and known.all():
+            inverse = document.add_constant(
+                f"{node.inputs[1]}_inverse", (1 / known.astype(np.float64)).astype(np.float32)
+            )
+            node = Node.made("Mul", (first, inverse), *node.outputs)
         elif node.op_type == "ReduceMean" and first in pictures and _is_global(document, node):
-            node = Node.made("GlobalAveragePool", (first,), node.outputs[0])
+            node = Node.made("GlobalAveragePool", (first,), *node.outputs)
         made.append(node)
     document.nodes = made
+
+
+def _constant(document: Document, node: Node, place: int) -> Array | None:
+    """The operand at `place`, if it is a float32 constant."""
+    known = document.constants.get(node.inputs[place]) if len(node.inputs) > place else None
+    return known if known is not None and known.dtype == np.float32 else None
 
 
 def _is_global(document: Document, node: Node) -> bool:
     """Whether a ReduceMean of four dimensions is over the last two of them, and keeps them."""
     axes = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else node.attributes.get("axes")
     places = np.asarray(() if axes is None else axes).reshape(-1).tolist()
-    return (
-        sorted(axis % 4 for axis in places if axis in range(-4, 4)) == [2, 3]
-        and node.attributes.get("keepdims", 1) == 1
-    )
+    is_last = sorted(axis % 4 for axis in places if axis in range(-4, 4)) == [2, 3]
+    return is_last and node.attributes.get("keepdims", 1) == 1
 
 
-def _folded(document: Document, node: Node, norm: Node) -> Node | None:
+def _affine(document: Document, node: Node, behind: Node) -> _Affine | None:
+    """What `behind` does to the result of a convolution; None where that is nothing of the kind."""
+    if behind.op_type == "BatchNormalization" and behind.inputs[0] == node.outputs[0]:
+        return _normalization(document, behind)
+    if behind.op_type not in ("Add", "Div", "Mul", "Sub"):
+        return None
+    place = 1 if behind.inputs[0] == node.outputs[0] else 0
+    known, weights = _constant(document, behind, place), _constant(document, node, 1)
+    if known is None or weights is None or (place == 0 and behind.op_type in ("Div", "Sub")):
+        return None
+    shape = (1,) * (weights.ndim - known.ndim) + known.shape
+    if len(shape) != weights.ndim or known.size not in (1, shape[1]):  # channels are the second dimension
+        return None
+    values, nothing, one = known.reshape(-1).astype(np.float64), np.zeros(1), np.ones(1)
+    match behind.op_type:
+        case "Add":
+            return _Affine(one, values)
+        case "Sub":
+            return _Affine(one, -values)
+        case "Mul":
+            return _Affine(values, nothing)
+        case _:
+            return _Affine(1 / values, nothing) if values.all() else None
+
+
+def _normalization(document: Document, norm: Node) -> _Affine | None:
+    rows = [_constant(document, norm, place) for place in range(1, 5)]
+    epsilon = norm.attributes.get("epsilon", _EPSILON)
     if len(norm.inputs) != 5 or any(norm.outputs[1:]) or norm.attributes.get("training_mode", 0):
         return None
-    rows = [document.constants.get(name) for name in (node.inputs[1], *norm.inputs[1:])]
-    has_bias = len(node.inputs) > 2 and node.inputs[2] != ""
-    bias = document.constants.get(node.inputs[2]) if has_bias else np.zeros(1, np.float32)
-    if bias is None or any(row is None or row.dtype != np.float32 for row in rows):
+    if not isinstance(epsilon, float) or any(row is None or row.ndim != 1 for row in rows):
         return None
-    weights, gamma, beta, mean, variance = (row.astype(np.float64) for row in rows if row is not None)
-    filters = weights.shape[0]
-    if any(row.shape != (filters,) for row in (gamma, beta, mean, variance)) or bias.size not in (1, filters):
+    gamma, beta, mean, variance = (row.astype(np.float64) for row in rows if row is not None)
+    if len({row.size for row in (gamma, beta, mean, variance)}) != 1:
         return None
-    epsilon = norm.attributes.get("epsilon", _EPSILON)
-    if not isinstance(epsilon, float):
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = gamma / np.sqrt(variance + np.float64(np.float32(epsilon)))
+    return _Affine(factor, beta - mean * factor)
+
+
+def _folded(document: Document, node: Node, behind: _Affine, output: str) -> Node | None:
+    """The convolution that makes `output`."""
+    weights, has_bias = _constant(document, node, 1), len(node.inputs) > 2 and node.inputs[2] != ""
+    bias = _constant(document, node, 2) if has_bias else np.zeros(1, np.float32)
+    axis = _FILTERS[node.op_type]
+    if weights is None or bias is None or (axis and node.attributes.get("group", 1) != 1) or weights.ndim <= axis:
         return None
-    factor = gamma / np.sqrt(variance + np.float64(np.float32(epsilon)))
-    scaled = weights * factor.reshape(-1, *[1] * (weights.ndim - 1))
-    addend = bias.astype(np.float64) * factor + beta - mean * factor
+    filters = weights.shape[axis]
+    if any(row.size not in (1, filters) for row in (behind.factor, behind.addend, bias)):
+        return None
+    shape = [1] * weights.ndim
+    shape[axis] = -1
+    scaled = (weights * behind.factor.reshape(shape)).astype(np.float32)
+    addend = (bias.reshape(-1) * behind.factor + behind.addend).astype(np.float32)
     if not (np.isfinite(scaled).all() and np.isfinite(addend).all()):
         return None
     operands = {
-        1: document.add_constant(f"{norm.outputs[0]}_weights", scaled.astype(np.float32)),
-        2: document.add_constant(f"{norm.outputs[0]}_bias", addend.astype(np.float32)),
+        1: document.add_constant(f"{output}_weights", scaled),
+        2: document.add_constant(f"{output}_bias", np.broadcast_to(addend, (filters,))),
     }
-    return renamed(node, operands, norm.outputs[0])
+    return renamed(node, operands, output)

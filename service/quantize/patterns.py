@@ -119,6 +119,11 @@ PATTERNS: Mapping[str, Pattern] = {
 }
 # What makes other values than real ones of such.
 _NOT_REAL = {"ArgMax", "ArgMin", "Cast", "Equal", "Greater", "IsNaN", "Less", "NonZero", "Shape", "Size"}
+# Functions of each element, of a tensor and numbers. What several of them compute of one tensor is one table.
+_FUNCTIONS = (
+    *("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Relu"),
+    *("Sigmoid", "Softplus", "Sqrt", "Sub", "Tanh"),
+)
 # What is put into the range of the result in front of it, where nothing else reads that.
 ACTIVATIONS = ("Clip", "Relu")
 
@@ -180,10 +185,11 @@ def plan(
     real: dict[str, str] = {}
     absorbed: set[Node] = set()
     followers: dict[Node, Pattern] = {}
+    chained = _chained(document, readers)
     for node in document.nodes:
         pattern = patterns.get(node.op_type)
         pattern = pattern.of(document, node) if pattern is not None else None
-        if node in absorbed or node.outputs[0] not in reals:
+        if node in absorbed or node in chained or node.outputs[0] not in reals:
             continue
         if pattern is not None and pattern.moves:
             if node.inputs[0] in tensors and node.outputs[0] not in kept and not pattern.obstacle(document, node):
@@ -251,6 +257,31 @@ def _activation(document: Document, readers: Mapping[str, list[Node]], node: Nod
     is_one = alone and behind[0].op_type in ACTIVATIONS and behind[0].inputs[0] == node.outputs[0]
     known = is_one and all(name == "" or name in document.constants for name in behind[0].inputs[1:])
     return behind[0] if known else None
+
+
+def _chained(document: Document, readers: Mapping[str, list[Node]]) -> set[Node]:
+    """The operators that compute a function of one tensor together: x * clip(x + 3) / 6. Only its end is rounded, by
+    those that read it stored."""
+    sources: dict[str, str] = {}  # of each result of a function: the tensor that it is one of
+    made: dict[str, Node] = {}
+    for node in document.nodes:
+        made |= dict.fromkeys(node.outputs, node)
+        if node.op_type not in _FUNCTIONS or any(node.outputs[1:]):
+            continue
+        given = [name for name in node.inputs if name and name not in document.constants]
+        numbers = [document.constants[name] for name in node.inputs if name in document.constants]
+        found = {sources.get(name, name) for name in given}
+        maker = made.get(given[0]) if given else None
+        is_range = maker is not None and given[0] not in sources and _activation(document, readers, maker) is node
+        if len(found) == 1 and all(number.size == 1 for number in numbers) and not is_range:
+            sources[node.outputs[0]] = found.pop()
+    parts = {node for name, node in made.items() if name in sources}
+    return {
+        node
+        for node in parts
+        if any(name in sources for name in node.inputs)
+        or any(reader in parts for reader in readers.get(node.outputs[0], []))
+    }
 
 
 def _ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, str]]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
 from service.quantize.data import Data, accuracy, classes_of
 from service.quantize.document import Document
-from service.quantize.folding import drop_copies, fold_batch_norms, unify
+from service.quantize.folding import drop_copies, fold_affine, unify
 from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics
 from service.quantize.observing import Workshop
 from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
@@ -160,7 +160,7 @@ def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
     if any(is_quantized(node.op_type) for node in document.nodes):
         raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
     drop_copies(document)
-    fold_batch_norms(document)
+    fold_affine(document)
     unify(document)
     planned = plan(document, options.patterns, options.kept)
     unknown = {*options.kept} - {node.outputs[0] for node in document.nodes}

@@ -10,7 +10,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
-from service.quantize.folding import fold_batch_norms, unify
+from service.quantize.folding import fold_affine, unify
 from service.quantize.methods import affine
 from service.quantize.patterns import plan
 from service.quantize.rewriting import rewrite
@@ -23,7 +23,7 @@ from tests.support.onnx_reference import Reference
 @pytest.mark.parametrize("seed", range(3))
 def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str) -> None:
     document = Document(residual_network(seed))
-    fold_batch_norms(document)
+    fold_affine(document)
     planned = plan(document)
     observed = document.written([name for name in planned.observed if name != "image"])
     images = pictures(6, seed)
@@ -41,7 +41,8 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
         np.testing.assert_array_equal(ours, reference([image[None]])[0])
 
 
-# Computed by ONNX Runtime in float32, in other orders, or with functions of its own: one step of the result apart.
+# Computed by ONNX Runtime in float32, in other orders or by other functions: one step of the operator's result apart,
+# and one of what joins that.
 ROUNDED = {"ConvTranspose", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish", "ReduceMean", "Tanh", "attention"}
 
 
@@ -57,5 +58,5 @@ def test_every_pattern_has_the_same_answers_in_onnx_runtime(name: str, storage: 
     x = rng.normal(0, 2, SHAPE).astype(np.float32)
     (ours,) = oracle.run(import_model(file).module, get_mode(ONNXRUNTIME), [x])
     (theirs,) = Reference(file, optimized=True)([x])
-    step = 1.001 * types["y"].scale if name in ROUNDED else 0
+    step = 2 * max(kind.scale for kind in types.values()) if name in ROUNDED else 0
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=step)

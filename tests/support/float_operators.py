@@ -125,9 +125,9 @@ WITH_SUMS = {"Add", "Concat", "Conv", "ConvTranspose", "Gemm", "MatMul", "Sub", 
 
 
 def network(make: Make, seed: int) -> bytes:
-    """The operator between two sigmoids, so that operand and result are stored."""
+    """The operator between a pool and a concatenation, so that operand and result are stored: `x` -> `y`."""
     rng, model = np.random.default_rng(seed), OnnxBuilder()
     x = model.input("x", "float32", SHAPE)
-    y = make(model, rng, model.node("Sigmoid", [x]))
-    model.output(model.node("Sigmoid", [y], ["y"]), "float32")
+    inner = make(model, rng, model.node("AveragePool", [x], kernel_shape=[1, 1]))
+    model.output(model.node("Concat", [inner, inner], ["y"], axis=0), "float32")
     return model.build(20)

@@ -1,4 +1,4 @@
-"""Batch normalization disappears in the convolution in front of it, within rounding."""
+"""What scales and shifts a convolution's result disappears in the convolution, within rounding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
-from service.quantize.folding import drop_copies, fold_batch_norms, unify
+from service.quantize.folding import drop_copies, fold_affine, unify
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -22,9 +22,33 @@ def answer(data: bytes) -> np.ndarray:
 
 def test_a_network_is_the_same_without_batch_normalization() -> None:
     document = Document(residual_network())
-    assert fold_batch_norms(document) == 3
+    assert fold_affine(document) == 3
     assert "BatchNormalization" not in {node.op_type for node in document.nodes}
     np.testing.assert_allclose(answer(document.written()), answer(residual_network()), rtol=0, atol=ROUNDING)
+
+
+def test_whatever_scales_and_shifts_channels_is_folded() -> None:
+    """As Paddle writes biases, in front of a normalization; and behind a transposed convolution."""
+    rng, model = np.random.default_rng(0), OnnxBuilder()
+
+    def row(*shape: int) -> str:
+        return model.constant(rng.uniform(0.5, 2, shape), "float32")
+
+    x = model.input("x", "float32", [1, 3, 4, 4])
+    for op_type, shape in (("Conv", (5, 3, 1, 1)), ("ConvTranspose", (5, 3, 2, 2))):
+        channels = shape[0] if op_type == "Conv" else shape[1]
+        x = model.node(op_type, [x, row(*shape)])
+        x = model.node("Add", [row(1, channels, 1, 1), x])
+        x = model.node("BatchNormalization", [x, *(row(channels) for _ in range(4))])
+        x = model.node("Div", [model.node("Sub", [model.node("Mul", [x, row()]), row(1)]), row(channels, 1, 1)])
+    model.output(model.node("Mul", [x, row(5, 1)]), "float32")
+    data, document = model.build(), Document(model.build())
+    assert fold_affine(document) == 10
+    assert [node.op_type for node in document.nodes] == ["Conv", "ConvTranspose", "Mul"]
+    inputs = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]
+    made = [import_model(each).module for each in (data, document.written())]
+    before, after = (oracle.run(module, get_mode(ONNXRUNTIME), inputs)[0] for module in made)
+    np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-4)
 
 
 def test_one_whose_convolution_is_read_elsewhere_stays() -> None:
@@ -34,7 +58,7 @@ def test_one_whose_convolution_is_read_elsewhere_stays() -> None:
     convolved = model.node("Conv", ["x", model.constant(np.ones((1, 1, 1, 1)), "float32")])
     normalized = model.node("BatchNormalization", [convolved, ones, ones, ones, ones])
     model.output(model.node("Add", [convolved, normalized]), "float32")
-    assert fold_batch_norms(Document(model.build())) == 0
+    assert fold_affine(Document(model.build())) == 0
 
 
 def test_copies_of_constants_are_the_constants() -> None:
@@ -63,9 +87,8 @@ def test_differences_and_means_become_operators_that_integers_have() -> None:
     unify(document)
     kinds = [node.op_type for node in document.nodes]
     assert kinds == ["Add", "Conv", "Relu", "GlobalAveragePool", "ReduceMean", "ReduceMean"], "x may be of any rank"
-    x = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]
-    before, after = (
-        oracle.run(import_model(each).module, get_mode(ONNXRUNTIME), x) for each in (data, document.written())
-    )
+    inputs = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]
+    made = [import_model(each).module for each in (data, document.written())]
+    before, after = (oracle.run(module, get_mode(ONNXRUNTIME), inputs) for module in made)
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING)

@@ -6,16 +6,23 @@ from collections import Counter
 
 import numpy as np
 
+from service.compiler.coverage import report
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.passes.simplify import simplify
+from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
-from service.quantize.folding import fold_batch_norms
+from service.quantize.folding import fold_affine, unify
+from service.quantize.methods import affine
 from service.quantize.patterns import PATTERNS, Pattern, counted, plan
+from service.quantize.rewriting import rewrite
 from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
 
 def network() -> Document:
     document = Document(residual_network())
-    fold_batch_norms(document)
+    fold_affine(document)
     return document
 
 
@@ -78,8 +85,8 @@ def test_products_of_two_computed_matrices_are_quantized_and_computed_biases_are
 
 def test_what_follows_is_stored_only_between_stored_tensors() -> None:
     model = OnnxBuilder()
-    x = model.node("Sigmoid", [model.input("x", "float32", [1, 4])])
-    model.output(model.node("Sigmoid", [model.node("HardSwish", [x], ["inner"])]), "float32")
+    x = model.node("GlobalAveragePool", [model.input("x", "float32", [1, 3, 4, 4])])
+    model.output(model.node("GlobalAveragePool", [model.node("HardSwish", [x], ["inner"])]), "float32")
     model.output(model.node("HardSwish", [x], ["outer"]), "float32")
     planned = plan(Document(model.build(14)))
     assert [layer.name for layer in planned.layers if layer.node.op_type == "HardSwish"] == ["inner"]
@@ -89,8 +96,41 @@ def test_what_follows_is_stored_only_between_stored_tensors() -> None:
 def test_a_pattern_is_added_in_a_line() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
-    model.output(model.node("Softplus", [model.node("Sigmoid", ["x"])]), "float32")
+    model.output(model.node("Selu", [model.node("Sigmoid", ["x"])]), "float32")
     document = Document(model.build())
     assert [layer.node.op_type for layer in plan(document).layers] == ["Sigmoid"]
-    more = plan(document, {**PATTERNS, "Softplus": Pattern()})
-    assert [layer.node.op_type for layer in more.layers] == ["Sigmoid", "Softplus"]
+    more = plan(document, {**PATTERNS, "Selu": Pattern()})
+    assert [layer.node.op_type for layer in more.layers] == ["Sigmoid", "Selu"]
+
+
+def test_a_function_of_one_tensor_is_rounded_once() -> None:
+    """Hard swish in its parts, scaled and shifted, between two convolutions: it becomes a table."""
+    model, rng = OnnxBuilder(), np.random.default_rng(0)
+    number = {value: model.constant(value, "float32") for value in (0.0, 3.0, 6.0)}
+
+    def convolution(x: str) -> str:
+        return model.node("Conv", [x, model.constant(rng.normal(0, 1, (3, 3, 1, 1)), "float32")])
+
+    x = convolution(model.input("x", "float32", [1, 3, 4, 4]))
+    gate = model.node("Clip", [model.node("Add", [x, number[3.0]]), number[0.0], number[6.0]])
+    product = model.node("Div", [model.node("Mul", [x, gate]), number[6.0]])
+    model.output(convolution(model.node("Add", [product, number[3.0]])), "float32")
+    document = Document(model.build())
+    unify(document)
+    planned = plan(document)
+    assert [layer.node.op_type for layer in planned.layers] == ["Conv", "Conv"]
+    assert planned.real == {}
+    assert len(planned.observed) == 4, "operand and result of each"
+    rewrite(document, planned, {name: affine(-1, 3, "uint8") for name in planned.observed})
+    module = import_model(document.written()).module
+    simplified = simplify(module, get_mode(ONNXRUNTIME))
+    assert len(simplified.done["tables made"]) == 1
+    assert [each for each in report(simplified.module)["floating"] if not each.get("boundary")] == []
+
+
+def test_an_activation_that_is_a_range_begins_another_function() -> None:
+    model = OnnxBuilder()
+    ones = model.constant(np.ones((3, 3, 1, 1)), "float32")
+    x = model.node("Relu", [model.node("Conv", [model.input("x", "float32", [1, 3, 4, 4]), ones])])
+    model.output(model.node("Mul", [x, model.constant(2.0, "float32")]), "float32")
+    assert [layer.node.op_type for layer in plan(Document(model.build())).layers] == ["Conv", "Mul"]

@@ -11,7 +11,7 @@ from service.compiler.importers.onnx.reader import read_model
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import Unsupported
 from service.quantize.document import Document
-from service.quantize.folding import fold_batch_norms
+from service.quantize.folding import fold_affine
 from service.quantize.methods import affine
 from service.quantize.patterns import plan
 from service.quantize.rewriting import rewrite, weight_scales
@@ -22,7 +22,7 @@ from tests.support.onnx_builder import OnnxBuilder
 def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, str]]:
     """With every tensor from -4 to 8."""
     document = Document(data)
-    fold_batch_norms(document)
+    fold_affine(document)
     planned = plan(document)
     twins = rewrite(document, planned, {name: affine(-4, 8, storage) for name in planned.observed})
     return document.written(), twins

@@ -14,7 +14,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
-from service.quantize.folding import drop_copies, fold_batch_norms, unify
+from service.quantize.folding import drop_copies, fold_affine, unify
 from service.quantize.methods import affine
 from service.quantize.patterns import PATTERNS, plan
 from service.quantize.rewriting import rewrite
@@ -29,7 +29,7 @@ def quantized(data: bytes, seed: int, storage: str) -> tuple[Any, set[str]]:
     """With types that hold some of the values and clip others; and the types of its layers' operators."""
     rng, document = np.random.default_rng(seed), Document(data)
     drop_copies(document)
-    fold_batch_norms(document)
+    fold_affine(document)
     unify(document)
     planned = plan(document)
     types = {name: affine(-rng.uniform(0, 3), rng.uniform(0.5, 3), storage) for name in planned.observed}
