@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from service.api.access import Access, AuditLog
+from service.api.access import Access, AuditLog, check_exposure, stores_of
 from service.api.control.submission import request_again
 from service.api.ops.metrics import Metrics
 from service.api.ops.traced import start_tracing
@@ -21,7 +21,7 @@ from service.core.settings import Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.workers.catalog import synchronize
-from service.workers.crashes import Crashes, crashes_of
+from service.workers.crashes import crashes_of
 from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
@@ -35,7 +35,6 @@ def assemble(
     settings: Settings,
     host: Host,
     plane: DataPlane,
-    crashes: Crashes | None = None,
     certificate: Certificate | None = None,
     on_lost: Callable[[], None] = lambda: None,
 ) -> Iterator[Services]:
@@ -43,17 +42,20 @@ def assemble(
 
     Args:
         plane: what answers.
-        crashes: see `StoredArtifacts`.
         certificate: of the public ports; None for plain text.
         on_lost: see `Database`.
 
     Raises:
+        InvalidInput: others than this machine reach the address, and there is no API key; or they cannot be read.
         OctetError: the database or the store cannot be opened.
     """
-    crashes = crashes or crashes_of(settings)
-    access = Access(settings)  # first: it is what may be wrong with a command
     database = Database.of(settings, on_lost)
     database.migrate()
+    stores = stores_of(settings, database)
+    if not database.is_sqlite:  # the supervisor has looked at files
+        check_exposure(settings, stores)
+    access = Access(settings, stores=stores)
+    crashes = crashes_of(settings, database)
     layout = open_store(settings, database)
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     models, aliases = ModelStore(database), AliasStore(database)
@@ -94,7 +96,7 @@ def assemble(
         host,
         metrics,
         access,
-        AuditLog(settings.audit_file),
+        AuditLog(stores.audit),
         crashes,
         tracing=tracing,
         certificate=certificate,

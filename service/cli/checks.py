@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any
 
 from service.core.cards import LIBRARY, detect_cards
 from service.core.cores import Core, affordable_threads, build_cores, computing_cores, usable_cores
+from service.core.crash import Record
+from service.core.digest import Digest
 from service.core.errors import CorruptBlob, OctetError
 from service.core.installed import CARDS, CARDS_PACKAGE, SERVER
 from service.core.settings import Settings
@@ -232,11 +234,31 @@ def _database(settings: Settings) -> Iterator[Check]:
 
 
 def _crashes(settings: Settings) -> Iterator[Check]:
-    from service.workers.crashes import crashes_of, quarantined
+    from service.workers.crashes import quarantined
 
-    for artifact, record in crashes_of(settings).quarantined().items():
+    for artifact, record in _quarantined(settings).items():
         error = quarantined(artifact, record)
         yield Check("quarantine", State.PROBLEM, error.message, error.hint or "")
+
+
+def _quarantined(settings: Settings) -> Mapping[Digest, Record]:
+    from service.workers.crashes import crashes_of
+
+    if settings.database_url is None:
+        return crashes_of(settings).quarantined()
+    from service.db import Database
+
+    try:
+        database = Database.of(settings.model_copy(update={"database_timeout_s": _DATABASE_S}))
+    except OctetError:  # `_database` says so
+        return {}
+    try:
+        current, expected = database.schema()
+        return crashes_of(settings, database).quarantined() if current == expected else {}
+    except OctetError:
+        return {}
+    finally:
+        database.close()
 
 
 def _server(server: str, key: str | None) -> Check:

@@ -47,7 +47,7 @@ def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
         database.migrate()
         layout = open_store(settings, database)  # which also removes the uploads of processes that died
         builds, models = BuildStore(database), ModelStore(database)
-        collected = collect_garbage(layout, builds, models, crashes_of(settings), older_than_s)
+        collected = collect_garbage(layout, builds, models, crashes_of(settings, database), older_than_s)
     finally:
         database.close()
     return [str(digest) for digest in collected.digests], collected.size_bytes

@@ -1,7 +1,7 @@
 """`octet keys` and `octet audit`: API keys, and the log of changes.
 
-They ask a server, or, where none is named, work on the files in the data folder: the first key is made before there is
-anybody to show it to.
+They ask a server, or, where none is named, work on the files in the data folder, or on the database that the settings
+name: the first key is made before there is anybody to show it to.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 from rich.markup import escape
@@ -21,15 +21,21 @@ from service.cli.output import reporting
 from service.core.key import Key, Limits, Scope
 from service.core.settings import Settings
 
+if TYPE_CHECKING:
+    from service.api.access import Stores
+
 Document = dict[str, Any]
-_IN_COLUMNS = ("at", "who", "action", "request_id")
+_IN_COLUMNS = ("at", "who", "action", "request_id", "replica")
 
 keys = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
 
 WhereOption = Annotated[
     str | None,
     typer.Option(
-        "--server", envvar="OCTET_SERVER", help="The server's URL.", show_default="the files in the data folder"
+        "--server",
+        envvar="OCTET_SERVER",
+        help="The server's URL.",
+        show_default="the data folder or OCTET_DATABASE_URL",
     ),
 ]
 
@@ -127,13 +133,11 @@ class Records(Protocol):
     def audit(self, limit: int) -> list[Document]: ...
 
 
-class Folder:
-    """The keys in the data folder of this machine."""
+class Stored:
+    """The keys in the data folder of this machine, or in the database that the settings name."""
 
-    def __init__(self, settings: Settings) -> None:
-        from service.api.access import AuditLog, key_file
-
-        self._keys, self._audit = key_file(settings), AuditLog(settings.audit_file)
+    def __init__(self, stores: Stores) -> None:
+        self._keys, self._audit = stores.ring(), stores.audit
 
     def keys(self) -> list[Document]:
         return [_shown(key) for key in self._keys.read().values()]
@@ -153,10 +157,28 @@ class Folder:
 @contextmanager
 def _records(server: str | None, key: str | None, data_dir: Path | None) -> Iterator[Records]:
     if server is None:
-        yield Folder(load_checked({"data_dir": data_dir}))
+        with _stores(load_checked({"data_dir": data_dir})) as stores:
+            yield Stored(stores)
         return
     with Client(server_url(server), key) as client:
         yield client
+
+
+@contextmanager
+def _stores(settings: Settings) -> Iterator[Stores]:
+    from service.api.access import stores_of
+
+    if settings.database_url is None:
+        yield stores_of(settings)
+        return
+    from service.db import Database
+
+    database = Database.of(settings)
+    try:
+        database.migrate()
+        yield stores_of(settings, database)
+    finally:
+        database.close()
 
 
 def _shown(key: Key) -> Document:

@@ -61,6 +61,7 @@ class Key:
         name: for people.
         digest: the SHA-256 of the key, in hex.
         revoked_at: since when it opens nothing. It stays on record, so that the audit log can be read.
+        tenant: whose models it is for; empty: the operator's, which is for all.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Key:
     limits: Limits
     created_at: datetime
     revoked_at: datetime | None = None
+    tenant: str = ""
 
     def allows(self, *scopes: Scope) -> bool:
         """Whether it has one of `scopes`."""
@@ -89,6 +91,7 @@ class Key:
             "requests_per_day": self.limits.requests_per_day,
             "created_at": self.created_at.isoformat(),
             "revoked_at": self.revoked_at and self.revoked_at.isoformat(),
+            **({"tenant": self.tenant} if self.tenant else {}),
         }
 
 
@@ -139,6 +142,7 @@ def key_from_json(id: str, members: Mapping[str, Any]) -> Key:
         Limits(members["requests_per_s"], members["requests_per_day"]),
         datetime.fromisoformat(members["created_at"]),
         revoked_at and datetime.fromisoformat(revoked_at),
+        str(members.get("tenant", "")),
     )
 
 

@@ -2,10 +2,12 @@
 
 from service.core.build import LeaseLost
 from service.core.model import ModelVersion
+from service.db.access import AuditTable, KeyTable, UsageTable
 from service.db.aliases import AliasStore
 from service.db.bell import Bell, Watch
 from service.db.builds import BuildStore
 from service.db.claims import Claim
+from service.db.crashes import CrashTable
 from service.db.database import Database
 from service.db.models import ModelStore
 from service.db.statistics import StageDurations, Statistics
@@ -13,15 +15,19 @@ from service.db.workers import WorkerStore
 
 __all__ = [
     "AliasStore",
+    "AuditTable",
     "Bell",
     "BuildStore",
     "Claim",
+    "CrashTable",
     "Database",
+    "KeyTable",
     "LeaseLost",
     "ModelStore",
     "ModelVersion",
     "StageDurations",
     "Statistics",
+    "UsageTable",
     "Watch",
     "WorkerStore",
 ]

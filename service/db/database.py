@@ -7,7 +7,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -189,6 +189,18 @@ def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | po
     """An insertion that does nothing, and returns no row, where it would break a uniqueness constraint."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
+    return _postgresql_insert(table).on_conflict_do_nothing()
+
+
+def upsert(connection: sa.Connection, table: sa.Table, changed: Sequence[str]) -> sqlite.Insert | postgresql.Insert:
+    """An insertion that, where the row is there, sets the columns `changed` of it."""
+    insert = sqlite.insert(table) if connection.dialect.name == "sqlite" else _postgresql_insert(table)
+    return insert.on_conflict_do_update(
+        index_elements=table.primary_key.columns, set_={name: insert.excluded[name] for name in changed}
+    )
+
+
+def _postgresql_insert(table: sa.Table) -> postgresql.Insert:
     from sqlalchemy.dialects import postgresql  # 3 MB, for nothing where SQLite serves
 
-    return postgresql.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table)

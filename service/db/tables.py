@@ -176,3 +176,49 @@ workers = sa.Table(
     sa.Column("started_at", UtcDateTime, nullable=False),
     sa.Column("seen_at", UtcDateTime, nullable=False, index=True),
 )
+
+# API keys, of which only the SHA-256 is kept. A file holds them where the tables are SQLite.
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("scopes", sa.JSON, nullable=False),
+    sa.Column("requests_per_s", sa.Float),
+    sa.Column("requests_per_day", sa.BigInteger),
+    sa.Column("tenant", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("revoked_at", UtcDateTime),
+)
+
+# How many requests of a key each replica has let through on a day, and when it said so last.
+key_usage = sa.Table(
+    "key_usage",
+    metadata,
+    sa.Column("day", sa.Date, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("replica", sa.Text, primary_key=True),
+    sa.Column("used", sa.BigInteger, nullable=False),
+    sa.Column("seen_at", UtcDateTime, nullable=False),
+)
+
+# Who changed what; only ever added to.
+audit_log = sa.Table(
+    "audit_log",
+    metadata,
+    sa.Column("sequence", _RowNumber, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False, unique=True),  # so that an entry that is said twice is there once
+    sa.Column("tenant", sa.Text, nullable=False, server_default=""),
+    sa.Column("entry", sa.JSON, nullable=False),
+    sa.Index("ix_audit_log_tenant_sequence", "tenant", "sequence"),
+    sqlite_autoincrement=True,
+)
+
+# What is held against artifacts that ran when a data plane crashed; JSON, see core.crash.
+crash_records = sa.Table(
+    "crash_records",
+    metadata,
+    sa.Column("artifact", sa.Text, primary_key=True),
+    sa.Column("record", sa.JSON, nullable=False),
+)

@@ -5,6 +5,6 @@ A server imports `guard`, which checks every request, from its module: it needs 
 
 from service.api.access.access import ANYBODY, Access, check_exposure
 from service.api.access.audit import AuditLog
-from service.api.access.keys import KeyFile, key_file
+from service.api.access.stores import Stores, stores_of
 
-__all__ = ["ANYBODY", "Access", "AuditLog", "KeyFile", "check_exposure", "key_file"]
+__all__ = ["ANYBODY", "Access", "AuditLog", "Stores", "check_exposure", "stores_of"]

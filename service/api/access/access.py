@@ -6,18 +6,19 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Iterable, Mapping
-from datetime import date
 
-from service.api.access.keys import Keys, key_file
+from service.api.access.keys import Keys
 from service.api.access.limits import Meters
 from service.api.access.sites import Sites
+from service.api.access.stores import Stores, stores_of
 from service.core.clock import Clock, SystemClock
 from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from service.core.key import Key, Limits, Scope, id_of, key_of
 from service.core.settings import Auth, Role, Settings
+from service.core.usage import KnownKey
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 1.0  # so long after a change of the file a request may still go by what it was
+_LOOK_S = 1.0  # so long after a change a request may still go by what the keys were
 _BEARER = b"bearer "
 _HINT = "send the header Authorization: Bearer KEY; the octet command takes it from OCTET_KEY"
 
@@ -28,15 +29,22 @@ class Access:
     """Asked for every request, on one event loop. A decision takes about 2 µs.
 
     Whether keys are required: yes if there is one, or if other machines can reach the address;
-    `Settings.auth` may say otherwise. Once they are, the process goes on asking, whatever becomes of the file.
+    `Settings.auth` may say otherwise. Once they are, the process goes on asking, whatever becomes of them.
     """
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
-        """Raises `InvalidInput`: the file of the keys cannot be read, or the admin key is none."""
+    def __init__(self, settings: Settings, clock: Clock | None = None, stores: Stores | None = None) -> None:
+        """
+        Args:
+            stores: by default files in the data folder.
+
+        Raises:
+            InvalidInput: the file of the keys cannot be read, or the admin key is none.
+        """
         self._clock = clock or SystemClock()
-        self.keys = key_file(settings, self._clock)
+        self._stores = stores or stores_of(settings, clock=self._clock)
+        self.keys = self._stores.ring(self._clock)
         self.sites = Sites(settings)
-        self._meters = Meters(settings.usage_file, self._clock)
+        self._meters = Meters(self._stores.usage, self._clock)
         self._given = _given(settings, self._clock)
         self._auth = settings.auth
         self._is_asked = self._auth is Auth.ON or (self._auth is Auth.AUTO and not is_loopback(settings.host))
@@ -90,7 +98,7 @@ class Access:
         return key.id
 
     def create(self, name: str, scopes: Iterable[Scope], limits: Limits) -> tuple[Key, str]:
-        """`KeyFile.create`, for a request over the network.
+        """`KeyRing.create`, for a request over the network.
 
         The first key makes the server require keys, and only an admin key can then create others.
 
@@ -112,9 +120,9 @@ class Access:
         """Notes that this process changed the keys: later requests use the new ones."""
         self._look_at_s = 0.0
 
-    def known(self) -> list[tuple[Key, date, int]]:
-        """The keys, and of each the day and how many of its requests are known to have been let through on it."""
-        return [(key, *self._meters.usage(key)) for key in self._known.values()]
+    def known(self) -> list[KnownKey]:
+        """The keys, and what is known of their use."""
+        return [self._meters.known(key) for key in self._known.values()]
 
     def used(self, counts: Mapping[str, int]) -> bool:
         """Counts requests that the data plane has let through, by the id of their key; whether there were any."""
@@ -124,8 +132,17 @@ class Access:
         return bool(counts)
 
     def save(self) -> None:
-        """Writes down how much of their quotas keys have used. From any thread."""
+        """Tells other replicas how much of their limits keys have used, and learns it of them. From any thread."""
         self._meters.save()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the keys change elsewhere, so that `refresh` is to be called."""
+        return self._stores.is_followed
+
+    def refresh(self) -> None:
+        """Looks for keys that other replicas have changed. From any thread; it may wait for a database."""
+        self._stores.refresh()
 
     def _find(self, authorization: bytes | None) -> Key:
         if authorization is None:
@@ -155,15 +172,18 @@ class Access:
         self._is_asked = self._is_asked or (self._auth is Auth.AUTO and bool(self._known))
 
 
-def check_exposure(settings: Settings) -> None:
-    """To be called before anything listens.
+def check_exposure(settings: Settings, stores: Stores | None = None) -> None:
+    """To be called before requests are taken.
+
+    Args:
+        stores: by default files in the data folder.
 
     Raises:
         InvalidInput: others than this machine reach the address, and there is no key that they could show.
     """
     if settings.auth is Auth.OFF or settings.role is Role.WORKER or is_loopback(settings.host):
         return  # a worker's requests come from the API, which shows the cluster's key
-    stored = key_file(settings).read().values()
+    stored = (stores or stores_of(settings)).keys.read().values()
     if not _given(settings, SystemClock()) and all(key.revoked_at for key in stored):
         raise InvalidInput(
             f"other machines can reach {settings.host}, and there is no API key",

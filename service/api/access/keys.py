@@ -1,7 +1,8 @@
-"""The file of the keys: what `octet keys` and `/api/v1/keys` write, and every server that shares it reads.
+"""The API keys: what `octet keys` and `/api/v1/keys` write, and every server that shares them reads.
 
-A file, and no table: it has to be there when the database is lost, or nobody could do anything; whoever starts a server
-makes the first key without one; and a cluster can mount it. Nothing in it gives access.
+On one machine they are a file, and no table: it has to be there when the database is lost, or nobody could do anything;
+whoever starts a server makes the first key without one; and a cluster can mount it. Servers that share a PostgreSQL
+database share its table instead (`service.db.KeyTable`). Nothing in either gives access.
 """
 
 from __future__ import annotations
@@ -10,28 +11,78 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from service.api.access.audit import AuditLog
 from service.cache.durable import locked, replace_file
 from service.core.clock import Clock, SystemClock
-from service.core.errors import Conflict, InvalidInput, NotFound
+from service.core.errors import Conflict, InvalidInput, NotFound, OctetError
 from service.core.key import Key, Limits, Scope, key_from_json, new_key
-from service.core.settings import Settings
 
 _logger = logging.getLogger(__name__)
 
 Keys = Mapping[str, Key]
 
 
+class KeyStore(Protocol):
+    """The keys, by id, in the order in which they were made. Safe between threads and processes."""
+
+    def read(self) -> Keys:
+        """Raises an `OctetError` where they cannot be read, and could not before."""
+
+    def add(self, key: Key) -> None:
+        """Raises `Conflict`: they cannot be changed."""
+
+    def revoke(self, id: str, at: datetime) -> Key:
+        """The key, which opens nothing any more; one that was revoked before stays as it is.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: they cannot be changed.
+        """
+
+
+class KeyRing:
+    """Makes and revokes keys, and notes that in the audit log."""
+
+    def __init__(self, store: KeyStore, audit: AuditLog, clock: Clock | None = None) -> None:
+        self._store, self._audit, self._clock = store, audit, clock or SystemClock()
+
+    def read(self) -> Keys:
+        """As `KeyStore.read`."""
+        return self._store.read()
+
+    def create(
+        self,
+        name: str,
+        scopes: Iterable[Scope],
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> tuple[Key, str]:
+        """A new key, and its text, which is shown once.
+
+        Raises:
+            InvalidInput: its name or scopes are none.
+            Conflict: it cannot be stored.
+        """
+        key, text = new_key(name, scopes, limits, self._clock.now())
+        self._store.add(key)
+        self._audit.note("create_key", key=key.id, name=key.name, scopes=sorted(key.scopes))
+        return key, text
+
+    def revoke(self, id: str) -> Key:
+        """As `KeyStore.revoke`."""
+        key = self._store.revoke(id, self._clock.now())
+        self._audit.note("revoke_key", key=key.id, name=key.name)
+        return key
+
+
 class KeyFile:
-    """The keys, by id, in the order in which they were made. Safe between threads and processes.
+    """See `KeyStore`; one that is looked at again whenever it is read."""
 
-    Every change of one is noted in the audit log.
-    """
-
-    def __init__(self, path: Path, audit: AuditLog, clock: Clock | None = None) -> None:
-        self._path, self._audit, self._clock = path, audit, clock or SystemClock()
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._seen: tuple[tuple[int, ...], Keys] | None = None  # the state of the file, and what it held
 
     def read(self) -> Keys:
@@ -55,35 +106,17 @@ class KeyFile:
             _logger.error("%s; the known keys stay valid", message)
         return self._seen[1]
 
-    def create(self, name: str, scopes: Iterable[Scope], limits: Limits = Limits()) -> tuple[Key, str]:  # noqa: B008
-        """A new key, and its text, which is shown once.
-
-        Raises:
-            InvalidInput: its name or scopes are none.
-            Conflict: the file cannot be written.
-        """
-        key, text = new_key(name, scopes, limits, self._clock.now())
+    def add(self, key: Key) -> None:
         self._change(lambda known: {**known, key.id: key})
-        self._audit.note("create_key", key=key.id, name=key.name, scopes=sorted(key.scopes))
-        return key, text
 
-    def revoke(self, id: str) -> Key:
-        """The key, which opens nothing any more; one that was revoked before stays as it is.
-
-        Raises:
-            NotFound: there is none.
-            Conflict: the file cannot be written.
-        """
-
+    def revoke(self, id: str, at: datetime) -> Key:
         def change(known: Keys) -> Keys:
             if id not in known:
                 raise NotFound(f"there is no key {id!r}", hint="octet keys list shows them")
             key = known[id]
-            return {**known, id: replace(key, revoked_at=key.revoked_at or self._clock.now())}
+            return {**known, id: replace(key, revoked_at=key.revoked_at or at)}
 
-        key = self._change(change)[id]
-        self._audit.note("revoke_key", key=key.id, name=key.name)
-        return key
+        return self._change(change)[id]
 
     def _change(self, change: Callable[[Keys], Keys]) -> Keys:
         try:
@@ -99,8 +132,32 @@ class KeyFile:
         return keys
 
 
-def key_file(settings: Settings, clock: Clock | None = None) -> KeyFile:
-    return KeyFile(settings.file_of_keys, AuditLog(settings.audit_file, clock), clock)
+class FollowedKeys:
+    """Keys that are elsewhere, as they were when they were last looked at: no request waits for a database."""
+
+    def __init__(self, store: KeyStore) -> None:
+        """Raises as `KeyStore.read`."""
+        self._store = store
+        self._known = store.read()
+
+    def read(self) -> Keys:
+        return self._known
+
+    def refresh(self) -> None:
+        """Looks again; where they cannot be read, those that are known stay valid."""
+        try:
+            self._known = self._store.read()
+        except OctetError as error:
+            _logger.error("the API keys cannot be read; the known keys stay valid: %s", error)
+
+    def add(self, key: Key) -> None:
+        self._store.add(key)
+        self._known = {**self._known, key.id: key}
+
+    def revoke(self, id: str, at: datetime) -> Key:
+        key = self._store.revoke(id, at)
+        self._known = {**self._known, key.id: key}
+        return key
 
 
 def _parsed(data: bytes) -> Keys:

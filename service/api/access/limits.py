@@ -1,18 +1,22 @@
-"""Rate limits and daily quotas of API keys."""
+"""Rate limits and daily quotas of API keys.
+
+A replica counts what it lets through by itself, tells the others every second, and learns what they did. Of a day's
+quota it subtracts what they have used; a rate it divides by the number of replicas at which the key is used.
+"""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 
-from service.cache.durable import locked, replace_file
+from service.api.access.usage import UsageStore
 from service.core.clock import Clock
 from service.core.errors import OctetError, QuotaExceeded, RateLimited
 from service.core.key import Key, Limits
+from service.core.usage import SHARING_S, KnownKey
 
 _logger = logging.getLogger(__name__)
 
@@ -23,14 +27,14 @@ class Usage:
 
     Attributes:
         own: by this process; only the event loop changes it.
-        others: by others, and by earlier processes, as far as was written down; only who saves changes it, and `saved`.
-        saved: how much of `own` was written down.
+        others: by others, and by earlier processes, as far as they told; only who saves changes it, and `told`.
+        told: how much of `own` the others know.
     """
 
     day: date
     own: int = 0
     others: int = 0
-    saved: int = 0
+    told: int = 0
 
     @property
     def total(self) -> int:
@@ -38,13 +42,18 @@ class Usage:
 
 
 class Meter:
-    """Counts the requests of one key."""
+    """Counts the requests of one key.
+
+    Attributes:
+        sharers: the replicas at which the key is used, this one among them.
+    """
 
     def __init__(self, limits: Limits, clock: Clock, known: Callable[[date], int] = lambda day: 0) -> None:
-        """`known`: how many requests of a day were written down."""
+        """`known`: how many requests of a day were told of."""
         self._limits, self._clock, self._known = limits, clock, known
-        self._size = max(1.0, limits.requests_per_s or 0)
-        self._tokens, self._at_s = self._size, clock.monotonic_s()
+        self.sharers = 1
+        self._tokens, self._at_s = max(1.0, limits.requests_per_s or 0), clock.monotonic_s()
+        self.told_s = float("-inf")  # when there was something to tell
         self.usage = self._begin(clock.now().date())
 
     def charge(self) -> None:
@@ -84,27 +93,32 @@ class Meter:
         return Usage(day, others=self._known(day))
 
     def _take_token(self, per_s: float) -> None:
-        """A token bucket: it fills at `per_s`, and holds those of one second."""
-        now_s = self._clock.monotonic_s()
-        self._tokens = min(self._size, self._tokens + (now_s - self._at_s) * per_s)
+        """A token bucket: it fills at this replica's share of `per_s`, and holds what comes in one second."""
+        now_s, share_per_s = self._clock.monotonic_s(), per_s / self.sharers
+        size = max(1.0, share_per_s)
+        self._tokens = min(size, self._tokens + (now_s - self._at_s) * share_per_s)
         self._at_s = now_s
         if self._tokens < 1:
-            raise RateLimited(f"the key is for {per_s:g} requests/s", retry_after_s=(1 - self._tokens) / per_s)
+            shared = f", which {self.sharers} servers share" if self.sharers > 1 else ""
+            wait_s = (1 - self._tokens) / share_per_s
+            raise RateLimited(f"the key is for {per_s:g} requests/s{shared}", retry_after_s=wait_s)
         self._tokens -= 1
 
 
 class Meters:
     """One for each key that has a limit.
 
-    What was used of a day is in a file, which outlives the process and is shared with others on the same folder: each
-    adds what it let through, and learns what the others did, whenever it saves. To be used on one event loop, but for
-    `save`, which one thread calls at a time.
+    What was used of a day outlives the process, and is shared with other replicas: each says what it let through, and
+    learns what the others did, whenever it saves. To be used on one event loop, but for `save`, which one thread calls
+    at a time.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path, self._clock = path, clock
+    def __init__(self, store: UsageStore, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._replica = uuid.uuid4().hex  # another of the same name may have counted today
         self._meters: dict[str, Meter | None] = {}
-        self._known = _read(path)
+        today = clock.now().date()
+        self._known = today, store.totals(today)  # for meters that have not begun with the day
 
     def charge(self, key: Key) -> None:
         """Counts a request of `key`. Raises as `Meter.charge`."""
@@ -112,40 +126,41 @@ class Meters:
             meter.charge()
 
     def add(self, key: Key, count: int) -> None:
-        """Counts requests that were let through elsewhere."""
+        """Counts requests that were let through elsewhere in this replica."""
         if (meter := self._of(key)) is not None:
             meter.today.own += count
 
-    def usage(self, key: Key) -> tuple[date, int]:
-        """The day, and how many of its requests are known to have been let through on it."""
+    def known(self, key: Key) -> KnownKey:
+        """What is known of the use of `key`."""
         meter = self._of(key)
-        today = self._clock.now().date()
-        return today, meter.today.total if meter is not None else 0
+        if meter is None:
+            return KnownKey(key, self._clock.now().date())
+        return KnownKey(key, meter.today.day, meter.today.total, meter.sharers)
 
     def save(self) -> None:
-        """Adds what was used since to what is written down, and learns the rest. Where it cannot, the log says so."""
-        meters = [(id, meter) for id, meter in list(self._meters.items()) if meter is not None and meter.has_quota]
-        if not meters:
+        """Tells what was used since, and learns the rest. Where that fails, the log says so."""
+        now_s, today = self._clock.monotonic_s(), self._clock.now().date()
+        meters = {id: meter for id, meter in list(self._meters.items()) if meter is not None}
+        usages = {id: usage for id, meter in meters.items() if (usage := meter.usage).day == today}
+        news = {id: own for id, usage in usages.items() if (own := usage.own) > usage.told}  # which goes on growing
+        for id in news:
+            meters[id].told_s = now_s
+        asked = {id for id, meter in meters.items() if meter.has_quota or now_s - meter.told_s <= SHARING_S}
+        if not asked:
             return
-        today = self._clock.now().date()
-        usages = {id: usage for id, meter in meters if (usage := meter.usage).day == today}
         try:
-            with locked(self._path.parent):
-                self._exchange(usages, today)
+            found = self._store.exchange(today, self._replica, news, asked)
         except (OSError, OctetError) as error:
-            _logger.error("%s, what was used of the keys' quotas, cannot be written: %s", self._path, error)
-
-    def _exchange(self, usages: Mapping[str, Usage], today: date) -> None:
-        """Under the lock of the folder: what is in `saved` is in the file, once."""
-        written = _read(self._path)
-        owns = {id: usage.own for id, usage in usages.items()}  # which goes on growing
-        totals = {id: _count(written, id, today) + owns[id] - usage.saved for id, usage in usages.items()}
-        found = written | {id: (today.isoformat(), total) for id, total in totals.items()}
-        if found != written:
-            replace_file(self._path, json.dumps(found).encode())
-        self._known = found
-        for id, usage in usages.items():
-            usage.saved, usage.others = owns[id], totals[id] - owns[id]
+            _logger.error("what was used of the keys' quotas cannot be told, and is told later: %s", error)
+            return
+        for id, use in found.items():
+            meters[id].sharers = max(1, use.replicas)
+            if id in usages:
+                its = usages[id]
+                its.told = max(its.told, news.get(id, 0))
+                its.others = use.total - its.told
+        day, before = self._known
+        self._known = today, {**(before if day == today else {}), **{id: use.total for id, use in found.items()}}
 
     def _of(self, key: Key) -> Meter | None:
         try:
@@ -157,25 +172,13 @@ class Meters:
     def _meter(self, key: Key) -> Meter | None:
         if key.limits == Limits():
             return None
-        return Meter(key.limits, self._clock, lambda day: _count(self._known, key.id, day))
 
+        def known(day: date) -> int:
+            told, totals = self._known
+            return totals.get(key.id, 0) if day == told else 0
 
-def _count(written: Mapping[str, tuple[str, int]], id: str, day: date) -> int:
-    """The number of requests that the usage file records for a key's day."""
-    found_day, count = written.get(id, ("", 0))
-    return count if found_day == day.isoformat() else 0
+        return Meter(key.limits, self._clock, known)
 
 
 def _midnight_after(moment: datetime) -> datetime:
     return datetime.combine(moment.date() + timedelta(days=1), time(), UTC)
-
-
-def _read(path: Path) -> dict[str, tuple[str, int]]:
-    try:
-        found = json.loads(path.read_bytes())
-        return {str(id): (date.fromisoformat(day).isoformat(), int(used)) for id, (day, used) in found.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        _logger.error("%s, what was used of the keys' quotas, cannot be read: %s", path, error)
-        return {}

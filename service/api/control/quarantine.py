@@ -8,9 +8,9 @@ from starlette.concurrency import run_in_threadpool
 from service.api.control import paths, wire
 from service.api.injected import ServicesOf
 from service.api.services import Services
+from service.core.crash import Record
 from service.core.digest import Digest
 from service.core.errors import NotFound
-from service.workers.crashes import Record
 
 router = APIRouter(prefix=f"{paths.PREFIX}/quarantine", tags=["artifacts"])
 

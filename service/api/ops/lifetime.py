@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 
 from service.api.oip.address import parse_addresses
 from service.api.services import Services
+from service.db import Watch
 
 _SAVE_USAGE_S = 1.0  # what is lost of it when this process is killed
+_LOOK_AT_BELL_S = 0.2
 
 
 @asynccontextmanager
@@ -20,10 +22,11 @@ async def at_work(services: Services) -> AsyncIterator[None]:
     saving = asyncio.create_task(_save_usage(services))
     preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
     following = asyncio.create_task(_follow_files(services))
+    refreshing = asyncio.create_task(_refresh_keys(services))
     await asyncio.sleep(0)  # so that it has begun before the server is announced as ready
     yield
     services.stopping.set()
-    for task in (preloading, saving, following, reaching):
+    for task in (preloading, saving, following, refreshing, reaching):
         task.cancel()
     await services.registry.close()
     await asyncio.to_thread(services.access.save)
@@ -40,3 +43,12 @@ async def _save_usage(services: Services) -> None:
     while True:
         await asyncio.sleep(_SAVE_USAGE_S)
         await asyncio.to_thread(services.access.save)
+
+
+async def _refresh_keys(services: Services) -> None:
+    """Looks at keys in a database where it rings, which it does when they change."""
+    watch = Watch(services.builds.bell)
+    while services.access.is_followed:
+        if watch.is_due():
+            await asyncio.to_thread(services.access.refresh)
+        await asyncio.sleep(_LOOK_AT_BELL_S)

@@ -29,7 +29,6 @@ from service.core.logs import Seldom
 from service.core.settings import Settings
 from service.core.target import detect_host
 from service.core.worker import WorkerKind
-from service.workers.crashes import Crashes
 from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
 from service.workers.supervised import Ready
@@ -45,7 +44,6 @@ def run(
     settings: Settings,
     address: bytes,
     certificate: Certificate | None,
-    crashes: Crashes,
     ready: Ready,
 ) -> None:
     """Serves until SIGTERM or SIGINT comes, be it while it still starts. To be called in the main thread.
@@ -53,7 +51,6 @@ def run(
     Args:
         address: where the data plane takes a connection.
         certificate: of the public ports; None where connections are in plain text.
-        crashes: what crashes of earlier data planes were put down to.
         ready: called once, when the data plane knows what holds; and told whenever a build waits for a compiler.
 
     Raises:
@@ -64,7 +61,7 @@ def run(
         faulthandler.enable()  # a crash says where in the log
         logging.getLogger("uvicorn.error").addFilter(Seldom())  # or malformed requests fill the log
         host, plane = detect_host(), DataPlane(address)
-        services = stack.enter_context(assemble(settings, host, plane, crashes, certificate, signals.database_lost))
+        services = stack.enter_context(assemble(settings, host, plane, certificate, signals.database_lost))
         if services.registry.targets:  # only a machine that can run a target is an inference worker
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if not signals.came:

@@ -89,7 +89,8 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         loop.add_signal_handler(number, told.put_nowait, number)
     with ExitStack() as stack:
         cluster.check(settings, detect_host())
-        check_exposure(settings)
+        if settings.database_url is None:  # or the control plane looks, which has a database
+            check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
         if settings.grpc:
             listeners["grpc"] = stack.enter_context(_listen(settings.host, settings.port_of_grpc))
@@ -183,7 +184,7 @@ class _Supervisor:
 
         gc.freeze()
         gc.enable()
-        run(self._settings, self._address, self._certificate, self._crashes, ready)
+        run(self._settings, self._address, self._certificate, ready)
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled

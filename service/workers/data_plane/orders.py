@@ -9,9 +9,9 @@ from datetime import date
 from typing import Any
 
 from service import __version__
-from service.core.key import Key
 from service.core.metadata import ModelMetadata
 from service.core.settings import Auth, Settings
+from service.core.usage import KnownKey
 
 Members = dict[str, Any]
 
@@ -90,25 +90,27 @@ def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
     return {"type": "certificate", "chain_bytes": len(chain)}, chain + key
 
 
-def keys(is_asked: bool, known: Iterable[tuple[Key, date, int]] = ()) -> Members:
+def keys(is_asked: bool, known: Iterable[KnownKey] = ()) -> Members:
     """Who may ask.
 
     Args:
         is_asked: whether requests need a key.
-        known: the keys, and of each a day and how many of its requests are known to have been let through on it.
+        known: the keys, and what is known of their use.
     """
-    return {"type": "keys", "is_asked": is_asked, "keys": [_key(*each) for each in known]}
+    return {"type": "keys", "is_asked": is_asked, "keys": [_key(each) for each in known]}
 
 
-def _key(key: Key, day: date, used: int) -> Members:
+def _key(known: KnownKey) -> Members:
+    key = known.key
     return {
         "id": key.id,
         "sha256": key.digest,
         "scopes": sorted(key.scopes),
         "per_s": key.limits.requests_per_s or 0,
         "per_day": key.limits.requests_per_day or 0,
-        "day": (day - _EPOCH).days,
-        "used": used,
+        "sharers": known.sharers,
+        "day": (known.day - _EPOCH).days,
+        "used": known.used,
         "is_valid": key.revoked_at is None,
     }
 

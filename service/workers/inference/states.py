@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from service.core.build import Build, BuildState
+from service.core.crash import Record
 from service.core.digest import Digest
 from service.core.errors import OctetError, Quarantined
 from service.core.model import VersionState
 from service.core.options import batch_of
-from service.workers.crashes import Record, quarantined
+from service.workers.crashes import quarantined
 
 Version = tuple[str, int]
 

@@ -16,8 +16,10 @@ import httpx
 import pytest
 
 from scripts.certificates import make_certificate
-from service.api.access import AuditLog, KeyFile
+from service.api.access import stores_of
+from service.api.access.keys import KeyRing
 from service.core.key import Limits, Scope
+from service.core.settings import Settings
 from service.workers.data_plane.updates import keep_saying
 from tests.support.child_process import is_running
 from tests.support.plane_process import plane
@@ -58,8 +60,8 @@ def test_a_renewed_certificate_is_taken_and_one_that_is_none_is_not(digits: Path
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> KeyFile:
-    return KeyFile(tmp_path / "keys.json", AuditLog(tmp_path / "audit.jsonl"))
+def keys(tmp_path: Path) -> KeyRing:
+    return stores_of(Settings(data_dir=tmp_path)).ring()
 
 
 def status(url: str, key: str | None = None) -> int:
@@ -68,7 +70,7 @@ def status(url: str, key: str | None = None) -> int:
 
 
 def test_keys_are_asked_for_and_those_that_come_and_go_are_heard_of(
-    digits: Path, keys: KeyFile, tmp_path: Path
+    digits: Path, keys: KeyRing, tmp_path: Path
 ) -> None:
     first, text = keys.create("first", [Scope.PREDICT])
     with plane([f"digits={digits}"], OCTET_KEYS_FILE=str(tmp_path / "keys.json")) as served:
@@ -91,7 +93,7 @@ def test_keys_are_asked_for_and_those_that_come_and_go_are_heard_of(
         assert status(served.url) == 401
 
 
-def test_a_quota_outlasts_a_change_of_the_keys(digits: Path, keys: KeyFile, tmp_path: Path) -> None:
+def test_a_quota_outlasts_a_change_of_the_keys(digits: Path, keys: KeyRing, tmp_path: Path) -> None:
     _, text = keys.create("first", [Scope.PREDICT], Limits(requests_per_day=3))
     with plane([f"digits={digits}"], OCTET_KEYS_FILE=str(tmp_path / "keys.json")) as served:
         assert [status(served.url, text) for _ in range(2)] == [200, 200]
@@ -107,7 +109,7 @@ def test_without_a_key_in_the_file_it_does_not_start(digits: Path, tmp_path: Pat
     assert "holds no API key" in done.stderr
 
 
-def test_the_process_beside_it_ends_with_it_however_it_ends(digits: Path, keys: KeyFile, tmp_path: Path) -> None:
+def test_the_process_beside_it_ends_with_it_however_it_ends(digits: Path, keys: KeyRing, tmp_path: Path) -> None:
     keys.create("first", [Scope.PREDICT])
     command = [sys.executable, "-m", "service.cli", "worker", "serve", str(digits), "--port=0", "--grpc-port=0"]
     options = ["--json", "--keys", str(tmp_path / "keys.json")]

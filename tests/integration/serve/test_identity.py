@@ -19,7 +19,7 @@ import pytest
 import tritonclient.grpc
 
 from scripts.certificates import make_certificate
-from service.api.access import key_file
+from service.api.access import stores_of
 from service.core.settings import Settings
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, Served, environment, serving
@@ -149,7 +149,7 @@ def test_a_key_is_for_so_many_requests(scene: Scene, served: Served) -> None:
 def test_what_the_folder_says_of_keys_counts_within_a_second(scene: Scene, served: Served) -> None:
     key = scene.new_key(served)
     assert served.client.get("/v2", headers=bearer(key)).status_code == 200
-    key_file(Settings(data_dir=scene.folder / "data")).revoke(key.split("_")[1])
+    stores_of(Settings(data_dir=scene.folder / "data")).ring().revoke(key.split("_")[1])
     time.sleep(1.1)
     assert served.client.get("/v2", headers=bearer(key)).status_code == 401
 

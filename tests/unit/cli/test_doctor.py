@@ -15,7 +15,7 @@ from service.core.digest import digest_of
 from service.core.settings import Settings
 from service.core.target import detect_host
 from service.db import Database
-from service.workers.crashes import Crashes
+from service.workers.crashes import Crashes, CrashFile
 from tests.support.buckets import s3_server, s3_url
 from tests.support.databases import postgres_schema, postgres_server
 from tests.support.old_cpu import LACKS, on_old_cpu
@@ -176,7 +176,7 @@ def test_a_database_that_is_behind_is_brought_up_by_the_next_start(doctor: Docto
 
 def test_an_artifact_in_quarantine_is_a_problem(doctor: Doctor, settings: Settings) -> None:
     artifact = digest_of(b"artifact")
-    Crashes(settings.crashes_file, limit=1, window_s=60).note([artifact], "signal 11: Segmentation fault")
+    Crashes(CrashFile(settings.crashes_file), limit=1, window_s=60).note([artifact], "signal 11: Segmentation fault")
     found = doctor(status=1)["quarantine"]
     assert artifact in found["detail"]
     assert "signal 11" in found["detail"]

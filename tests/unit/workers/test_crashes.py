@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from service.core.clock import ManualClock
+from service.core.crash import Records
 from service.core.digest import digest_of
-from service.core.errors import Quarantined
-from service.workers.crashes import Crashes
+from service.core.errors import DatabaseUnreachable, Quarantined
+from service.db import CrashTable, Database
+from service.workers.crashes import Crashes, CrashFile
+from tests.support.databases import database, database_url, postgres_schema, postgres_server
+
+__all__ = ["database", "database_url", "postgres_schema", "postgres_server"]
 
 GUILTY, INNOCENT, THIRD = (digest_of(name) for name in (b"guilty", b"innocent", b"third"))
 WINDOW_S = 100.0
@@ -22,7 +27,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def crashes(tmp_path: Path, clock: ManualClock) -> Crashes:
-    return Crashes(tmp_path / "data" / "crashes.json", 3, WINDOW_S, clock)
+    return Crashes(CrashFile(tmp_path / "data" / "crashes.json"), 3, WINDOW_S, clock)
 
 
 def test_the_third_crash_in_the_window_is_one_too_many(crashes: Crashes) -> None:
@@ -58,7 +63,7 @@ def test_a_crash_that_names_a_suspect_is_its_alone(crashes: Crashes) -> None:
 
 
 def test_another_process_sees_it_and_one_that_starts_later_too(crashes: Crashes, tmp_path: Path) -> None:
-    other = Crashes(tmp_path / "data" / "crashes.json", 1, WINDOW_S, ManualClock())
+    other = Crashes(CrashFile(tmp_path / "data" / "crashes.json"), 1, WINDOW_S, ManualClock())
     crashes.note([GUILTY], "")
     assert other.check(GUILTY)
     assert other.forgive(GUILTY)
@@ -76,3 +81,54 @@ def test_a_record_that_cannot_be_read_or_written_stops_nobody(crashes: Crashes, 
         crashes.note([GUILTY], "")
     with pytest.raises(Quarantined):
         crashes.check(GUILTY)
+
+
+@pytest.fixture
+def machines(database: Database, tmp_path: Path, clock: ManualClock) -> list[Crashes]:
+    """Of a cluster; what the supervisor of each notes is in `noted`."""
+    return [
+        Crashes(CrashTable(database), 3, WINDOW_S, clock, here=CrashFile(tmp_path / name / "crashes.json"))
+        for name in ("one", "two")
+    ]
+
+
+@pytest.fixture
+def noted(tmp_path: Path, clock: ManualClock) -> list[Crashes]:
+    return [Crashes(CrashFile(tmp_path / name / "crashes.json"), 3, WINDOW_S, clock) for name in ("one", "two")]
+
+
+def test_machines_that_share_a_database_count_crashes_together(
+    machines: list[Crashes], noted: list[Crashes], clock: ManualClock
+) -> None:
+    for supervisor in (noted[0], noted[1]):
+        supervisor.note([GUILTY], "signal 11")
+        clock.advance(1)
+    assert machines[0].check(GUILTY)
+    assert machines[1].check(GUILTY)
+    noted[1].note([GUILTY], "signal 6")
+    for machine in (machines[1], machines[0]):
+        with pytest.raises(Quarantined, match=r"crashed 3 times .* \(signal 6\)"):
+            machine.check(GUILTY)
+    assert machines[0].forgive(GUILTY)
+    assert not machines[1].check(GUILTY)
+    assert not machines[0].check(INNOCENT)
+
+
+def test_what_the_database_cannot_take_is_known_here_and_handed_over_later(
+    machines: list[Crashes], noted: list[Crashes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> Records:
+        raise DatabaseUnreachable("it is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(CrashTable, "read", fail)
+        away.setattr(CrashTable, "change", fail)
+        for _ in range(3):
+            noted[0].note([GUILTY], "signal 11")
+        with pytest.raises(Quarantined):
+            machines[0].check(GUILTY)
+    with pytest.raises(Quarantined):
+        machines[0].check(GUILTY)
+    with pytest.raises(Quarantined):
+        machines[1].check(GUILTY)
+    assert noted[0].quarantined() == {}

@@ -144,7 +144,8 @@ Access::Metered& Access::find(std::string_view authorization) {
   return found->second;
 }
 
-// Of a request that is refused nothing is counted. A token bucket fills at its rate, and holds those of one second.
+// Of a request that is refused nothing is counted. A token bucket fills at this replica's share of the key's rate, and
+// holds those of one second.
 void Access::charge(Metered& metered, double now_s) {
   const Key& key = metered.key;
   if (key.per_day > 0) {
@@ -162,14 +163,15 @@ void Access::charge(Metered& metered, double now_s) {
     }
   }
   if (key.per_s > 0) {
-    double size = std::max(1.0, key.per_s);
-    metered.tokens = metered.at_s == 0 ? size : std::min(size, metered.tokens + (now_s - metered.at_s) * key.per_s);
+    double share = key.per_s / static_cast<double>(std::max<int64_t>(1, key.sharers)), size = std::max(1.0, share);
+    metered.tokens = metered.at_s == 0 ? size : std::min(size, metered.tokens + (now_s - metered.at_s) * share);
     metered.at_s = now_s;
     if (metered.tokens < 1) {
       char rate[32];
       std::snprintf(rate, sizeof rate, "%g", key.per_s);
-      Problem problem(Kind::kRateLimited, std::string("the key is for ") + rate + " requests/s");
-      problem.retry_after_s = (1 - metered.tokens) / key.per_s;
+      std::string shared = key.sharers > 1 ? ", which " + std::to_string(key.sharers) + " servers share" : "";
+      Problem problem(Kind::kRateLimited, std::string("the key is for ") + rate + " requests/s" + shared);
+      problem.retry_after_s = (1 - metered.tokens) / share;
       throw problem;
     }
     metered.tokens -= 1;
@@ -203,7 +205,8 @@ void Access::check_site(const Origin& origin) const {
 std::map<std::string, int64_t> Access::take_used() {
   std::map<std::string, int64_t> used;
   for (auto& [id, metered] : keys_) {
-    if (metered.key.per_day > 0 && metered.untold > 0) used[id] = metered.untold;
+    bool is_limited = metered.key.per_day > 0 || metered.key.per_s > 0;
+    if (is_limited && metered.untold > 0) used[id] = metered.untold;
     metered.untold = 0;
   }
   return used;

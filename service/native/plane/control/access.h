@@ -16,6 +16,7 @@ struct Key {
   std::string sha256;            // of the whole key's text, in hexadecimal
   std::set<std::string, std::less<>> scopes;
   double per_s = 0;              // 0: there is no limit
+  int64_t sharers = 1;           // among so many replicas it is divided
   int64_t per_day = 0;           // likewise
   int64_t day = 0;               // since the epoch, for which the control plane knows
   int64_t used = 0;              // so many requests, of other processes
@@ -44,7 +45,7 @@ class Access {
   Caller admit(std::string_view authorization, const Origin& origin, std::initializer_list<std::string_view> scopes,
                double now_s);
 
-  // Requests of each key that has a quota, since this was last called.
+  // Requests of each key that has a limit, since this was last called.
   std::map<std::string, int64_t> take_used();
 
  private:

@@ -118,6 +118,7 @@ Key read_key(JsonReader& json) {
                      {"scopes", [&] { json.array([&] { key.scopes.insert(json.string()); }); }},
                      {"per_s", real(json, key.per_s)},
                      {"per_day", whole(json, key.per_day)},
+                     {"sharers", whole(json, key.sharers)},
                      {"day", whole(json, key.day)},
                      {"used", whole(json, key.used)},
                      {"is_valid", flag(json, key.is_valid)}});

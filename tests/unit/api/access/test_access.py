@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from service.api.access import ANYBODY, Access, AuditLog, KeyFile, check_exposure
+from service.api.access import ANYBODY, Access, AuditLog, check_exposure
 from service.api.access.access import is_loopback
+from service.api.access.audit import AuditFile
+from service.api.access.keys import KeyFile, KeyRing
 from service.core.clock import ManualClock
 from service.core.errors import Conflict, Forbidden, InvalidInput, NotFound, QuotaExceeded, RateLimited, Unauthorized
 from service.core.key import Limits, Scope
@@ -93,7 +95,7 @@ def test_a_wrong_secret_is_not_told_from_an_unknown_key(make: Make) -> None:
 
 def test_what_another_process_changes_counts_within_a_second(make: Make, clock: ManualClock, tmp_path: Path) -> None:
     access = make(auth="on")
-    elsewhere = KeyFile(tmp_path / "keys.json", AuditLog(tmp_path / "audit.jsonl"))
+    elsewhere = KeyRing(KeyFile(tmp_path / "keys.json"), AuditLog(AuditFile(tmp_path / "audit.jsonl")))
     key, text = elsewhere.create("a", [Scope.PREDICT])
     clock.advance(1)
     assert access.admit(bearer(text), Scope.PREDICT) == key.id
@@ -222,7 +224,7 @@ def test_keys_are_limited_apart(make: Make) -> None:
 
 
 def test_a_damaged_record_of_usage_is_as_good_as_none(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "usage.json").write_text('{"a": 3}')
+    (tmp_path / "usage.json").write_text('{"day": "2026-01-01", "keys": {"a": 3}}')
     access = make(auth="on")
     key, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=1))
     access.changed()
@@ -249,7 +251,7 @@ def test_each_change_of_a_key_is_in_the_audit_log(make: Make, tmp_path: Path) ->
     keys = make().keys
     key, text = keys.create("camera 7", [Scope.PREDICT])
     keys.revoke(key.id)
-    entries = AuditLog(tmp_path / "audit.jsonl").last(10)
+    entries = AuditFile(tmp_path / "audit.jsonl").last(10)
     assert [(each["action"], each["key"]) for each in entries] == [("revoke_key", key.id), ("create_key", key.id)]
     assert all(each["who"].startswith("local:") for each in entries)
     assert text not in (tmp_path / "audit.jsonl").read_text()

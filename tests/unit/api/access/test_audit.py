@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from service.api.access import AuditLog
-from service.api.access.audit import asking
+from service.api.access.audit import AuditFile, asking
 from service.core.clock import ManualClock
 
 
 def test_the_newest_entries_come_first(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "folder" / "audit.jsonl", ManualClock())
+    log = AuditLog(AuditFile(tmp_path / "folder" / "audit.jsonl"), ManualClock())
     assert log.last(5) == []
     for number in range(4):
         log.note("push", model="ä\n", version=number)
@@ -24,7 +24,7 @@ def test_the_newest_entries_come_first(tmp_path: Path) -> None:
 
 
 def test_an_entry_says_whose_request_it_was(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "audit.jsonl")
+    log = AuditLog(AuditFile(tmp_path / "audit.jsonl"))
     token = asking.set(("camera", "r-1"))
     try:
         log.note("push", model="digits")
@@ -36,7 +36,7 @@ def test_an_entry_says_whose_request_it_was(tmp_path: Path) -> None:
 
 def test_a_line_that_was_torn_takes_no_other_with_it(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    log = AuditLog(path)
+    log = AuditLog(AuditFile(path))
     log.note("one")
     path.write_bytes(path.read_bytes() + b'{"action": "to')
     log.note("three")
@@ -48,17 +48,17 @@ def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
 
     def write() -> None:
         for _ in range(20):
-            AuditLog(path).note("push", model=1000 * "x")
+            AuditLog(AuditFile(path)).note("push", model=1000 * "x")
 
     writers = [threading.Thread(target=write) for _ in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert len(AuditLog(path).last(1000)) == 80
+    assert len(AuditLog(AuditFile(path)).last(1000)) == 80
 
 
 def test_what_cannot_be_written_is_in_the_log_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        AuditLog(tmp_path).note("push", model="digits")
+        AuditLog(AuditFile(tmp_path)).note("push", model="digits")
     assert '"model": "digits"' in caplog.text
