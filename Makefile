@@ -6,7 +6,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --extra server --extra postgres --extra objects $(UPGRADE)
 # By files, whose fixtures are then made once; most of a test's time is spent in children, which use a core of their own.
-PARALLEL := --numprocesses 2 --dist loadfile
+# In order of the folders: unit tests, whose files are short, last, so that both processes end at the same time.
+PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 NATIVE := $(shell find service/native/plane service/native/runtime service/native/python service/native/fused -name '*.cc' -o -name '*.h')
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from service.compiler.link import link
 from service.core.target import parse_target
+from tests.support.native import PRODUCTS, build
 
 ROOT = Path(__file__).parents[2]
 _ZIG = (sys.executable, "-m", "ziglang")
@@ -53,12 +54,11 @@ KERNEL(octet_launch) {
 SYMBOLS = {"octet_add": 3, "octet_twice": 2, "octet_launch": 2}
 
 
-def build_driver(folder: Path, compiler: Sequence[str] = (*_ZIG, "c++")) -> Path:
+def build_driver(folder: Path, compiler: Sequence[str] = PRODUCTS) -> Path:
     """`folder`, in which `libcuda.so.1` is."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = ["-std=c++20", "-O1", "-g", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
-    output = ["-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1")]
-    subprocess.run([*compiler, *options, *map(str, _DRIVER), *output], check=True)
+    options = ["-std=c++20", "-O1", "-g", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
+    build(_DRIVER, folder / "libcuda.so.1", options, ["-shared", "-Wl,-soname,libcuda.so.1"], compiler)
     return folder
 
 

@@ -29,7 +29,7 @@ def missing(target: str) -> str:
     """Why models cannot run here; empty where they can."""
     machine = emulated.machine_of(target)
     unfetched = f"{target} is not tested here: {machine.c_library} is neither installed nor fetched"
-    return machine.missing or ("" if _root(machine) else unfetched)
+    return machine.missing or ("" if c_library(machine) else unfetched)
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
         paths: the folder that `octet compile --output` writes; or the config, the library and the constants.
     """
     machine = emulated.machine_of(target)
-    root = _root(machine)
+    root = c_library(machine)
     assert root is not None
     assert machine.emulator is not None
     arguments = [str(_program(machine)), str(len(samples)), "2", *map(str, paths)]
@@ -88,7 +88,7 @@ def _zig(machine: Machine, command: str, *arguments: str) -> None:
 
 
 @functools.cache
-def _root(machine: Machine) -> Path | None:
+def c_library(machine: Machine) -> Path | None:
     """Where the folder `lib` is that has its dynamic loader."""
     package, installed = machine.c_library, f"usr/{machine.architecture}-linux-gnu"
     for root in (Path("/", installed), CACHE / package / installed):

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.native import build
+
 _ROOT = Path(__file__).parents[2]
 _TESTS = _ROOT / "tests/native/runtime"
 _PARTS = (
@@ -139,16 +141,11 @@ class Team:
 
 def compile_threads(folder: Path) -> RuntimeThreads:
     library, tasks = folder / "harness.so", folder / "tasks.so"
-    _zig(
-        "c++", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", *OPTIONS, str(_TESTS / "harness.cc"), *SOURCES, library
-    )
-    _zig("cc", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", str(_TESTS / "tasks.c"), tasks)
+    options = [*OPTIONS, "-fPIC", "-fvisibility=hidden"]
+    build([*map(Path, SOURCES), _TESTS / "harness.cc"], library, options, ["-shared", "-pthread"])
+    compiler = [sys.executable, "-m", "ziglang", "cc", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*compiler, _TESTS / "tasks.c", "-o", tasks], check=True)
     return RuntimeThreads(library, tasks)
-
-
-def _zig(command: str, *arguments: str | Path) -> None:
-    *options, output = map(str, arguments)
-    subprocess.run([sys.executable, "-m", "ziglang", command, *options, "-o", output], check=True)
 
 
 def tasks_of_process() -> set[int]:

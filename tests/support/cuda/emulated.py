@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import platform
 import re
 import shutil
@@ -32,7 +33,7 @@ from tests.support.cuda.errors import DeviceFault, UnknownDeviceCode
 from tests.support.cuda.translate import translate
 
 _HERE = Path(__file__).parent
-_KEPT = Path.home() / ".cache" / "octet-tests" / "cuda"
+_KEPT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-tests" / "cuda"
 _KEPT_S = 24 * 3600  # since the last use: each change of the emulation makes all anew
 _TRANSLATED_BY = ("emulated.py", "translate.py", "ptx.py")
 _GXX = "g++"

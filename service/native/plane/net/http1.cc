@@ -9,7 +9,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostFields = 100;
+constexpr size_t kMostHeaders = 100;
 constexpr size_t kMostFraming = 16 << 10;  // of a body in chunks: extensions and trailers
 constexpr int kMostChunkDigits = 15;       // of a size, in hexadecimal
 constexpr int kMostLengthDigits = 18;
@@ -112,7 +112,7 @@ class HeadReader {
     std::string_view name = line.substr(0, colon), value = stripped(line.substr(colon + 1));
     if (name.empty() || !all_of(name, kToken)) return refuse(400, "the name of a header is no token");
     if (!all_of(value, kValue)) return refuse(400, "a header has a control character");
-    if (head_.fields.size() == kMostFields) return refuse(431, "there are too many headers");
+    if (head_.fields.size() == kMostHeaders) return refuse(431, "there are too many headers");
     head_.fields.push_back({name, value});
     return special(name, value);
   }

@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from service.compiler.sandbox import bpf
 from service.compiler.sandbox.kernel import architecture
 from tests.support.bpf_machine import run_filter
 from tests.support.kernel_headers import syscall_numbers
-from tests.support.native import compile_plane
+from tests.support.native import PRODUCTS, compile_plane
 
 _PROGRAM = Path(__file__).parents[3] / "native" / "plane" / "lockdown_probe.cc"
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -61,7 +60,7 @@ class Filter:
 )
 def calls(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Filter:
     machine, emulator = str(request.param), []
-    compiler: tuple[str, ...] = (sys.executable, "-m", "ziglang", "c++", "-O2")
+    compiler: tuple[str, ...] = PRODUCTS
     if machine != architecture():
         compiler += ("-target", f"{machine}-linux-musl", "-static")
         found = shutil.which(f"qemu-{machine}-static")

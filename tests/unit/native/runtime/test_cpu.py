@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from service.core.target import parse_target
+from tests.support import emulated, emulated_models
 
 _ROOT = Path(__file__).parents[4]
-_QEMU = shutil.which("qemu-aarch64-static")
+_MACHINE = emulated.MACHINES["aarch64"]
+_MISSING = emulated_models.missing("aarch64")
 
-pytestmark = pytest.mark.skipif(_QEMU is None, reason="NOT TESTED: there is no qemu-aarch64-static (qemu-user-static)")
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=f"NOT TESTED: {_MISSING}")
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +24,9 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, compiled, output = _ROOT / "tests/native/runtime/cpu_probe.cc", folder / "cpu_probe.o", folder / "cpu_probe"
     zig = (sys.executable, "-m", "ziglang")
     flags = ("-fno-rtti", "-fno-exceptions", "-Wall", "-Wextra", "-Werror", f"-I{_ROOT / 'service/native'}")
-    where = ("-target", "aarch64-linux-musl")
+    where = ("-target", "aarch64-linux-gnu.2.28")  # musl and C++'s library would be compiled first
     subprocess.run([*zig, "c++", *where, "-std=c++17", *flags, "-c", str(source), "-o", str(compiled)], check=True)
-    subprocess.run([*zig, "cc", *where, "-static", str(compiled), "-o", str(output)], check=True)  # no libc++ is made
+    subprocess.run([*zig, "cc", *where, str(compiled), "-o", str(output)], check=True)
     return output
 
 
@@ -50,6 +51,7 @@ def test_what_no_cpu_is_called_is_missing(probe: Path) -> None:
 
 
 def _said(probe: Path, cpu: str, *features: str) -> str:
-    done = subprocess.run([str(_QEMU), "-cpu", cpu, str(probe), *features], capture_output=True, text=True)
+    command = [str(_MACHINE.emulator), "-cpu", cpu, "-L", str(emulated_models.c_library(_MACHINE)), str(probe)]
+    done = subprocess.run([*command, *features], capture_output=True, text=True)
     assert done.returncode == bool(done.stdout), done.stderr
     return done.stdout.strip()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from service.core.digest import canonical_json
+from tests.support.native import PRODUCTS, build
 from tests.support.small_artifact import COUNTING, SIMPLE, changed
 
 _ROOT = Path(__file__).parents[4]
@@ -20,21 +21,26 @@ _ON_A_CARD = changed(SIMPLE, launches=[[1, 1, 1, 32, 1, 1, 0]] * 2) | {"requires
 
 _LIBRARY = _RUNTIME.parent / "liboctet_runtime.so"
 
-_ZIG = (sys.executable, "-m", "ziglang", "c++")
 # It has no runtime for addresses, but checks every index of a view.
 _UNDEFINED = (
-    *(*_ZIG, "-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
+    *(*PRODUCTS, "-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_DEBUG",
 )
 _ADDRESS = ("g++", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GLIBCXX_ASSERTIONS")
 
 
-def _fuzz(compiler: tuple[str, ...], runtime: list[Path], count: int, code: Path, constants: Path) -> int:
+def _fuzz(
+    code: Path,
+    constants: Path,
+    count: int,
+    sources: Sequence[Path] = (),
+    linked: Sequence[str] = (),
+    compiler: tuple[str, ...] = PRODUCTS,
+) -> int:
     """How many of so many damaged configs were loaded; a sanitizer's finding, or a crash, is a failure."""
-    program, folder = constants.parent / "fuzz", constants.parent
-    sources = map(str, [_HARNESS, *runtime])
-    options = ["-std=c++17", "-O1", "-g", f"-I{_RUNTIME}", "-pthread", *sources, "-ldl", "-o", str(program)]
-    subprocess.run([*compiler, *options, f"-Wl,-rpath,{_LIBRARY.parent}"], check=True)
+    folder = constants.parent
+    options = ["-std=c++17", "-O1", "-g", f"-I{_RUNTIME}"]
+    program = build([*sources, _HARNESS], folder / "fuzz", options, ["-pthread", *linked], compiler)
     loaded = 0
     for seed, config in enumerate((SIMPLE, COUNTING, _ON_A_CARD)):
         (folder / "config").write_bytes(canonical_json(config))
@@ -46,7 +52,8 @@ def _fuzz(compiler: tuple[str, ...], runtime: list[Path], count: int, code: Path
 
 
 def test_damaged_configs_break_nothing(code: Path, constants: Path) -> None:
-    assert 0 < _fuzz(_ZIG, [_LIBRARY], 2000, code, constants) < 4000
+    library = [str(_LIBRARY), f"-Wl,-rpath,{_LIBRARY.parent}"]
+    assert 0 < _fuzz(code, constants, 2000, linked=library) < 4000
 
 
 @pytest.mark.slow
@@ -56,4 +63,4 @@ def test_damaged_configs_break_nothing_that_sanitizers_see(
 ) -> None:
     if shutil.which(compiler[0]) is None:
         pytest.skip("the sanitizers' runtime comes with a system's compiler")
-    assert _fuzz(compiler, sorted(_RUNTIME.rglob("*.cc")), 20_000, code, constants) > 0
+    assert _fuzz(code, constants, 20_000, sorted(_RUNTIME.rglob("*.cc")), compiler=compiler) > 0
