@@ -22,7 +22,7 @@ from service.core.settings import load_settings
 from service.core.target import detect_host
 from service.quantize.data import Data, accuracy
 from service.quantize.methods import METHODS
-from service.quantize.observing import Workshop
+from service.quantize.observing import Children, Workshop
 from service.quantize.quantization import Calibration, Options
 from service.quantize.sensitivity import decibels
 
@@ -119,7 +119,9 @@ def _section(network: Network, folder: Path) -> str:
 def _ours(network: Network, folder: Path) -> tuple[list[Row], Array]:
     """Our files, and what the first of them answers when Octet runs it."""
     (folder / "scratch").mkdir()
-    workshop = Workshop(folder / "scratch", load_settings({"build_nice": 0}), _Silent(), {"": (1, 3, SIZE, SIZE)})
+    workshop = Workshop(
+        folder / "scratch", Children(load_settings({"build_nice": 0}), _Silent(), {"": (1, 3, SIZE, SIZE)})
+    )
     started_s, rows = time.monotonic(), []
     data = Data(folder / "calibration.npy")
     calibration = Calibration(network.float, workshop, data, Options("kl"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import tempfile
-from dataclasses import replace
-from enum import StrEnum
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,29 +27,18 @@ from service.cli.options import (
     server_url,
 )
 from service.cli.output import Output, reporting
+from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
-from service.core.build import Stage
-from service.core.errors import InvalidInput
+from service.compiler.sandbox.policy import unlimited
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.options import parse_open_shapes, shapes_of, with_sizes
+from service.core.quantization import MOST_SAMPLES, Method, QuantizationOptions, Storage, parse_share
+from service.core.settings import Settings
+from service.quantize import sandboxed
+from service.quantize.sandboxed import Request
 
 _SHOWN = 10  # of the noisiest tensors
-
-
-class Method(StrEnum):
-    """The names of `quantize.methods.METHODS`, which a test compares."""
-
-    MINMAX = "minmax"
-    PERCENTILE = "percentile"
-    KL = "kl"
-    MSE = "mse"
-    POWER_OF_TWO = "power-of-two"
-    MOVING_AVERAGE = "moving-average"
-
-
-class Storage(StrEnum):
-    UINT8 = "uint8"
-    INT8 = "int8"
+_MOST_BYTES = 1 << 40  # that the child may write
 
 
 def quantize(
@@ -59,7 +48,8 @@ def quantize(
         typer.Option(
             "--data",
             metavar="DIR|FILE",
-            help="Inputs: a folder of pictures, or an .npz of an array for each of the model's inputs, or an .npy.",
+            help="Inputs: pictures in a folder or a zip archive, or arrays in an .npz or .npy, [count, …] for each of "
+            "the model's inputs.",
             exists=True,
         ),
     ],
@@ -88,7 +78,9 @@ def quantize(
             "--labels", help="A CSV of file,class (or of class alone, for arrays).", exists=True, dir_okay=False
         ),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Use at most so many inputs.")] = 256,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, max=MOST_SAMPLES, help="Use at most so many inputs.")
+    ] = 256,
     output_file: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The file to write.", show_default="FILE with .int8", dir_okay=False),
@@ -108,42 +100,17 @@ def quantize(
 ) -> None:
     """Quantize a float ONNX model by some of its inputs, and show what that costs."""
     with reporting(as_json) as output:
-        from service.quantize.data import Data, labels_of
-        from service.quantize.observing import Workshop
-        from service.quantize.quantization import Calibration, Options
-
         metadata = metadata_from(None, mean, std, resize, layout)
-        inputs = Data(data, metadata, samples)
-        known = labels_of(labels, inputs) if labels else []
-        limit = _share(budget) if budget else None
-        shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
-        options = Options(method.value, storage.value, tuple(keep or ()))
-        target = output_file or file.with_name(f"{file.name.removesuffix('.onnx')}.int8.onnx")
+        limit = parse_share(budget) if budget else None
+        asked = QuantizationOptions(method, storage, tuple(keep or ()), sensitivity, limit, samples, metadata)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
-        with tempfile.TemporaryDirectory() as scratch, upload_of(file) as upload:
-            model = upload.read_bytes()
-            progress = _Progress(output)
-            workshop = Workshop(Path(scratch), settings, progress, shapes, tick=progress.tick)
-            calibration = Calibration(model, workshop, inputs, options)
-            costs: dict[str, Any] = {}
-            if sensitivity or limit is not None:
-                ranked = calibration.sensitivity(options)
-                enough, curve = ranked.within(limit, known) if limit is not None else (None, ranked.curve(known))
-                costs = {"sensitivity": ranked.to_json(curve)}
-                if enough is not None:
-                    options = replace(options, kept=(*options.kept, *enough.kept))
-            quantized = calibration.quantize(options)
-            measured = calibration.measure(quantized, known).to_json() | costs
-        target.write_bytes(quantized.file)
-        document = {
-            "output": str(target),
-            "bytes": {"float": len(model), "quantized": len(quantized.file)},
-            "method": method.value,
-            "activations": storage.value,
-            "quantized": len(quantized.plan.layers),
-            "float": [{"op_type": kind, "reason": why, "operators": number} for kind, why, number in quantized.real],
-            **measured,
-        }
+        target = output_file or file.with_name(f"{file.name.removesuffix('.onnx')}.int8.onnx")
+        shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
+        with upload_of(file) as upload:
+            request = Request(
+                upload.absolute(), data.absolute(), asked, labels and labels.absolute(), data.name, shapes
+            )
+            document = _quantized(request, target, output, settings)
         if not as_json:
             _show(output, document)
         if push:
@@ -152,6 +119,15 @@ def quantize(
             output.document(document)
         elif not push:
             output.next_command(f"octet push {shlex.quote(str(target))}")
+
+
+def _quantized(request: Request, target: Path, output: Output, settings: Settings) -> dict[str, Any]:
+    """Writes the quantized model; what it costs."""
+    with tempfile.TemporaryDirectory() as scratch, StageView(output.progress) as view:
+        result = sandboxed.quantize(request, Path(scratch), view, settings, unlimited(_MOST_BYTES))
+        view.finish(time.monotonic())
+        shutil.copyfile(result.file, target)
+        return {"output": str(target), **result.report}
 
 
 def _push(
@@ -167,35 +143,6 @@ def _push(
     if not output.as_json:
         output.show(f"{name} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
     return pushed
-
-
-def _share(text: str) -> float:
-    """`0.5%` or `0.005`."""
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError as error:
-        raise InvalidInput(f"{text!r} is no share", hint="such as 0.5%") from error
-    if not 0 <= share < 1:
-        raise InvalidInput(f"{text!r} is no share of all answers", hint="such as 0.5%")
-    return share
-
-
-class _Progress:
-    """A line for each model that is built, and for the inputs that were run."""
-
-    def __init__(self, output: Output) -> None:
-        self._output, self._stage = output, Stage.LINK
-
-    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        if stage is Stage.IMPORT and self._stage is not stage:
-            self._output.progress.print("  build        a model to measure with")
-        self._stage = stage
-
-    def log(self, line: str) -> None:
-        pass
-
-    def tick(self, what: str, number: int) -> None:
-        self._output.progress.print(f"  {what:<12} {number} inputs")
 
 
 def _show(output: Output, document: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ class BuildState(StrEnum):
 
 
 class Stage(StrEnum):
-    """The stages of a running build, in order."""
+    """The stages of a running build, in order; those of a quantization come between the first and `PUBLISH`."""
 
     FETCH = "fetch"
     IMPORT = "import"
@@ -37,6 +37,9 @@ class Stage(StrEnum):
     VERIFY = "verify"
     PUBLISH = "publish"
     TUNE = "tune"  # the one stage of builds in the background that try what is faster
+    CALIBRATE = "calibrate"  # the float model runs on the inputs
+    RANK = "rank"  # it runs with each layer alone in integers, and with some of them
+    MEASURE = "measure"  # both models run on the inputs
 
 
 @dataclass(frozen=True)

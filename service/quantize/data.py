@@ -1,26 +1,35 @@
-"""Calibration sets: a folder of pictures, or arrays in an .npz or .npy file. Read one input at a time, and not trusted:
-what a file says of its sizes is checked, and never allocated."""
+"""Calibration sets: pictures in a folder or a zip archive, or arrays in an .npz or .npy file. Read one input at a time,
+and not trusted: what a file says of its sizes is checked, and never allocated; nothing is unpacked to disk."""
 
 from __future__ import annotations
 
 import csv
+import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
 
+from service.compiler.importers.archive import Archive
 from service.compiler.importers.onnx.model import Array
-from service.core.errors import InvalidInput, InvalidTensor
+from service.core.errors import InvalidInput, InvalidTensor, MalformedModel, OctetError
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.signature import ModelSignature, TensorSpec
 from service.runtime.image import decode
 
 _PICTURES = (".jpg", ".jpeg", ".png")
 _LARGEST_PICTURE_BYTES = 64 << 20
+_LARGEST_LABELS_BYTES = 16 << 20
+_LARGEST_HEADER_BYTES = 1 << 16  # of an array; NumPy writes 128
+_LABELS = "labels.csv"  # in an archive
+_DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
+_ANY_BYTES = 1 << 62  # arrays are read as they unpack, and pictures are bounded one by one
 _ARRAYS = (
     "give an .npz with an array [count, …] for each of the model's inputs, under its name, or a folder of pictures"
 )
@@ -31,7 +40,7 @@ class Data:
     """A set of inputs.
 
     Attributes:
-        path: a folder, an .npz or an .npy file.
+        path: a folder, an archive of pictures or of arrays (.npz), or an .npy file.
         metadata: what pictures are made tensors by.
         most: as many inputs are read.
     """
@@ -47,7 +56,7 @@ class Data:
             InvalidInput, InvalidTensor: a file is damaged, holds Python objects, or does not fit the model.
         """
         count = 0
-        for tensors in self._pictures(signature) if self.path.is_dir() else self._arrays(signature):
+        for tensors in self._pictures(signature) if self.has_pictures else self._arrays(signature):
             for spec, tensor in zip(signature.inputs, tensors, strict=True):
                 if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
                     raise InvalidInput(
@@ -62,20 +71,65 @@ class Data:
         if not count:
             raise InvalidInput(f"{self.path} has no inputs", hint=_ARRAYS)
 
-    def files(self) -> list[Path]:
-        """The pictures of a folder, and of its folders, in order of their names."""
-        return sorted(path for path in self.path.rglob("*") if path.suffix.lower() in _PICTURES and path.is_file())
+    @property
+    def has_pictures(self) -> bool:
+        return self._archive is not None or self.path.is_dir()
+
+    def pictures(self) -> list[str]:
+        """The names of the pictures of a folder or an archive, and of its folders, in order; hidden files are none."""
+        if self._archive is not None:
+            found = [PurePosixPath(name) for name in self._archive]
+        else:
+            found = [PurePosixPath(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_file()]
+        shown = (path for path in found if not any(part.startswith((".", "__MACOSX")) for part in path.parts))
+        return [str(path) for path in sorted(shown) if path.suffix.lower() in _PICTURES]
+
+    def labels(self) -> list[int | None]:
+        """As `labels_of`, of the labels that lie in the archive as `labels.csv`; none where there are none."""
+        if not _is_zip(self.path):
+            return []
+        with _reading(self.path), zipfile.ZipFile(self.path) as archive:
+            if _LABELS not in archive.namelist():
+                return []
+            with archive.open(_LABELS) as file:
+                content = file.read(_LARGEST_LABELS_BYTES + 1)
+        if len(content) > _LARGEST_LABELS_BYTES:
+            raise InvalidInput(f"{self.path}: {_LABELS} is larger than {_LARGEST_LABELS_BYTES >> 20} MiB")
+        return _labels(content, _LABELS, self)
+
+    def count(self, signature: ModelSignature) -> int:
+        """The number of inputs that `inputs` gives. Raises as it does."""
+        if self.has_pictures:
+            return min(self.most, len(self.pictures()))
+        with ExitStack() as stack:
+            rows = [_rows(self.path, spec, stack, len(signature.inputs) == 1) for spec in signature.inputs]
+            return min(self.most, *(length for length, _ in rows))
+
+    @cached_property
+    def _archive(self) -> Archive | None:
+        """The archive of pictures; None where the set is something else."""
+        if not _is_zip(self.path):
+            return None
+        with _reading(self.path), zipfile.ZipFile(self.path) as archive:
+            if any(name.endswith(".npy") for name in archive.namelist()):
+                return None
+        return _archive(self.path)
 
     def _pictures(self, signature: ModelSignature) -> Iterator[list[Array]]:
         if len(signature.inputs) != 1:
-            raise InvalidInput(f"the model has {len(signature.inputs)} inputs, and takes no folder", hint=_ARRAYS)
-        for path in self.files():
-            if path.stat().st_size > _LARGEST_PICTURE_BYTES:
-                raise InvalidInput(f"{path} is larger than {_LARGEST_PICTURE_BYTES >> 20} MiB")
+            raise InvalidInput(f"the model has {len(signature.inputs)} inputs, and takes no pictures", hint=_ARRAYS)
+        for name in self.pictures():
             try:
-                yield [decode(path.read_bytes(), signature.inputs[0], self.metadata)]
-            except InvalidInput as error:
-                raise InvalidInput(f"{path}: {error.message}", hint=error.hint) from error
+                yield [decode(self._picture(name), signature.inputs[0], self.metadata)]
+            except OctetError as error:
+                raise InvalidInput(f"{self.path}: {name}: {error.message}", hint=error.hint) from error
+
+    def _picture(self, name: str) -> bytes:
+        archive = self._archive
+        size = (self.path / name).stat().st_size if archive is None else archive.size_of(name)
+        if size > _LARGEST_PICTURE_BYTES:
+            raise InvalidInput(f"it is larger than {_LARGEST_PICTURE_BYTES >> 20} MiB")
+        return (self.path / name).read_bytes() if archive is None else _bytes_of(archive, name, self.path)
 
     def _arrays(self, signature: ModelSignature) -> Iterator[list[Array]]:
         with ExitStack() as stack:
@@ -94,36 +148,68 @@ def labels_of(path: Path, data: Data) -> list[int | None]:
     Raises:
         InvalidInput: a line is none of these, or names a picture that is not there.
     """
+    return _labels(path.read_bytes(), str(path), data)
+
+
+def _labels(content: bytes, shown: str, data: Data) -> list[int | None]:
     try:
-        lines = [line for line in csv.reader(path.read_text(encoding="utf-8").splitlines()) if any(line)]
+        lines = [line for line in csv.reader(content.decode().splitlines()) if any(line)]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} is not a CSV file: {error}") from error
+        raise InvalidInput(f"{shown} is not a CSV file: {error}") from error
     if lines and not lines[0][-1].strip().isdecimal():
         lines = lines[1:]
     for number, line in enumerate(lines, 1):
         if len(line) not in (1, 2) or not line[-1].strip().isdecimal() or len(line[-1]) > 9:
-            raise InvalidInput(f"{path}: label {number} is {','.join(line)[:80]!r}", hint="write file,class or class")
-    if not data.path.is_dir():
+            raise InvalidInput(f"{shown}: label {number} is {','.join(line)[:80]!r}", hint="write file,class or class")
+    if not data.has_pictures:
         return [int(line[-1]) for line in lines[: data.most]]
     if any(len(line) != 2 for line in lines):
-        raise InvalidInput(f"{path}: pictures are labelled by name", hint="write lines of file,class")
-    files = data.files()
-    places = {str(file.relative_to(data.path)): place for place, file in enumerate(files)}
-    found: list[int | None] = [None] * len(files)
+        raise InvalidInput(f"{shown}: pictures are labelled by name", hint="write lines of file,class")
+    places = {name: place for place, name in enumerate(data.pictures())}
+    found: list[int | None] = [None] * len(places)
     for name, number_text in lines:
         if name not in places:
-            raise InvalidInput(f"{path}: {name[:80]!r} is no picture of {data.path}")
+            raise InvalidInput(f"{shown}: {name[:80]!r} is no picture of {data.path}")
         found[places[name]] = int(number_text)
     return found[: data.most]
 
 
+def _is_zip(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
+def _archive(path: Path) -> Archive:
+    """Raises `InvalidInput`: it is damaged, or has names that lead elsewhere, links or encrypted records."""
+    try:
+        return Archive(path, with_folders=True, largest_deflated_bytes=_ANY_BYTES, most_deflated_bytes=_ANY_BYTES)
+    except MalformedModel as error:
+        raise InvalidInput(f"{path}: {error.message}", hint="write it with zip or numpy.savez") from error
+
+
+def _bytes_of(archive: Archive, name: str, path: Path) -> bytes:
+    try:
+        return archive.read(name)
+    except MalformedModel as error:
+        raise InvalidInput(f"{path}: {error.message}", hint="write it again") from error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What libraries raise of a damaged file, as `InvalidInput`."""
+    try:
+        yield
+    except _DAMAGED as error:
+        raise InvalidInput(f"{path}: {error}", hint="write it with zip, numpy.savez or numpy.save") from error
+
+
 def _rows(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> tuple[int, Iterator[Array]]:
     """How many values for an input a file has, and each of them."""
-    try:
+    with _reading(path):
         file = _opened(path, spec, stack, only)
         length, dtype = _header(file, path, spec)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        raise InvalidInput(f"{path}: {error}", hint="write it with numpy.savez or numpy.save") from error
     return length, _read(file, length, dtype, path, spec)
 
 
@@ -151,7 +237,7 @@ def _header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtyp
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
         raise ValueError(f"arrays of format {version} are not read")
-    shape, by_column, dtype = read(file)
+    shape, by_column, dtype = read(_Beginning(file))
     if dtype.hasobject or dtype.kind not in "fiub":
         raise InvalidInput(f"{path}: {spec.name!r} is of {dtype}", tensor=spec.name, hint="write numbers")
     if (dtype.kind == "f") != (spec.dtype.kind == "f"):
@@ -167,13 +253,23 @@ def _header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtyp
     return int(shape[0]), dtype
 
 
+class _Beginning(io.RawIOBase):
+    """A file of which no more is read than a header may be long, whatever it says of its length."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._left_bytes = file, _LARGEST_HEADER_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(min(size, self._left_bytes) if size >= 0 else self._left_bytes)
+        self._left_bytes -= len(data)
+        return data
+
+
 def _read(file: IO[bytes], length: int, dtype: np.dtype[Any], path: Path, spec: TensorSpec) -> Iterator[Array]:
     size = int(np.prod(spec.shape)) * dtype.itemsize
     for number in range(length):
-        try:
+        with _reading(path):
             raw = file.read(size)
-        except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
-            raise InvalidInput(f"{path}: {error}", tensor=spec.name) from error
         if len(raw) != size:
             raise InvalidInput(f"{path}: {spec.name!r} ends within input {number} of {length}", tensor=spec.name)
         values = np.frombuffer(raw, dtype).reshape(spec.shape)

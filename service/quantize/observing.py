@@ -1,32 +1,23 @@
-"""Runs compiled models on a calibration set: builds them, and keeps to the memory of a few inputs.
-
-A model is built by the steps of any build, in their sandboxes, but neither verified nor published: it serves nobody.
-"""
+"""Runs compiled models on a calibration set, and keeps to the memory of a few inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
 from service.compiler.importers.onnx.model import Array
 from service.compiler.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
-from service.compiler.pipeline import make
 from service.compiler.sandbox import Access, run_child
 from service.compiler.sandbox.policy import unlimited
-from service.compiler.steps import CompileRequest, Steps
-from service.core.artifact import ArtifactConfig
 from service.core.build import Progress
-from service.core.digest import digest_of_file
 from service.core.errors import BuildFailed, InvalidInput
-from service.core.numerics import ONNXRUNTIME
-from service.core.options import with_shapes
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
-from service.core.target import parse_target
+from service.quantize.building import Built, build
 from service.quantize.data import Data
 from service.quantize.methods import BINS, Statistics
 
@@ -36,24 +27,39 @@ _MOST_ANSWER_BYTES = 1 << 30
 Tick = Callable[[str, int], None]
 
 
+class Machine(Protocol):
+    """Builds and runs what a workshop asks for."""
+
+    def build(self, source: Path, directory: Path) -> Built:
+        """Builds an ONNX file for this machine, in a new directory. Raises as `building.build`."""
+
+    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+        """Does a role of `compiler.observing_roles`, which reads `files` and leaves others in `directory`."""
+
+
 @dataclass(frozen=True)
-class Built:
-    """A model that runs on this machine."""
+class Children:
+    """Sandboxed children for everything, of a process that has read only its own user's files.
 
-    config: ArtifactConfig
-    library: Path
-    constants: Path
+    Attributes:
+        shapes: of inputs that the file leaves open.
+    """
 
-    @property
-    def signature(self) -> ModelSignature:
-        return self.config.signature
+    settings: Settings
+    progress: Progress
+    shapes: Mapping[str, Sequence[int]]
 
-    @property
-    def files(self) -> tuple[Path, Path]:
-        return self.library, self.constants
+    def build(self, source: Path, directory: Path) -> Built:
+        return build(source, directory, self.progress, self.settings, self.shapes)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"config": self.config.to_json(), "library": str(self.library), "constants": str(self.constants)}
+    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+        run_child(
+            role,
+            request,
+            access=Access(readable=tuple(files), writable=(directory,)),
+            limits=unlimited(_MOST_ANSWER_BYTES),
+            allow_unsandboxed=self.settings.allow_unsandboxed,
+        )
 
 
 @dataclass
@@ -62,34 +68,22 @@ class Workshop:
 
     Attributes:
         scratch: an empty directory; the caller removes it.
-        shapes: of inputs that the file leaves open.
         threads: for running; 0: all cores.
         tick: told what is done, and of how many inputs.
     """
 
     scratch: Path
-    settings: Settings
-    progress: Progress
-    shapes: Mapping[str, Sequence[int]]
+    machine: Machine
     threads: int = 0
     tick: Tick = lambda what, number: None
     _count: int = 0
 
     def build(self, model: bytes) -> Built:
-        """Builds an ONNX file for this machine.
-
-        Raises:
-            OctetError: as `compiler.pipeline.compile_model`.
-        """
+        """Builds an ONNX file for this machine. Raises as `building.build`."""
         directory = self._directory()
         source = directory / "model.onnx"
         source.write_bytes(model)
-        options = with_shapes(self.shapes)
-        request = CompileRequest(source, digest_of_file(source), parse_target("host"), ONNXRUNTIME, options)
-        steps = Steps(request, directory, self.progress, self.settings)
-        signature = ModelSignature.from_json(steps.imported()["signature"]).batched(1)
-        made = make(steps, signature)
-        return Built(made.config, made.library, made.constants)
+        return self.machine.build(source, directory)
 
     def statistics(self, built: Built, data: Data, histograms: bool) -> list[Statistics]:
         """What is seen of each input and output of `built`, in one pass over `data`, or in two with histograms.
@@ -158,15 +152,10 @@ class Workshop:
             done += number
             self.tick(what, done)
 
-    def _run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> dict[str, Any]:
+    def _run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         inputs = directory / "inputs.bin"
-        return run_child(
-            role,
-            {**request, "inputs": str(inputs), "threads": self.threads},
-            access=Access(readable=(*files, inputs), writable=(directory,)),
-            limits=unlimited(_MOST_ANSWER_BYTES),
-            allow_unsandboxed=self.settings.allow_unsandboxed,
-        )
+        asked = {**request, "inputs": str(inputs), "threads": self.threads}
+        self.machine.run(role, asked, directory, (*files, inputs))
 
     def _directory(self) -> Path:
         self._count += 1

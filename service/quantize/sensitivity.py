@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from service.quantize.building import Built
 from service.quantize.data import Data, accuracy
-from service.quantize.observing import Built, Workshop
+from service.quantize.observing import Workshop
 
 RANKING = 16  # inputs by which layers are ranked: each is run once for every layer
 

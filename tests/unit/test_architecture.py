@@ -22,7 +22,14 @@ _LIGHT_COMPILER = (
 )
 
 _SERVING = ["service.api.ops.server", "service.workers.inference", "service.runtime"]
-_WITHOUT_TVM = ["service.core", "service.db", "service.cache", "service.compiler.pipeline", "service.cli.app"]
+_WITHOUT_TVM = [
+    "service.core",
+    "service.db",
+    "service.cache",
+    "service.compiler.pipeline",
+    "service.quantize.sandboxed",
+    "service.cli.app",
+]
 
 
 @pytest.mark.parametrize("module", _SERVING)

@@ -7,6 +7,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 from service.core.errors import MalformedModel
@@ -29,26 +30,28 @@ class Archive:
 
     def __init__(
         self,
-        data: bytes,
+        data: bytes | Path,
         *,
         in_folder: bool = False,
+        with_folders: bool = False,
         largest_deflated_bytes: int = _LARGEST_DEFLATED_BYTES,
         most_deflated_bytes: int = _MOST_DEFLATED_BYTES,
     ) -> None:
         """
         Args:
-            data: the file.
+            data: the file's content; or its path, for one that may be larger than memory. It stays open.
+            with_folders: records of folders are passed over, as those that people pack have them.
             in_folder: every record lies in one folder, as PyTorch writes them; names are those inside it.
             largest_deflated_bytes: of one compressed record, unpacked. Stored records are bounded by the file.
             most_deflated_bytes: of all compressed records together.
         """
-        self.size_bytes = len(data)
+        self.size_bytes = len(data) if isinstance(data, bytes) else data.stat().st_size
         try:
-            self._zip = zipfile.ZipFile(io.BytesIO(data))
+            self._zip = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
         except (zipfile.BadZipFile, ValueError, OverflowError, EOFError, NotImplementedError, UnicodeError) as exc:
             raise MalformedModel(f"the zip archive cannot be read: {exc}") from exc
         self._largest_bytes, self._most_bytes = largest_deflated_bytes, most_deflated_bytes
-        self._records = self._checked(in_folder)
+        self._records = self._checked(in_folder, with_folders)
 
     def __contains__(self, name: str) -> bool:
         return name in self._records
@@ -89,8 +92,8 @@ class Archive:
         except UnicodeDecodeError as exc:
             raise MalformedModel(f"the record {_shown(name)} of the archive is not UTF-8") from exc
 
-    def _checked(self, in_folder: bool) -> dict[str, zipfile.ZipInfo]:
-        infos = self._zip.infolist()
+    def _checked(self, in_folder: bool, with_folders: bool) -> dict[str, zipfile.ZipInfo]:
+        infos = [info for info in self._zip.infolist() if not (with_folders and info.is_dir())]
         if not 0 < len(infos) <= _MOST_RECORDS:
             _malformed(f"has {len(infos)} records")
         records: dict[str, zipfile.ZipInfo] = {}

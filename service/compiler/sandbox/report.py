@@ -3,6 +3,7 @@
 {"locked": true}                         the sandbox is closed; once, first
 {"at": {"stage", "op", "tensor"}}        what it works on from now on, so that a crash can be placed
 {"stage": "codegen", "fraction": 0.5}    progress
+{"make": "model.onnx"}                   a file of its scratch that it asks the parent to build
 {"log": "text"}
 {"result": {…}} or {"error": {…}}        once, last
 """
@@ -39,6 +40,11 @@ class Report:
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
         """The child is `fraction` (0 to 1) through `stage`."""
         self._send({"stage": stage, "fraction": fraction})
+
+    def make(self, name: str) -> None:
+        """Asks for the file `name` of the scratch directory to be built. What comes of it is between the role and its
+        caller; who knows of no such requests ignores them."""
+        self._send({"make": name})
 
     def log(self, line: str) -> None:
         self._send({"log": line})

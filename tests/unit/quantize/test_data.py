@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_missing_arrays_and_lengths_that_differ(tmp_path: Path) -> None:
     assert "different lengths: [2, 3]" in refused(uneven, PAIR).message
     np.save(tmp_path / "x.npy", a)
     assert "has one array" in refused(Data(tmp_path / "x.npy"), PAIR).message
-    assert "takes no folder" in refused(Data(tmp_path), PAIR).message
+    assert "takes no pictures" in refused(Data(tmp_path), PAIR).message
     (tmp_path / "empty").mkdir()
     assert "has no inputs" in refused(Data(tmp_path / "empty")).message
 
@@ -143,3 +144,125 @@ def test_accuracy_counts_what_is_labelled() -> None:
     counted = accuracy([1, 2, 3, 4, 5], [1, 2, None, 0, 5])
     assert (counted["right"], counted["inputs"], counted["share"]) == (3, 4, 0.75)
     assert counted["standard_error"] == pytest.approx((0.75 * 0.25 / 4) ** 0.5)
+
+
+def archive(path: Path, **members: bytes) -> Data:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return Data(path)
+
+
+def png(level: int = 0, size: tuple[int, int] = (9, 7)) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size, (level,) * 3).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_pictures_in_an_archive(tmp_path: Path) -> None:
+    """As people pack them: with records of folders, and with what their file manager adds."""
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.mkdir("deep")
+        file.writestr("deep/b.png", png(0))
+        file.writestr("a.PNG", png(255))
+        file.writestr("__MACOSX/._a.png", b"no picture")
+        file.writestr("deep/.c.png", b"no picture")
+        file.writestr("Thumbs.db", b"no picture")
+        file.writestr("labels.csv", "file,class\ndeep/b.png,3\n")
+    data = Data(path)
+    assert [tensors[0].max() for tensors in data.inputs(IMAGE)] == [1, 0]
+    assert data.labels() == [None, 3]
+    assert data.count(IMAGE) == 2
+    assert "takes no pictures" in refused(data, PAIR).message
+
+
+def test_labels_beside_arrays(tmp_path: Path) -> None:
+    data = written(tmp_path / "x.npz", image=np.zeros((3, 3, 4, 4), np.float32))
+    assert data.labels() == []
+    with zipfile.ZipFile(data.path, "a") as file:
+        file.writestr("labels.csv", "1\n2\n3\n")
+    assert data.labels() == [1, 2, 3]
+    assert data.count(IMAGE) == len(list(data.inputs(IMAGE))) == 3
+
+
+def test_an_archive_without_pictures(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w"):
+        pass
+    assert "has 0 records" in refused(Data(tmp_path / "x.zip")).message
+    assert "has no inputs" in refused(archive(tmp_path / "y.zip", notes=b"")).message
+
+
+@pytest.mark.parametrize("name", ["../a.png", "/etc/a.png", "a/../../b.png", "C:a.png", "a\\b.png"])
+def test_names_that_lead_out_of_an_archive(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("good.png", png())
+        file.writestr(name, png())
+    assert "the zip archive has" in refused(Data(path)).message
+
+
+def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
+    path, link = tmp_path / "x.zip", zipfile.ZipInfo("a.png")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(link, "/etc/passwd")
+    assert "has a link as 'a.png'" in refused(Data(path)).message
+
+
+def test_a_picture_that_unpacks_to_a_lot_takes_no_memory(tmp_path: Path) -> None:
+    """It says what it unpacks to, and is not unpacked; where it says less, it is read no further."""
+    data = archive(tmp_path / "x.zip", **{"a.png": bytes(65 << 20)})
+    assert data.path.stat().st_size < 100_000
+    assert "a.png: it is larger than 64 MiB" in refused(data).message
+    content = data.path.read_bytes()
+    place = content.rindex(b"PK\x01\x02") + 24  # of the size in the directory
+    data.path.write_bytes(content[:place] + (1000).to_bytes(4, "little") + content[place + 4 :])
+    assert refused(Data(data.path)).message.startswith(f"{data.path}: a.png: ")
+
+
+def test_a_picture_of_too_many_pixels(tmp_path: Path) -> None:
+    head = bytearray(png())
+    head[16:24] = (1 << 16).to_bytes(4, "big") * 2
+    head[29:33] = zlib.crc32(head[12:29]).to_bytes(4, "big")
+    assert "65536 x 65536 pixels" in refused(archive(tmp_path / "x.zip", **{"a.png": bytes(head)})).message
+
+
+def test_thousands_of_pictures(tmp_path: Path) -> None:
+    """No more of them are unpacked than are used; and there are bounds to their number."""
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for number in range(5_000):
+            file.writestr(f"{number:05}.png", png() if number < 3 else b"damaged")
+    assert len(list(Data(path, most=3).inputs(IMAGE))) == 3
+    assert "00003.png" in refused(Data(path)).message
+    with zipfile.ZipFile(path, "a") as file:
+        for number in range(1 << 16):
+            file.writestr(f"more/{number}.png", b"")
+    assert "has 70536 records" in refused(Data(path)).message
+
+
+def test_labels_that_unpack_to_a_lot(tmp_path: Path) -> None:
+    data = archive(tmp_path / "x.zip", **{"a.png": png(), "labels.csv": b"a.png,1\n" * (3 << 20)})
+    with pytest.raises(InvalidInput, match=r"labels\.csv is larger than 16 MiB"):
+        data.labels()
+
+
+def test_a_header_that_says_it_is_huge_is_not_read(tmp_path: Path) -> None:
+    """Version 2 has room for a length of 4 GiB."""
+    start = b"\x93NUMPY\x02\x00" + (1 << 31).to_bytes(4, "little")
+    data = archive(tmp_path / "x.npz", **{"image.npy": start + bytes(100 << 20)})
+    assert "EOF" in refused(data).message
+
+
+def test_an_archive_that_is_encrypted_or_damaged(tmp_path: Path) -> None:
+    data = archive(tmp_path / "x.zip", **{"a.png": png()})
+    content = bytearray(data.path.read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1
+    data.path.write_bytes(content)
+    assert "encrypts 'a.png'" in refused(Data(data.path)).message
+    np.savez(tmp_path / "y.npz", image=np.zeros((3, 3, 4, 4), np.float32))
+    content = bytearray((tmp_path / "y.npz").read_bytes())
+    content[300] ^= 1
+    (tmp_path / "y.npz").write_bytes(content)
+    assert "Bad CRC-32" in refused(Data(tmp_path / "y.npz")).message

@@ -19,6 +19,7 @@ def test_news_are_handed_on() -> None:
     news = [
         {"at": {"stage": "codegen", "op": "conv2d", "tensor": "x"}},
         {"stage": "codegen", "fraction": 0.5},
+        {"make": "model.onnx"},
         {"log": "hello"},
     ]
     assert feed(Conversation(), {"locked": True}, *news) == news
@@ -57,6 +58,7 @@ def test_a_position_keeps_the_stage_until_another_is_named() -> None:
         b"{}",
         b"null",
         b'{"log": 1}',
+        b'{"make": ["a"]}',
         b'{"log": "a", "more": 1}',
         b'{"at": "codegen"}',
         b'{"at": {"stage": "nowhere"}}',

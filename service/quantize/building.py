@@ -1,0 +1,63 @@
+"""Builds the models that a calibration runs: by the steps of any build, in their sandboxes, but neither verified nor
+published, for they serve nobody. Loads no TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.compiler.pipeline import make
+from service.compiler.steps import CompileRequest, Steps
+from service.core.artifact import ArtifactConfig
+from service.core.build import Progress
+from service.core.digest import digest_of_file
+from service.core.numerics import ONNXRUNTIME
+from service.core.options import with_shapes
+from service.core.settings import Settings
+from service.core.signature import ModelSignature
+from service.core.target import parse_target
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model that runs on this machine."""
+
+    config: ArtifactConfig
+    library: Path
+    constants: Path
+
+    @property
+    def signature(self) -> ModelSignature:
+        return self.config.signature
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        return self.library, self.constants
+
+    def to_json(self) -> dict[str, Any]:
+        return {"config": self.config.to_json(), "library": str(self.library), "constants": str(self.constants)}
+
+    @staticmethod
+    def from_json(members: Mapping[str, Any]) -> Built:
+        return Built(ArtifactConfig.from_json(members["config"]), Path(members["library"]), Path(members["constants"]))
+
+
+def build(
+    source: Path, directory: Path, progress: Progress, settings: Settings, shapes: Mapping[str, Sequence[int]]
+) -> Built:
+    """Builds an ONNX file for this machine.
+
+    Args:
+        directory: a new one, which keeps what is built.
+        shapes: of inputs that the file leaves open.
+
+    Raises:
+        OctetError: as `compiler.pipeline.compile_model`.
+    """
+    request = CompileRequest(source, digest_of_file(source), parse_target("host"), ONNXRUNTIME, with_shapes(shapes))
+    steps = Steps(request, directory, progress, settings)
+    signature = ModelSignature.from_json(steps.imported()["signature"]).batched(1)
+    made = make(steps, signature)
+    return Built(made.config, made.library, made.constants)

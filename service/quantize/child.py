@@ -1,0 +1,112 @@
+"""The role of the child that quantizes; see `quantize.sandboxed`, its parent."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from service.compiler import observing_roles
+from service.compiler.sandbox import Report
+from service.core.build import Stage
+from service.core.quantization import QuantizationOptions
+from service.quantize.building import Built
+from service.quantize.data import Data, labels_of
+from service.quantize.observing import Workshop
+from service.quantize.quantization import Calibration, Options
+from service.quantize.sandboxed import QUANTIZED_FILE, REPORT_FILE
+
+_WORK, _ASKED_FILE = Path(".work"), ".model.onnx"
+_POLL_S = 0.02
+
+
+def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """A float model and its inputs -> the quantized file, and what it costs, in the working directory."""
+    asked = QuantizationOptions.from_json(request["options"])
+    told = _Told(report)
+    told.enter(Stage.CALIBRATE)
+    model = Path(request["model"]).read_bytes()
+    data = Data(Path(request["data"]), asked.metadata, asked.samples)
+    labels = labels_of(Path(request["labels"]), data) if request["labels"] else data.labels()
+    _WORK.mkdir()
+    workshop = Workshop(_WORK, _Enclosed(Path(request["made"]), told, data), tick=told.tick)
+    options = Options(asked.method.value, asked.activations.value, asked.keep)
+    calibration = Calibration(model, workshop, data, options)
+    costs: dict[str, Any] = {}
+    if asked.sensitivity or asked.budget is not None:
+        told.enter(Stage.RANK)
+        ranked = calibration.sensitivity(options)
+        if asked.budget is not None:
+            enough, curve = ranked.within(asked.budget, labels)
+            options = replace(options, kept=(*options.kept, *enough.kept))
+        else:
+            curve = ranked.curve(labels)
+        costs = {"sensitivity": ranked.to_json(curve)}
+    told.enter(Stage.MEASURE)
+    quantized = calibration.quantize(options)
+    measured = calibration.measure(quantized, labels).to_json()
+    Path(QUANTIZED_FILE).write_bytes(quantized.file)
+    document = {
+        "bytes": {"float": len(model), "quantized": len(quantized.file)},
+        "method": asked.method,
+        "activations": asked.activations,
+        "kept": list(options.kept),
+        "quantized": len(quantized.plan.layers),
+        "float": [{"op_type": kind, "reason": why, "operators": number} for kind, why, number in quantized.real],
+        **measured,
+        **costs,
+    }
+    Path(REPORT_FILE).write_text(json.dumps(document, allow_nan=False))
+    return {}
+
+
+@dataclass
+class _Told:
+    """Progress.
+
+    Attributes:
+        inputs: how many each pass runs; 0 before the first.
+    """
+
+    report: Report
+    inputs: int = 0
+    _stage: Stage = Stage.CALIBRATE
+
+    def enter(self, stage: Stage) -> None:
+        self._stage = stage
+        self.report.stage(stage)
+
+    def tick(self, what: str, number: int) -> None:
+        self.report.stage(self._stage, min(1.0, number / self.inputs) if self.inputs else 0.0)
+        self.report.log(f"{what}: {number} inputs")
+
+
+@dataclass
+class _Enclosed:
+    """An `observing.Machine` within a sandboxed child: the parent builds, and what was built runs here."""
+
+    made: Path
+    told: _Told
+    data: Data
+    _count: int = 0
+
+    def build(self, source: Path, directory: Path) -> Built:
+        self._count += 1
+        source.rename(_ASKED_FILE)
+        self.told.report.log("builds a model to measure with")
+        self.told.report.make(_ASKED_FILE)
+        answer = self.made / f"{self._count}.json"
+        while not answer.exists():  # the parent ends this process where the build fails
+            time.sleep(_POLL_S)
+        built = Built.from_json(json.loads(answer.read_text()))
+        self.told.inputs = self.told.inputs or self.data.count(built.signature)
+        return built
+
+    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+        before = {*Path().iterdir()}
+        getattr(observing_roles, f"{role}_role")(request, self.told.report)
+        for path in {*Path().iterdir()} - before:  # it wrote where this process is, which may not go elsewhere
+            path.rename(directory / path.name)

@@ -1,0 +1,92 @@
+"""The parent of a child that quantizes: it takes nothing from it on trust."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from service.core.build import Stage
+from service.core.errors import BuildFailed
+from service.core.quantization import QuantizationOptions
+from service.core.settings import Settings
+from service.quantize import sandboxed
+from service.quantize.building import Built
+from service.quantize.sandboxed import Request
+
+
+class Told:
+    def __init__(self) -> None:
+        self.said: list[object] = []
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        self.said.append((stage, fraction))
+
+    def log(self, line: str) -> None:
+        self.said.append(line)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> sandboxed._Session:
+    own, made = tmp_path / "own", tmp_path / "made"
+    own.mkdir()
+    made.mkdir()
+    (own / "model").write_bytes(b"a model")
+
+    def start(function: Callable[[Callable[[], None]], Built]) -> Future[Built]:
+        return Future()
+
+    request = Request(tmp_path / "model.onnx", tmp_path / "x.npz", QuantizationOptions())
+    return sandboxed._Session(request, own, made, Told(), Settings(max_upload_bytes=100), start)
+
+
+def test_what_it_asks_for_is_built_from_a_copy(session: sandboxed._Session) -> None:
+    session.hear({"make": "model"})
+    (session._own / "model").write_bytes(b"another")
+    assert (session._made / "1.onnx").read_bytes() == b"a model"
+
+
+@pytest.mark.parametrize("name", ["nothing", "../../x", "..", "", "folder", "link", "pipe", "large"])
+def test_files_that_it_cannot_have_built(session: sandboxed._Session, name: str) -> None:
+    own = session._own
+    (own.parent / "x").write_bytes(b"somebody else's")
+    (own / "folder").mkdir()
+    (own / "link").symlink_to("model")
+    os.mkfifo(own / "pipe")
+    (own / "large").write_bytes(bytes(101))
+    with pytest.raises(BuildFailed, match=r"the quantize process (did not write|wrote)"):
+        session.hear({"make": name})
+
+
+def test_it_cannot_ask_for_builds_without_end(session: sandboxed._Session) -> None:
+    session.hear({"make": "model"})
+    with pytest.raises(BuildFailed, match="too many builds"):  # before the first is done
+        session.hear({"make": "model"})
+    session._built, session._count = None, 64
+    with pytest.raises(BuildFailed, match="too many builds"):
+        session.hear({"make": "model"})
+
+
+def test_a_build_that_fails_ends_it(session: sandboxed._Session) -> None:
+    session.hear({"make": "model"})
+    assert session._built is not None
+    session._built.set_exception(BuildFailed("it does not link"))
+    with pytest.raises(BuildFailed, match="it does not link"):
+        session.poll()
+    assert not (session._made / "1.json").exists()
+
+
+def test_progress_is_passed_on(session: sandboxed._Session) -> None:
+    session.hear({"stage": "rank", "fraction": 0.5})
+    session.hear({"log": "extremes: 32 inputs"})
+    session.poll()
+    assert session._progress.said == [(Stage.RANK, 0.5), "extremes: 32 inputs", (Stage.RANK, 0.5)]  # type: ignore[attr-defined]
+
+
+def test_options_come_back_from_json() -> None:
+    options = QuantizationOptions(keep=("a",), budget=0.01)
+    assert QuantizationOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
