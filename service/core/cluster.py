@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
+from contextlib import suppress
+from ipaddress import ip_address
 
 from service.core.errors import InvalidInput, Unsupported
 from service.core.settings import Role, Settings
 from service.core.target import Host, Target, parse_target
+
+# How long a worker that is to end takes requests on, so that the API has heard of it.
+NOTICE_S = 0.5
+_ELSEWHERE = "192.0.2.1"  # an address of nobody's (RFC 5737)
 
 
 def check(settings: Settings, host: Host) -> None:
@@ -60,6 +67,29 @@ def served_targets(settings: Settings, host: Host) -> Sequence[str]:
 def pool_of(settings: Settings, host: Host) -> str:
     """The pool that a worker belongs to."""
     return settings.pool or target_of(settings, host).name
+
+
+def address_of(settings: Settings) -> str:
+    """HOST:PORT by which the API reaches a worker: what it was told, or else where it listens."""
+    if settings.advertise is not None:
+        has_port = settings.advertise.rpartition(":")[2].isdigit() and not settings.advertise.endswith("]")
+        return settings.advertise if has_port else f"{settings.advertise}:{settings.port}"
+    host = _own_address() if settings.host in ("", "0.0.0.0", "::") else settings.host
+    return f"[{host}]:{settings.port}" if ":" in host else f"{host}:{settings.port}"
+
+
+def _own_address() -> str:
+    """What the host's name stands for; where that leads to this machine alone, as Debian has it, where the default
+    route leaves from.
+    """
+    with suppress(OSError):
+        address = socket.gethostbyname(socket.gethostname())
+        if not ip_address(address).is_loopback:
+            return address
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
+        unconnected.connect((_ELSEWHERE, 9))  # of UDP: nothing is sent
+        return str(unconnected.getsockname()[0])
+    return "127.0.0.1"
 
 
 def build_targets(settings: Settings) -> Sequence[str]:

@@ -175,6 +175,11 @@ def detect_host() -> Host:
     return Host(architecture, hwcap_features(architecture, _auxiliary_value), _board(text))
 
 
+def named_features(host: Host) -> tuple[str, ...]:
+    """The features of a machine that some target needs."""
+    return tuple(sorted(host.features & frozenset[str]().union(*(target.features for target in TARGETS))))
+
+
 def machine_name(target: Target) -> str:
     """What runs artifacts for `target` here, for people: the CPU, or the first card that does."""
     if target.device == "cpu":

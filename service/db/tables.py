@@ -163,7 +163,7 @@ build_stages = sa.Table(
     sa.Column("duration_s", sa.Float, nullable=False),
 )
 
-# Processes that do the work, and when each last said that it is alive.
+# Processes that do the work, when each last said that it is alive, and what it has to offer; see core.worker.
 workers = sa.Table(
     "workers",
     metadata,
@@ -175,6 +175,14 @@ workers = sa.Table(
     sa.Column("build", sa.Text),
     sa.Column("started_at", UtcDateTime, nullable=False),
     sa.Column("seen_at", UtcDateTime, nullable=False, index=True),
+    sa.Column("pool", sa.Text),
+    sa.Column("address", sa.Text),
+    sa.Column("features", sa.JSON(none_as_null=True)),
+    sa.Column("capacity", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("loaded", sa.JSON(none_as_null=True)),
+    sa.Column("loaded_version", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("release", sa.Text, nullable=False, server_default=""),
+    sa.Column("state", sa.Text, nullable=False, server_default="ready"),
 )
 
 # API keys, of which only the SHA-256 is kept. A file holds them where the tables are SQLite.

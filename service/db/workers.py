@@ -1,14 +1,17 @@
-"""The table of live processes. It is for display only: leases alone decide who may build."""
+"""The table of live processes: signs of life, and what each has to offer. Leases alone decide who may build."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from service.core.clock import Clock
-from service.core.worker import Worker, WorkerKind
+from service.core.worker import Beat, Worker, WorkerKind, WorkerState
+from service.db.bell import ring
 from service.db.database import Database, repeated
 from service.db.rows import Row
 from service.db.tables import workers
@@ -17,6 +20,7 @@ _FORGET_S = 24 * 3600.0  # rows of processes that were killed
 
 # `list` is a method below.
 Workers = list[Worker]
+Beats = list[Beat]
 
 
 class WorkerStore:
@@ -28,33 +32,29 @@ class WorkerStore:
 
     @repeated
     def beat(self, worker: Worker) -> None:
-        """`worker` is alive; its `seen_at` is set to the time of this call."""
+        """`worker` is alive; its `seen_at` is set to the time of this call. What it has loaded is written where that
+        has changed, and then the bell is rung.
+        """
         with self._database.write() as connection:
             now = self._database.now(connection, self._clock)
-            seen = replace(worker, seen_at=now)
-            connection.execute(
-                sa.delete(workers).where(
-                    sa.or_(workers.c.id == worker.id, workers.c.seen_at < now - timedelta(seconds=_FORGET_S))
-                )
-            )
-            connection.execute(
-                sa.insert(workers).values(
-                    id=seen.id,
-                    kind=seen.kind,
-                    host=seen.host,
-                    pid=seen.pid,
-                    target=seen.target,
-                    build=seen.build,
-                    started_at=seen.started_at,
-                    seen_at=seen.seen_at,
-                )
-            )
+            own = sa.update(workers).where(workers.c.id == worker.id)
+            is_same = workers.c.loaded_version == worker.loaded_version, workers.c.state == worker.state
+            if connection.execute(own.where(*is_same).values(seen_at=now, build=worker.build)).rowcount:
+                return
+            values = _values_of(replace(worker, seen_at=now))
+            if not connection.execute(own.values(**values)).rowcount:
+                forgotten = workers.c.seen_at < now - timedelta(seconds=_FORGET_S)
+                connection.execute(sa.delete(workers).where(forgotten))
+                connection.execute(sa.insert(workers).values(**values))
+            if worker.kind is WorkerKind.INFERENCE:
+                ring(connection)
 
     @repeated
     def remove(self, id: str) -> None:
         """The worker has ended."""
         with self._database.write() as connection:
             connection.execute(sa.delete(workers).where(workers.c.id == id))
+            ring(connection)
 
     @repeated
     def list(self, within_s: float) -> Workers:
@@ -64,8 +64,34 @@ class WorkerStore:
             since = self._database.now(connection, self._clock) - timedelta(seconds=within_s)
             return [_worker_from(row) for row in connection.execute(query.where(workers.c.seen_at >= since))]
 
+    def beats(self, within_s: float) -> Beats:
+        """Of the cluster's workers that answer predictions and gave a sign of life in the last `within_s`.
+
+        Raises what a read does, at once: who asks does so often, and had better know.
+        """
+        query = sa.select(workers.c.id, workers.c.state, workers.c.loaded_version, workers.c.seen_at)
+        query = query.where(workers.c.kind == WorkerKind.INFERENCE, workers.c.address.is_not(None))
+        with self._database.read() as connection:
+            now = self._database.now(connection, self._clock)
+            rows = connection.execute(query.where(workers.c.seen_at >= now - timedelta(seconds=within_s))).all()
+        return [
+            Beat(row.id, WorkerState(row.state), row.loaded_version, (now - row.seen_at).total_seconds())
+            for row in rows
+        ]
+
+    def find(self, ids: Collection[str]) -> Workers:
+        """Those of them that there are."""
+        query = sa.select(workers).where(workers.c.id.in_(ids))
+        with self._database.read() as connection:
+            return [_worker_from(row) for row in connection.execute(query)]
+
+
+def _values_of(worker: Worker) -> dict[str, Any]:
+    loaded = [{"model": model, "versions": versions} for model, versions in worker.models.items()]
+    return vars(worker) | {"features": list(worker.features), "loaded": loaded}
+
 
 def _worker_from(row: Row) -> Worker:
-    return Worker(
-        row.id, WorkerKind(row.kind), row.host, row.pid, row.target, row.started_at, row.seen_at, build=row.build
-    )
+    loaded = tuple((each["model"], version) for each in row.loaded or () for version in each["versions"])
+    own = {"kind": WorkerKind(row.kind), "state": WorkerState(row.state), "loaded": loaded}
+    return Worker(**{**row._mapping, **own, "features": tuple(row.features or ())})

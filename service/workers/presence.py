@@ -7,28 +7,36 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
+from typing import Any
 
+from service import __version__
 from service.core.target import detect_host
-from service.core.worker import Worker, WorkerKind
+from service.core.worker import Worker, WorkerKind, WorkerState
 from service.db import WorkerStore
 
 _logger = logging.getLogger(__name__)
 
 
 class Presence:
-    """A context manager: while it is entered, the table of workers shows this process."""
+    """A context manager: while it is entered, the table of workers shows this process.
 
-    def __init__(self, workers: WorkerStore, kind: WorkerKind, every_s: float) -> None:
+    Args:
+        offers: members of `Worker` that say what it has to offer.
+    """
+
+    def __init__(self, workers: WorkerStore, kind: WorkerKind, every_s: float, **offers: Any) -> None:
         now = datetime.now(UTC)
         host = socket.gethostname()
         best = detect_host().best
         id = f"{kind}-{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._workers, self._every_s = workers, every_s
-        self._worker = Worker(id, kind, host, os.getpid(), best.name if best else None, now, now)
+        known = {"target": best.name if best else None, "release": __version__, **offers}
+        self._worker = Worker(id=id, kind=kind, host=host, pid=os.getpid(), started_at=now, seen_at=now, **known)
+        self._changing = threading.Lock()
         self._changed, self._ended = threading.Event(), False
         self._thread = threading.Thread(target=self._beat, name="octet-presence", daemon=True)
 
@@ -38,7 +46,21 @@ class Presence:
 
     def works_on(self, build: str | None) -> None:
         """Shows the build at once."""
-        self._worker = replace(self._worker, build=build)
+        self._change(build=build)
+
+    def has_loaded(self, names: Collection[tuple[str, str]]) -> None:
+        """Shows at once which names it has in memory. From any thread."""
+        loaded = tuple(sorted(names))
+        if loaded != self._worker.loaded:
+            self._change(loaded=loaded, loaded_version=self._worker.loaded_version + 1)
+
+    def drains(self) -> None:
+        """Shows at once that it ends, and takes no new requests."""
+        self._change(state=WorkerState.DRAINING)
+
+    def _change(self, **members: Any) -> None:
+        with self._changing:
+            self._worker = replace(self._worker, **members)
         self._changed.set()
 
     def __enter__(self) -> Presence:

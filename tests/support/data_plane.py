@@ -112,6 +112,7 @@ class DataPlane:
             tracing=tracing,
             traced=-1.0 if tracing is None else tracing.ratio,
             certificate=certificate_of(chosen),
+            stopping=threading.Event(),
         )
         self.services = cast(Services, services)
         self.app = FastAPI()

@@ -25,6 +25,13 @@ def list_workers(services: ServicesOf) -> wire.Workers:
                 build=worker.build,
                 started_at=worker.started_at,
                 seen_at=worker.seen_at,
+                state=worker.state,
+                release=worker.release,
+                pool=worker.pool,
+                address=worker.address,
+                features=list(worker.features),
+                capacity=worker.capacity,
+                loaded=[wire.LoadedModel(model=model, versions=names) for model, names in worker.models.items()],
             )
             for worker in alive
         ]

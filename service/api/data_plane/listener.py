@@ -58,7 +58,8 @@ class Listener(Unheard):
         """Says what holds now: limits, whether requests are welcome, the certificate, and keys."""
         services = self._services
         services.access.changed()  # maybe: another process may have written the file of the keys
-        services.plane.order(orders.configure(services.settings, services.registry.unready, services.traced))
+        unready = "the server is shutting down" if services.stopping.is_set() else services.registry.unready
+        services.plane.order(orders.configure(services.settings, unready, services.traced))
         if services.certificate is not None:
             pair = services.certificate.pair()
             services.plane.order(*orders.certificate(pair.cert_pem, pair.key_pem))

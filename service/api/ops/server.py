@@ -24,10 +24,12 @@ from service.api.data_plane.listener import Listener
 from service.api.ops.housekeeping import Housekeeping
 from service.api.ops.lifetime import at_work
 from service.api.services import Services
+from service.core import cluster
 from service.core.certificate import Certificate
 from service.core.logs import Seldom
-from service.core.settings import Settings
-from service.core.target import detect_host
+from service.core.queueing import scheduling_of
+from service.core.settings import Role, Settings
+from service.core.target import detect_host, named_features
 from service.core.worker import WorkerKind
 from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
@@ -62,13 +64,34 @@ def run(
         logging.getLogger("uvicorn.error").addFilter(Seldom())  # or malformed requests fill the log
         host, plane = detect_host(), DataPlane(address)
         services = stack.enter_context(assemble(settings, host, plane, certificate, signals.database_lost))
-        if services.registry.targets:  # only a machine that can run a target is an inference worker
-            stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
+        presence = _presence(services)
         if not signals.came:
-            server = _Server(services, signals, ready)
+            server = _Server(services, signals, ready, presence, stack)
             server.run()
             if server.failure is not None:
                 raise server.failure
+
+
+def _presence(services: Services) -> Presence | None:
+    """How the others see this process; None on a machine that can run no target, and of an API."""
+    settings, host = services.settings, services.host
+    if not services.registry.targets:
+        return None
+    if settings.role is not Role.WORKER:
+        return Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s)
+    target = cluster.target_of(settings, host)
+    presence = Presence(
+        services.workers,
+        WorkerKind.INFERENCE,
+        settings.worker_heartbeat_s,
+        target=target.name,
+        pool=cluster.pool_of(settings, host),
+        address=cluster.address_of(settings),
+        features=named_features(host),
+        capacity=scheduling_of(settings).instances_on(target.device),
+    )
+    services.registry.on_names = presence.has_loaded
+    return presence
 
 
 class _Signals:
@@ -142,7 +165,19 @@ class _Server(uvicorn.Server):
         failure: why there is no application.
     """
 
-    def __init__(self, services: Services, signals: _Signals, ready: Ready) -> None:
+    def __init__(
+        self,
+        services: Services,
+        signals: _Signals,
+        ready: Ready,
+        presence: Presence | None = None,
+        stack: ExitStack | None = None,
+    ) -> None:
+        """
+        Args:
+            presence: entered in `stack` as soon as requests are welcome.
+        """
+        self._presence, self._stack = presence, stack or ExitStack()
         self._app = _Late(services)
         super().__init__(
             uvicorn.Config(
@@ -162,9 +197,11 @@ class _Server(uvicorn.Server):
         self._listener = Listener(services, self._take)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._work = AsyncExitStack()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.failure: Exception | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         self._services.plane.listener = self._listener
         await self._work.enter_async_context(at_work(self._services))
         await super().startup([])
@@ -173,6 +210,8 @@ class _Server(uvicorn.Server):
         self._do(Housekeeping(self._services, self._ready.want).keep())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._services.settings.role is Role.WORKER:
+            await asyncio.sleep(cluster.NOTICE_S)
         await super().shutdown()
         await self._work.aclose()
         for task in self._tasks:
@@ -192,8 +231,16 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._signals.came = True
+        if not self._services.stopping.is_set() and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._drain)
         self._services.stopping.set()  # requests that wait for a build end now, not when the time to drain is over
         super().handle_exit(sig, frame)
+
+    def _drain(self) -> None:
+        """Says that this server ends: to those who send it requests, and to those who ask whether they may."""
+        if self._presence is not None:
+            self._presence.drains()
+        self._listener.tell()
 
     async def _announce(self) -> None:
         await self._services.plane.reached()
@@ -203,6 +250,8 @@ class _Server(uvicorn.Server):
         except Exception as error:
             self.failure, self.should_exit = error, True
         if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
+            if self._presence is not None:
+                self._stack.enter_context(self._presence)
             self._ready()
 
     def _take(self, descriptor: int) -> None:

@@ -113,6 +113,9 @@ class _Supervisor:
         self._settings, self._listeners, self._control, self._compile = settings, listeners, control, compile
         self._on_started: Callable[[Started], None] | None = on_started
         self._address: bytes = control.getsockname()
+        # The settings of ports, as they are where a free one was asked for; children close what is not theirs.
+        names = {"http": "port", "grpc": "grpc_port"}
+        self._ports = {names[kind]: int(listener.getsockname()[1]) for kind, listener in listeners.items()}
         self._running = Running()
         self._crashes = crashes_of(settings)
         self._has_cards = settings.role is not Role.API and bool(detect_cards().cards)
@@ -129,7 +132,7 @@ class _Supervisor:
             on_ready=self._standby.end,
             on_end=self._data_plane_ended,
         )
-        control_plane = SupervisedProcess(
+        self._control_plane = SupervisedProcess(
             "control plane",
             self._be_control_plane,
             grace_s=grace_s,
@@ -140,7 +143,7 @@ class _Supervisor:
         self._compile_worker = SupervisedProcess(
             "compile worker", self._be_compile_worker, grace_s=grace_s, on_demand=True
         )
-        self._children = [data_plane, control_plane, self._compile_worker]
+        self._children = [data_plane, self._control_plane, self._compile_worker]
 
     async def run(self, told: asyncio.Queue[int]) -> int:
         stopping = asyncio.ensure_future(self._stop_when(told))
@@ -157,6 +160,9 @@ class _Supervisor:
 
     async def _stop_when(self, told: asyncio.Queue[int]) -> int:
         await told.get()
+        if self._settings.role is Role.WORKER:
+            self._control_plane.stop()
+            await asyncio.sleep(cluster.NOTICE_S)
         self._standby.begin("the server is stopping")
         for child in self._children:
             child.stop()
@@ -184,7 +190,7 @@ class _Supervisor:
 
         gc.freeze()
         gc.enable()
-        run(self._settings, self._address, self._certificate, ready)
+        run(self._settings.model_copy(update=self._ports), self._address, self._certificate, ready)
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled
@@ -206,8 +212,7 @@ class _Supervisor:
         findings = tuple(check()) if self._compile else ()
         for finding in findings:
             _report(finding, self._settings)
-        ports = {name: listener.getsockname()[1] for name, listener in self._listeners.items()}
-        on_started(Started(self._settings.host, ports["http"], ports.get("grpc"), machine, findings))
+        on_started(Started(self._settings.host, self._ports["port"], self._ports.get("grpc_port"), machine, findings))
 
     def _data_plane_ended(self, end: End) -> bool:
         """Whether to start another: not if the first could not start, but for a model that it was to load."""

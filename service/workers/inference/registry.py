@@ -34,7 +34,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Registry:
-    """The loaded models. For one event loop; whatever blocks runs in a thread."""
+    """The loaded models. For one event loop; whatever blocks runs in a thread.
+
+    Attributes:
+        on_names: told which names are answered for, whenever that changes: models, and versions as they are asked for.
+    """
 
     def __init__(
         self,
@@ -80,6 +84,7 @@ class Registry:
         self._refresher: asyncio.Task[None] | None = None
         self._closed = self._preloading = False
         self._starting = ""
+        self.on_names: Callable[[Collection[tuple[str, str]]], None] = lambda names: None
 
     @property
     def unready(self) -> str:
@@ -344,6 +349,7 @@ class Registry:
         ]
         named += [earlier for name, earlier in self._earlier.items() if name not in self._current]
         self._plane.order(orders.routes(named))
+        self.on_names([(each.model, each.version) for each in named])
 
     def _switch(self, name: Name, route: Route) -> None:
         old = self._current.get(name, ())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,24 @@ def test_an_address_to_be_reached_at(address: str) -> None:
 def test_and_what_is_none(address: str) -> None:
     with pytest.raises(ValidationError):
         settings(advertise=address)
+
+
+@pytest.mark.parametrize(
+    ("others", "address"),
+    [
+        ({"advertise": "w1:80"}, "w1:80"),
+        ({"advertise": "w1"}, "w1:9000"),
+        ({"advertise": "[fd00::1]"}, "[fd00::1]:9000"),
+        ({"advertise": "[fd00::1]:80"}, "[fd00::1]:80"),
+        ({"host": "127.0.0.1"}, "127.0.0.1:9000"),
+        ({"host": "fd00::1"}, "[fd00::1]:9000"),
+    ],
+)
+def test_where_the_api_reaches_a_worker(others: dict[str, str], address: str) -> None:
+    assert cluster.address_of(settings(port=9000, **others)) == address
+
+
+def test_a_worker_that_listens_everywhere_says_the_address_of_its_host() -> None:
+    host, _, port = cluster.address_of(settings(port=9000, host="0.0.0.0")).rpartition(":")
+    assert port == "9000"
+    assert not ipaddress.ip_address(host).is_unspecified

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from service.core.clock import ManualClock
-from service.core.worker import Worker, WorkerKind
+from service.core.worker import Beat, Worker, WorkerKind, WorkerState
 from service.db import Database, WorkerStore
+from tests.support.waiting import eventually
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ONE = Worker("one", WorkerKind.COMPILE, "here", 1, "x86-64-v3", START, START)
@@ -54,3 +56,54 @@ def test_those_that_were_killed_are_forgotten_after_a_day(workers: WorkerStore, 
     clock.advance(25 * 3600)
     workers.beat(TWO)
     assert [worker.id for worker in workers.list(1e9)] == ["two"]
+
+
+NAMES = (("digits", ""), ("digits", "2"), ("digits", "stable"))
+MEMBER = replace(
+    TWO,
+    id="member",
+    pool="p",
+    address="10.0.0.1:8080",
+    features=("avx2", "fma"),
+    capacity=4,
+    loaded=NAMES,
+    loaded_version=7,
+    release="1.2.3",
+    state=WorkerState.DRAINING,
+)
+
+
+def test_a_member_of_a_cluster_is_listed_as_it_said(workers: WorkerStore) -> None:
+    workers.beat(MEMBER)
+    assert workers.list(30) == workers.find(["member", "nobody"]) == [MEMBER]
+
+
+def test_its_beats_are_those_of_a_cluster_alone(workers: WorkerStore, clock: ManualClock) -> None:
+    for each in (ONE, TWO, MEMBER):
+        workers.beat(each)
+    clock.advance(3)
+    assert workers.beats(30) == [Beat("member", WorkerState.DRAINING, 7, 3.0)]
+    assert workers.beats(2) == []
+
+
+def test_what_a_worker_has_loaded_is_written_where_its_version_says_so(workers: WorkerStore) -> None:
+    workers.beat(MEMBER)
+    workers.beat(replace(MEMBER, loaded=()))
+    assert workers.find(["member"])[0].loaded == NAMES
+    workers.beat(replace(MEMBER, loaded=(), loaded_version=8))
+    assert workers.find(["member"])[0].loaded == ()
+
+
+@pytest.mark.parametrize("change", [{"state": WorkerState.READY}, {"loaded_version": 8}])
+def test_who_listens_hears_what_changes(change: dict[str, Any], database: Database, workers: WorkerStore) -> None:
+    workers.beat(MEMBER)
+    rung = database.bell.rung()
+    workers.beat(replace(MEMBER, **change))
+    eventually(lambda: database.bell.rung() > rung)
+
+
+def test_a_worker_whose_row_is_gone_is_listed_again(workers: WorkerStore) -> None:
+    workers.beat(MEMBER)
+    workers.remove("member")
+    workers.beat(MEMBER)
+    assert workers.list(30) == [MEMBER]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.worker import WorkerKind
+from service.core.worker import WorkerKind, WorkerState
 from service.db import Database, WorkerStore
 from service.workers.presence import Presence
 from tests.support.waiting import eventually
@@ -59,3 +59,15 @@ def test_a_table_that_cannot_be_written_is_not_the_end(workers: WorkerStore, mon
     monkeypatch.setattr(workers, "beat", flaky)
     with Presence(workers, WorkerKind.COMPILE, 0.05):
         eventually(lambda: bool(workers.list(60)))
+
+
+def test_a_member_of_a_cluster_says_at_once_what_it_has_loaded_and_that_it_ends(workers: WorkerStore) -> None:
+    with Presence(workers, WorkerKind.INFERENCE, 60, pool="p", address="a:1") as presence:
+        eventually(lambda: [each.pool for each in workers.list(60)] == ["p"])
+        presence.has_loaded([("digits", "2"), ("digits", "")])
+        eventually(lambda: workers.list(60)[0].loaded == (("digits", ""), ("digits", "2")))
+        version = workers.list(60)[0].loaded_version
+        presence.has_loaded([("digits", ""), ("digits", "2")])
+        presence.drains()
+        eventually(lambda: workers.list(60)[0].state is WorkerState.DRAINING)
+        assert workers.list(60)[0].loaded_version == version

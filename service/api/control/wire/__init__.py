@@ -3,7 +3,16 @@
 from service.api.control.wire.aliases import Alias, Aliases, Canary, Promotion, Rollback
 from service.api.control.wire.base import Wire
 from service.api.control.wire.builds import AskedBy, Build, BuildError, BuildLinks, BuildOptions, BuildRequest, Builds
-from service.api.control.wire.hosts import Affected, Quarantine, Quarantined, TargetInfo, Targets, Worker, Workers
+from service.api.control.wire.hosts import (
+    Affected,
+    LoadedModel,
+    Quarantine,
+    Quarantined,
+    TargetInfo,
+    Targets,
+    Worker,
+    Workers,
+)
 from service.api.control.wire.keys import Audit, Key, KeyRequest, Keys, NewKey
 from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, ModelVersion, ModelVersions
 from service.api.control.wire.parameters import (
@@ -58,6 +67,7 @@ __all__ = [
     "Key",
     "KeyRequest",
     "Keys",
+    "LoadedModel",
     "Metadata",
     "Model",
     "ModelVersion",

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from service.api.control.wire.base import Wire
-from service.core.worker import WorkerKind
+from service.core.worker import WorkerKind, WorkerState
 
 
 class TargetInfo(Wire):
@@ -47,6 +47,13 @@ class Quarantine(Wire):
     artifacts: list[Quarantined]
 
 
+class LoadedModel(Wire):
+    """A model that a worker has in memory."""
+
+    model: str
+    versions: list[str] = Field(description="As they are asked for: numbers, aliases; empty where none is named.")
+
+
 class Worker(Wire):
     """A process that compiles, or that answers predictions."""
 
@@ -54,10 +61,17 @@ class Worker(Wire):
     kind: WorkerKind
     host: str
     pid: int
-    target: str | None = Field(description="The best target for its machine.")
+    target: str | None = Field(description="In a cluster the target that it serves; else the best for its machine.")
     build: str | None = Field(description="The id of the build that it works on.")
     started_at: datetime
     seen_at: datetime = Field(description="The time of its last heartbeat.")
+    state: WorkerState
+    release: str = Field(description="The version of its program.")
+    pool: str | None = Field(description="The workers that are like it; only in a cluster.")
+    address: str | None = Field(description="Where the API reaches it; only in a cluster.")
+    features: list[str] = Field(description="What its CPU and its cards report; only in a cluster.")
+    capacity: int = Field(description="How many calls it computes at a time; only in a cluster.")
+    loaded: list[LoadedModel] = Field(description="What it has in memory; only in a cluster.")
 
 
 class Workers(Wire):
