@@ -179,7 +179,7 @@ def test_the_next_build_is_found_without_a_sort_on_postgresql(postgres_schema: s
     assert "ix_builds_claim_order" in str(plan)
 
 
-@pytest.mark.parametrize("revision", ["0006", "0007"])
+@pytest.mark.parametrize("revision", ["0006", "0007", "0008"])
 def test_a_program_of_before_the_last_migrations_can_still_write(database: Database, revision: str) -> None:
     """What it does not know of has a default; what it knows of is there, and as wide."""
     head = database.schema()[1]
