@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -203,7 +203,9 @@ def _value_for(column: sa.Column[object]) -> object:
     """A value that is not null and of the column's type; the same number everywhere, so that references hold."""
     if isinstance(column.type, sa.DateTime):
         return datetime(2026, 1, 1, tzinfo=UTC if getattr(column.type, "timezone", False) else None)
-    if column.name in ("data", "toolchain", "options", "error", "previous"):
+    if isinstance(column.type, sa.Date):
+        return date(2026, 1, 1)
+    if isinstance(column.type, sa.JSON):
         return {"a": 1}
     kinds: dict[type, object] = {int: 1, float: 0.5, bool: False}
     return kinds.get(column.type.python_type, "queued")
