@@ -124,7 +124,7 @@ def test_and_what_is_none(address: str) -> None:
         ({"host": "fd00::1"}, "[fd00::1]:9000"),
     ],
 )
-def test_where_the_api_reaches_a_worker(others: dict[str, str], address: str) -> None:
+def test_where_the_api_reaches_a_worker(others: dict[str, Any], address: str) -> None:
     assert cluster.address_of(settings(port=9000, **others)) == address
 
 
