@@ -1,10 +1,14 @@
 # Images of Octet:
-#   docker build --target api .       everything in one: API, compile worker, inference worker
+#   docker build --target api .       the API; or, by `serve`, everything in one: API, compile worker, inference worker
 #   docker build --target compiler .  the compile worker alone, with the runtimes that builds are compared with
 #   docker build --target worker .    answers predictions; has neither the compiler nor the linker
 #   docker build --target worker-cuda .   the same on NVIDIA's cards, whose driver the container runtime brings
+#
+# What is released is built on a base that its digest names: `make images BASE=python:3.11-slim@sha256:...`.
 
-FROM python:3.11-slim AS build
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python3 -m venv /opt/octet
 COPY requirements/serve.lock /src/requirements/
@@ -23,10 +27,13 @@ RUN python3 -m venv /opt/uv \
  && /opt/uv/bin/uv pip install --no-cache --python /opt/octet --torch-backend cpu --require-hashes \
     -r /src/requirements/witnesses.lock
 
+# What loads and answers needs neither what compiles nor what reads model files, nor the tests inside of packages.
 FROM build AS build-worker
-RUN /opt/octet/bin/pip uninstall --yes apache-tvm ziglang pip
+RUN /opt/octet/bin/pip uninstall --yes apache-tvm apache-tvm-ffi ml-dtypes tflite ziglang setuptools pip \
+ && find /opt/octet -depth -type d \( -name tests -o -name include \) -path '*/site-packages/*' -exec rm -r {} + \
+ && find /opt/octet -name '*.pyi' -delete
 
-FROM python:3.11-slim AS base
+FROM ${BASE} AS base
 RUN groupadd --gid 10001 octet \
  && useradd --uid 10001 --gid octet --no-create-home --home-dir /data octet \
  && install --directory --owner octet --group octet /data

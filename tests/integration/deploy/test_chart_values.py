@@ -1,0 +1,129 @@
+"""The chart is well-formed for every current version of Kubernetes, and refuses values that it does not know."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts import chart as written
+from tests.support import chart
+from tests.support.chart import CASES, CHART, Object, Values, name_of, rendered
+
+VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
+CUSTOM = ("monitoring.coreos.com", "keda.sh", "cert-manager.io", "gateway.networking.k8s.io", "serving.kserve.io")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_helm_finds_nothing_wrong(case: str) -> None:
+    values = CASES[case]
+    files = [flag for flag in chart.flags(values) if flag.startswith("--values")]
+    done = chart.run("lint", "--strict", CHART, *files, f"--kube-version={values.kubernetes}", values=values.text)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_knows_every_field(version: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    checked = set()
+    for each in (each for name, case in CASES.items() if name != "old" for each in rendered(case)):
+        text = json.dumps(each)
+        if each["apiVersion"].startswith(CUSTOM) or text in checked:
+            continue  # test_chart_custom.py checks the former
+        checked.add(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the library's own dependencies
+            validate.validate(each, version, strict=True)
+
+
+def refused(text: str, files: tuple[str, ...] = ()) -> str:
+    done = chart.run("template", "r", CHART, *chart.flags(Values(files)), values=text)
+    assert done.returncode != 0
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{replicas: 3}", "replicas"),
+        ("{api: {replica: 3}}", "replica"),
+        ("{config: {threds: 3}}", "threds"),
+        ("{config: {database_url: x}}", "database_url"),
+        ("{pools: []}", "pools"),
+        ("{pools: [{name: a, target: x86-64-v9, resources: {limits: {}}}]}", "target"),
+        ("{pools: [{name: A_b, target: x86-64-v3, resources: {limits: {}}}]}", "name"),
+        ("{pools: [{name: a, target: x86-64-v3}]}", "resources"),
+        (
+            "{pools: [{name: a, target: x86-64-v3, resources: {limits: {}}, autoscaling: {minReplicas: 0}}]}",
+            "autoscaling",
+        ),
+        ("{models: [{name: m, source: \"/m'; rm -r /; '\"}]}", "source"),
+        ("{models: [{name: 'm$(id)', source: /m}]}", "name"),
+        ("{store: {url: 'file:///tmp'}}", "url"),
+        ("{image: {digests: {api: sha256:12}}}", "digests"),
+    ],
+)
+def test_what_is_no_value_is_refused(text: str, says: str) -> None:
+    assert says in refused(text)
+
+
+def test_what_cannot_work_is_refused_with_words() -> None:
+    scaled = (
+        "{pools: [{name: a, target: x86-64-v3, resources: {limits: {}}, "
+        "autoscaling: {minReplicas: 1, maxReplicas: 2, queueDepth: 1}}]}"
+    )
+    assert "autoscaling.prometheus is not set" in refused(scaled)
+    assert "gateway.parentRefs is empty" in refused("{gateway: {enabled: true}}")
+    assert "ingress.host is not set" in refused("{ingress: {enabled: true}}")
+    done = chart.run("template", "r", CHART, "--kube-version=1.20.2", values="{autoscaling: {kind: hpa}, " + scaled[1:])
+    assert "no autoscaling/v2" in done.stderr
+
+
+def test_a_digest_wins_over_a_tag() -> None:
+    digest = "sha256:" + "0" * 64
+    objects = rendered(Values(text=f"{{image: {{registry: reg.example, tag: '7', digests: {{api: '{digest}'}}}}}}"))
+    images = {container["image"] for _, container in chart.ours(objects)}
+    assert images == {f"reg.example/octet-api@{digest}", "reg.example/octet-compiler:7", "reg.example/octet-worker:7"}
+
+
+@pytest.mark.parametrize("path", ["values.schema.json", "README.md"])
+def test_what_is_written_from_the_values_is_up_to_date(path: str) -> None:
+    pages = {file.name: text for file, text in written.pages()}
+    assert (CHART / path).read_text() == pages[path], "make docs writes it"
+
+
+def test_a_value_without_a_comment_is_noticed() -> None:
+    with pytest.raises(ValueError, match=r"^b.d has no comment"):
+        list(written.values("# Why.\na:\n  c: 1\nb:\n  d: 2\n"))
+
+
+def test_the_documented_defaults_are_the_defaults() -> None:
+    text = (CHART / "values.yaml").read_text()
+    default: Any = yaml.safe_load(text)
+    for path, said, _ in written.values(text):
+        value = default
+        for key in path.split("."):
+            value = value[key]
+        assert said is None or said == value, path
+
+
+def test_examples_are_all_rendered() -> None:
+    assert {file.stem for file in chart.EXAMPLES.glob("*.yaml")} == {
+        file for case in CASES.values() for file in case.files
+    }
+
+
+def names(objects: list[Object]) -> set[str]:
+    return {name_of(each) for each in objects}
+
+
+def test_what_is_behind_a_flag_is_not_there_without() -> None:
+    kinds = {name.split("/")[0] for name in names(rendered(CASES["defaults"]))}
+    custom = {name.split("/")[0] for name in names(rendered(CASES["everything"]))} - kinds
+    assert custom == {
+        *("ScaledObject", "ServiceMonitor", "PrometheusRule", "Ingress", "HTTPRoute", "GRPCRoute", "Certificate"),
+        *("ClusterServingRuntime", "HorizontalPodAutoscaler", "Job"),
+    }
