@@ -66,8 +66,9 @@ wheel: $(VENV)/.serve ## dist/*.whl for x86_64 and aarch64
 	    --config-settings=--build-option=--plat-name=manylinux_2_28_$$architecture . || exit 1; done
 	@ls dist/*.whl
 
-docs: $(VENV)/.develop ## rewrite docs/reference from the code
+docs: $(VENV)/.develop ## rewrite docs/reference, and the chart's README, from the code
 	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m scripts.chart
 
 messages: $(VENV)/.develop ## rewrite the gRPC messages from service/api/grpc/inference.proto
 	$(BIN)/python -m scripts.messages
@@ -79,6 +80,7 @@ lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and 
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python -m scripts.reference --check
+	$(BIN)/python -m scripts.chart --check
 	$(BIN)/python -m scripts.messages --check
 
 format: $(VENV)/.develop ## rewrite the sources in the house style

@@ -97,8 +97,10 @@ _SHAPES: Mapping[str, Schema] = {
     "api.service.type": {"type": "string", "enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
 }
 # Objects of Kubernetes, which it checks itself.
-_KUBERNETES = ("resources", "cacheVolume", "networkPolicy.dns", "networkPolicy.database", "networkPolicy.store")
-_KUBERNETES += ("networkPolicy.models", "monitoring.dashboard.labels")
+_KUBERNETES = (
+    *("resources", "cacheVolume", "networkPolicy.dns", "networkPolicy.database", "networkPolicy.store"),
+    *("networkPolicy.models", "monitoring.dashboard.labels"),
+)
 
 
 def main() -> int:
@@ -130,7 +132,7 @@ def schema(default: Any, path: str = "") -> Schema:
         properties = {key: schema(value, f"{path}.{key}".lstrip(".")) for key, value in default.items()}
         if not path:
             properties["global"] = _FREE  # which Helm gives to every chart
-        return _object(**properties)
+        return _object((), **properties)
     if isinstance(default, list):
         return _LIST
     if isinstance(default, bool):
@@ -200,8 +202,8 @@ _README = """# Octet's chart
     helm install octet deploy/helm/octet --values my-values.yaml
 
 `examples/pools.yaml` has pools for x86 with VNNI, x86 with AVX2, ARM and NVIDIA's cards; `examples/everything.yaml` has
-every option once. A value that is not in this table, or is of another type, is refused; so is a name in `config` that is
-no [setting](../../../docs/reference/settings.md).
+every option once. A value that is not in this table, or is of another type, is refused; so is a name in `config` that
+is no [setting](../../../docs/reference/settings.md).
 
 {table}
 """

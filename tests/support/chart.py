@@ -129,7 +129,8 @@ def selects(selector: Object, labels: Mapping[str, str]) -> bool:
         assert expression["operator"] == "In"
         if labels.get(expression["key"]) not in expression["values"]:
             return False
-    return selector.get("matchLabels", {}).items() <= labels.items()
+    wanted: Mapping[str, str] = selector.get("matchLabels", {})
+    return wanted.items() <= labels.items()
 
 
 def variables(container: Object) -> dict[str, Object]:
