@@ -77,6 +77,7 @@ def assemble(
         StoredArtifacts(layout, crashes),
         plane,
         aliases=aliases,
+        changes=database.changes,
         targets=cluster.served_targets(settings, host),
         scheduling=lambda model: scheduling_of(settings.serving(model)),
         on_lost=build_again,

@@ -19,6 +19,7 @@ from service.core.clock import Clock
 from service.core.errors import DatabaseBusy, DatabaseUnreachable
 from service.core.settings import Settings
 from service.db.bell import Bell
+from service.db.changes import Changes
 from service.db.engine import SQLITE, engine_of
 from service.db.migrations import upgrade, versions
 
@@ -71,6 +72,10 @@ class Database:
     @property
     def bell(self) -> Bell:
         return self._engine.bell
+
+    @property
+    def changes(self) -> Changes:
+        return self._engine.changes
 
     def migrate(self) -> None:
         """Brings the schema to what this version of the program expects. Any number of processes may call it at once.

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from service.core.errors import InvalidInput, OctetError, Unsupported
 from service.db.bell import Bell
+from service.db.changes import Changes
 
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql://"
 
@@ -21,12 +22,14 @@ class Engine(Protocol):
     Attributes:
         reading, writing: the same connections, for transactions of either kind.
         bell: rung when builds wait or end.
+        changes: of models.
         lock: held by one thread of all processes that share the database; None where they share a machine.
     """
 
     reading: sa.Engine
     writing: sa.Engine
     bell: Bell
+    changes: Changes
     lock: AbstractContextManager[None] | None
 
     def prepare(self, connection: sa.Connection) -> None:

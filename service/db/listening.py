@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
+
+from service.db.bell import CHANNEL as BUILDS
+from service.db.changes import CHANNEL as MODELS
+from service.db.changes import Journal
 
 if TYPE_CHECKING:
     from service.db.patience import PatientConnection
@@ -19,25 +23,30 @@ _SLICE_S = 0.1  # how soon a waiting thread sees that it is to stop
 
 
 class Listener:
-    """See `bell.Bell`. It connects when it is first asked, and again whenever the connection is lost: what was missed
-    meanwhile counts as a ring.
+    """See `bell.Bell` and `changes.Changes`. It connects when it is first asked, and again whenever the connection is
+    lost: what was missed meanwhile counts as a ring, and as a change of every model.
     """
 
     look_s = _LOOK_S
 
-    def __init__(self, connect: Callable[[], PatientConnection], channel: str) -> None:
-        self._connect, self._channel = connect, channel
+    def __init__(self, connect: Callable[[], PatientConnection]) -> None:
+        self._connect = connect
         self._changed = threading.Condition()
         self._rings = 0
+        self._journal = Journal()
+        self._hears = False
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
     def rung(self) -> int:
         with self._changed:
-            if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._listen, name="octet-listener", daemon=True)
-                self._thread.start()
+            self._start()
             return self._rings
+
+    def since(self, mark: int) -> tuple[int, Collection[str] | None]:
+        with self._changed:
+            self._start()
+            return self._journal.since(mark) if self._hears else (-1, None)
 
     def wait(self, rung: int, stop: threading.Event) -> None:
         until_s = time.monotonic() + self.look_s
@@ -50,16 +59,24 @@ class Listener:
         if self._thread is not None:
             self._thread.join()
 
+    def _start(self) -> None:
+        if self._thread is None and not self._closed.is_set():
+            self._thread = threading.Thread(target=self._listen, name="octet-listener", daemon=True)
+            self._thread.start()
+
     def _listen(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._closed.is_set():
             try:
                 with self._connect() as connection:
-                    connection.execute(f"LISTEN {self._channel}".encode())
+                    for channel in (BUILDS, MODELS):
+                        connection.execute(f"LISTEN {channel}".encode())
                     pause_s = _FIRST_PAUSE_S
-                    self._ring()
+                    self._begin_to_hear()
                     self._hear(connection)
             except Exception as error:  # whatever it is, there is nobody but this thread to try again
+                with self._changed:
+                    self._hears = False
                 _logger.warning("no news from the database: %s", str(error).partition("\n")[0])
                 self._closed.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -67,12 +84,22 @@ class Listener:
     def _hear(self, connection: PatientConnection) -> None:
         heard_s = time.monotonic()
         while not self._closed.is_set():
-            for _ in connection.notifies(timeout=_SLICE_S, stop_after=1):
+            for notice in connection.notifies(timeout=_SLICE_S, stop_after=1):
                 heard_s = time.monotonic()
-                self._ring()
+                if notice.channel == MODELS:
+                    with self._changed:
+                        self._journal.note(notice.payload)
+                else:
+                    self._ring()
             if time.monotonic() - heard_s > _CHECK_S:
                 connection.execute(b"SELECT 1")
                 heard_s = time.monotonic()
+
+    def _begin_to_hear(self) -> None:
+        with self._changed:
+            self._journal.note_gap()
+            self._hears = True
+        self._ring()
 
     def _ring(self) -> None:
         with self._changed:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from service.core.errors import DatabaseBusy, DatabaseLost, OctetError, StorageFull
 from service.db.bell import Bell, ClockworkBell
+from service.db.changes import Changes
+
+_UNKNOWN = -1  # SQLite's own numbers are positive
 
 
 class SqliteEngine:
@@ -30,6 +35,8 @@ class SqliteEngine:
         self.reading: sa.Engine = sa.create_engine(url)
         sa.event.listen(self.reading, "connect", self._on_connect)
         sa.event.listen(self.reading, "begin", _on_begin)
+        self._commits = _Commits(self.reading.url.database)
+        self.changes: Changes = self._commits
         self.writing: sa.Engine = self.reading.execution_options(octet_writes=True)
 
     def create(self) -> None:
@@ -66,6 +73,7 @@ class SqliteEngine:
         return None
 
     def close(self) -> None:
+        self._commits.close()
         self.reading.dispose()
 
     def _on_connect(self, connection: Any, record: Any) -> None:
@@ -76,6 +84,48 @@ class SqliteEngine:
             "foreign_keys = ON",
         ):
             connection.execute(f"PRAGMA {pragma}")
+
+
+class _Commits:
+    """See `changes.Changes`. SQLite counts the commits of other connections, but does not say what they were of."""
+
+    def __init__(self, database: str | None) -> None:
+        """`database`: the path of its file; None or empty where there is none, and so nobody else."""
+        self._database = database
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0  # of the file that is open, which may be replaced
+
+    def since(self, mark: int) -> tuple[int, Collection[str] | None]:
+        if not self._database:
+            return _UNKNOWN, None
+        with self._lock:
+            version = self._version()
+        return version, (() if version == mark and version != _UNKNOWN else None)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _version(self) -> int:
+        """A number that is another after every commit; `_UNKNOWN` where that cannot be said."""
+        assert self._database
+        try:
+            inode = Path(self._database).stat().st_ino
+            if self._connection is None or inode != self._inode:
+                if self._connection is not None:
+                    self._connection.close()
+                self._connection = sqlite3.connect(
+                    f"file:{quote(self._database)}?mode=ro", uri=True, check_same_thread=False
+                )
+                self._inode = inode
+                return _UNKNOWN
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except (OSError, sqlite3.Error):
+            return _UNKNOWN
+        return int(version)
 
 
 def _make(path: Path, timeout_s: float) -> None:

@@ -29,11 +29,16 @@ class CannotLoad(Exception):
 
 
 class Finder:
-    """Asks the tables, and has the loader load. For one event loop; whatever blocks runs in a thread."""
+    """Asks the tables, and has the loader load. For one event loop; whatever blocks runs in a thread.
+
+    Attributes:
+        passed_over: the models and versions for which something better was there than what was found, and failed.
+    """
 
     def __init__(self, tables: Tables, loader: Loader) -> None:
         self._tables, self._loader = tables, loader
         self._unloaded: set[tuple[str, int | None]] = set()
+        self.passed_over: set[tuple[str, int | None]] = set()
 
     async def find(self, model: str, version: int | None) -> Served:
         """The best that is loaded, or can be.
@@ -43,11 +48,13 @@ class Finder:
             NotFound, NotReady: there is no build that could be.
         """
         failure: OctetError | None = None
+        self.passed_over.discard((model, version))
         for build, identity in await asyncio.to_thread(self._candidates, model, version):
             try:
                 return await self._load(build, identity)
             except OctetError as error:
                 failure = error
+                self.passed_over.add((model, version))
         if failure is None:
             raise await asyncio.to_thread(self._tables.why_not_ready, model, version)
         kind = type(failure) if isinstance(failure, NotReady) else NotReady
@@ -72,7 +79,9 @@ class Finder:
 
     def forget(self, model: str, versions: Collection[int], *, entirely: bool) -> None:
         """What was forbidden of versions that are deleted is forbidden no more."""
-        self._unloaded -= {(model, version) for version in versions} | ({(model, None)} if entirely else set())
+        gone = {(model, version) for version in versions} | ({(model, None)} if entirely else set())
+        self._unloaded -= gone
+        self.passed_over -= gone
 
     async def forgive(self, artifact: Digest) -> None:
         """Lets an artifact be tried again that crashed the server, or could not be loaded."""

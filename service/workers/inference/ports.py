@@ -46,6 +46,14 @@ class Aliases(Protocol):
         """What a name of versions, such as `stable`, stands for; None if nobody has set it."""
 
 
+class Changes(Protocol):
+    def since(self, mark: int) -> tuple[int, Collection[str] | None]:
+        """A mark to ask with the next time, and the models that have changed since `mark`; None: any may have.
+
+        Blocks. The first mark is -1.
+        """
+
+
 class Artifacts(Protocol):
     def check(self, artifact: Digest) -> None:
         """

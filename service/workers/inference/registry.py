@@ -1,7 +1,7 @@
 """Which models are loaded here: found when first asked for, kept, and replaced by newer builds of themselves.
 
 They are loaded in the data plane, which answers by what it was told last. The tables are asked when it first asks for a
-name, and then for every loaded name about twice a second, by one task for all of them. What shall answer is loaded and
+name, and then when something of its model has changed, by one task for all of them. What shall answer is loaded and
 warm before the name is switched to it; what answered goes when its last request is over.
 """
 
@@ -20,11 +20,12 @@ from service.core.errors import NotFound, NotReady, OctetError
 from service.core.queueing import Scheduling
 from service.workers.data_plane import orders
 from service.workers.inference.finder import CannotLoad, Finder
+from service.workers.inference.following import Following
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
 from service.workers.inference.name_warnings import NameWarnings, spoken
-from service.workers.inference.ports import Aliases, Artifacts, Builds, Models, Plane
+from service.workers.inference.ports import Aliases, Artifacts, Builds, Changes, Models, Plane
 from service.workers.inference.routes import Name, Plan, Reference, Route, Routes
 from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
@@ -49,6 +50,7 @@ class Registry:
         *,
         targets: Sequence[str],
         aliases: Aliases | None = None,
+        changes: Changes | None = None,
         scheduling: Callable[[str], Scheduling] = lambda model: Scheduling(),
         on_lost: Callable[[Build], None] = lambda build: None,
         refresh_s: float = 0.5,
@@ -64,9 +66,10 @@ class Registry:
             plane: loads it, and is told who answers.
             targets: canonical names of the targets that run here, the best first.
             aliases: say which versions the names of versions stand for; None where there are none.
+            changes: of what the tables say of models; None where nobody tells.
             scheduling: the rules of each model, by its name.
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
-            refresh_s: how often newer builds of loaded models are looked for.
+            refresh_s: how often it is asked what has changed.
             memory_bytes: what the models may take together; 0: there is no limit.
             card_memory_bytes: and those for cards, there.
         """
@@ -79,7 +82,7 @@ class Registry:
         self._inventory = Inventory(builds, models, self._tables.targets, self._loader)
         self._current = Routes(self._tell)
         self._earlier: dict[Name, orders.Named] = {}  # answered for, and not looked for yet
-        self._warnings = NameWarnings()
+        self._warnings, self._following = NameWarnings(), Following(changes)
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
         self._closed = self._preloading = False
@@ -296,6 +299,7 @@ class Registry:
         if self._closed:
             raise NotReady("the server is shutting down")
         model = name[0]
+        self._following.unsettle(name)  # until the best that the tables say is what answers
         wanted, versions = await asyncio.to_thread(self._planned, *name)
         try:
             main = await self._finder.find(model, wanted.version)
@@ -309,6 +313,9 @@ class Registry:
         route = Route(main, canary, wanted.percent if canary else 0, versions)
         if all(map(self._loader.holds, route)):
             self._switch(name, route)
+            tried = {(model, wanted.version), (model, wanted.canary)}
+            if (canary or wanted.canary is None) and self._finder.passed_over.isdisjoint(tried):
+                self._following.settle(name)
         else:  # somebody unloaded one of them meanwhile
             await self._resolve(name)
 
@@ -326,6 +333,7 @@ class Registry:
     async def forgive(self, artifact: Digest) -> None:
         """Lets an artifact be tried again that crashed the server, or could not be loaded."""
         await self._finder.forgive(artifact)
+        self._following.doubt()
 
     def is_unloaded(self, model: str, version: int) -> bool:
         """Whether somebody has unloaded a version, or the whole model. From any thread."""
@@ -375,7 +383,7 @@ class Registry:
     async def _keep_fresh(self) -> None:
         while True:
             await asyncio.sleep(self._refresh_s)
-            for name in list(self._current):
+            for name in await self._following.due(list(self._current)):
                 if name in self._current:
                     await self._check(name)
 

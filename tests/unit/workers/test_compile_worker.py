@@ -314,10 +314,10 @@ def test_a_database_that_cannot_be_reached_does_not_end_the_worker(
     claim, failures = workshop.builds.claim, [StorageFull(), OSError("gone")]
     monkeypatch.setattr("service.workers.compile_worker._TROUBLE_S", 0.01)
 
-    def fails_twice(owner: str, lease_s: float) -> Any:
+    def fails_twice(*asked: Any) -> Any:
         if failures:
             raise failures.pop()
-        return claim(owner, lease_s)
+        return claim(*asked)
 
     monkeypatch.setattr(workshop.builds, "claim", fails_twice)
     thread = threading.Thread(target=workshop.worker(succeed).run, args=(workshop.stop,))

@@ -1,0 +1,54 @@
+"""Which of the names that are answered for are to be looked at again."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Collection
+
+from service.workers.inference.ports import Changes
+from service.workers.inference.routes import Name
+
+_SWEEP_S = 300.0  # after which every name has been looked at: news may be lost on the way
+
+
+class Following:
+    """Looks for changes rather than at each name. For one event loop.
+
+    Args:
+        changes: None where nobody tells of any: every name is always due.
+    """
+
+    def __init__(self, changes: Changes | None) -> None:
+        self._changes, self._mark = changes, -1
+        self._unsettled: set[Name] = set()
+        self._swept_s = -math.inf
+
+    def settle(self, name: Name) -> None:
+        """It stands for what the tables say."""
+        self._unsettled.discard(name)
+
+    def unsettle(self, name: Name) -> None:
+        """It does not, for a reason that may pass without any change of the tables."""
+        self._unsettled.add(name)
+
+    def doubt(self) -> None:
+        """What is usable here has changed, and so may what any name stands for."""
+        self._swept_s = -math.inf
+
+    async def due(self, names: Collection[Name]) -> list[Name]:
+        """Those that are to be looked at now."""
+        self._unsettled.intersection_update(names)
+        began_s = time.monotonic()
+        changed = await self._changed()
+        if changed is None or began_s - self._swept_s > _SWEEP_S:
+            self._swept_s = began_s
+            return list(names)
+        return [name for name in names if name[0] in changed or name in self._unsettled]
+
+    async def _changed(self) -> Collection[str] | None:
+        if self._changes is None:
+            return None
+        self._mark, changed = await asyncio.to_thread(self._changes.since, self._mark)
+        return changed

@@ -1,0 +1,93 @@
+"""Where nothing has changed, no table is asked; what has changed is looked at, and what could not be done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from service.core.errors import NotReady
+from tests.support.fake_plane import FakePlane
+from tests.support.tables import Tables
+from tests.support.waiting import eventually_async
+from tests.unit.workers.inference.conftest import Serving, blank
+
+pytestmark = pytest.mark.anyio
+
+
+class Told:
+    """Changes, as a test tells of them."""
+
+    def __init__(self) -> None:
+        self._models: list[str] = []
+        self.asked = 0
+
+    def note(self, model: str) -> None:
+        self._models.append(model)
+
+    def since(self, mark: int) -> tuple[int, Collection[str] | None]:
+        self.asked += 1
+        return len(self._models), None if mark < 0 else self._models[mark:]
+
+
+async def asked_again(changes: Told) -> None:
+    asked = changes.asked
+    await eventually_async(lambda: changes.asked > asked + 2)
+
+
+async def test_where_nothing_has_changed_no_table_is_asked(plane: FakePlane, serving: Serving) -> None:
+    tables, changes = Tables(), Told()
+    for model in ("m", "n"):
+        tables.model(model, blank)
+    async with serving(tables, changes=changes) as registry:
+        for model in ("m", "n"):
+            await registry.resolve(model)
+        await asked_again(changes)
+        queries = tables.queries
+        await asked_again(changes)
+        assert tables.queries == queries
+
+
+async def test_a_model_that_has_changed_is_looked_at(plane: FakePlane, serving: Serving) -> None:
+    tables, changes = Tables(), Told()
+    tables.model("m", blank)
+    async with serving(tables, changes=changes) as registry:
+        await registry.resolve("m")
+        await asked_again(changes)
+        newer = tables.built("m", 1, blank)
+        await asked_again(changes)
+        assert newer.artifact not in tables.loads
+        changes.note("m")
+        await eventually_async(lambda: newer.artifact in tables.loads)
+
+
+async def test_what_could_not_be_loaded_is_tried_without_a_change(plane: FakePlane, serving: Serving) -> None:
+    tables, changes = Tables(), Told()
+    tables.model("m", blank)
+    async with serving(tables, changes=changes) as registry:
+        await registry.resolve("m")
+        await asked_again(changes)
+        broken = tables.built("m", 1, NotReady("not verified"))
+        changes.note("m")
+        await eventually_async(lambda: broken.artifact in tables.loads)
+        await asked_again(changes)
+        tables.builds[0] = replace(broken, invalidated=True)
+        queries = tables.queries
+        await asked_again(changes)
+        assert tables.queries > queries
+
+
+async def test_a_pardoned_artifact_has_every_name_looked_at(plane: FakePlane, serving: Serving) -> None:
+    tables, changes = Tables(), Told()
+    build = tables.model("m", blank)
+    async with serving(tables, changes=changes) as registry:
+        await registry.resolve("m")
+        await asked_again(changes)
+        assert build.artifact is not None
+        await registry.forgive(build.artifact)
+        queries = tables.queries
+        await asked_again(changes)
+        assert tables.queries > queries
+        await asyncio.sleep(0)
