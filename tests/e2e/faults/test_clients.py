@@ -234,6 +234,12 @@ class TestStopping:
             assert b" 400 " in slow.recv(1 << 16)  # answered: it was read to its end
             assert served.process.wait(GIVE_UP_S) == 0
 
+    def test_a_client_that_was_refused_before_its_body_came_holds_nothing_up(self, tmp_path: Path) -> None:
+        with serving(tmp_path, grace_s=600) as served:
+            assert served.client.post("/v2/models/unknown/infer", json={"inputs": []}).status_code == 404
+            served.process.send_signal(signal.SIGTERM)
+            assert served.process.wait(GIVE_UP_S) == 0
+
     def test_the_time_for_it_is_bounded(self, tmp_path: Path) -> None:
         with serving(tmp_path, grace_s=1, stall_timeout_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD)

@@ -298,7 +298,8 @@ void HttpConnection::send(const std::vector<std::string_view>& pieces) {
 void HttpConnection::has_written() {
   output_ = Output::kWritten;
   if (is_last_ && input_ == Input::kBody) return linger();
-  if (input_ == Input::kNothing) next();
+  if (input_ == Input::kNothing) return next();
+  wants_turn_ = may_read_ || !in_.empty();  // the rest of a body that came while nobody wanted it
 }
 
 // Closing the connection now would destroy the answer on its way, where more is to come of the request.
