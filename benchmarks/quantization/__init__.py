@@ -1,5 +1,5 @@
-"""Float networks quantized by Octet and by ONNX Runtime, on the same inputs: what each costs in accuracy.
+"""Float networks quantized by Octet, by ONNX Runtime and by NNCF, on the same inputs: what each costs in accuracy.
 
-`sources` makes the float networks and inputs, `quantize_onnxruntime` runs in a peer's environment, and `python -m
-benchmarks.quantization` does all of it and writes QUANTIZATION.md.
+`networks` has the float networks, their inputs and how answers are judged, `peer` runs in the peers' environment, and
+`python -m benchmarks.quantization` does all of it and writes QUANTIZATION.md.
 """

@@ -1,58 +1,45 @@
-"""Quantizes float networks by each method, by Octet and by ONNX Runtime, and writes QUANTIZATION.md:
+"""Quantizes float networks by each tool and method, runs all of them, and writes QUANTIZATION.md:
 
-python -m benchmarks.quantization
+python -m benchmarks.quantization [--only WORD] [--lines 400]
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.models.photographs import photographs
-from benchmarks.places import SHARED, default_home
-from benchmarks.quantization.sources import SIZE, Array, dequantized, labelled
+from benchmarks.places import default_home
+from benchmarks.quantization.networks import NETWORKS, Array, Network
 from service.core.build import Stage
 from service.core.settings import load_settings
 from service.core.target import detect_host
-from service.quantize.data import Data, accuracy
+from service.quantize.data import Data
 from service.quantize.methods import METHODS
 from service.quantize.observing import Children, Workshop
 from service.quantize.quantization import Calibration, Options
 from service.quantize.sensitivity import decibels
 
-_CALIBRATING = 32
-_THEIRS = ("MinMax", "Entropy", "Percentile")
+_THEIRS = (
+    ("ONNX Runtime, MinMax", "onnxruntime", "MinMax"),
+    ("ONNX Runtime, Entropy", "onnxruntime", "Entropy"),
+    ("ONNX Runtime, Percentile", "onnxruntime", "Percentile"),
+    ("NNCF, performance", "nncf", "performance"),
+    ("NNCF, mixed", "nncf", "mixed"),
+)
 _PAGE = Path(__file__).parents[1] / "QUANTIZATION.md"
-_SCRIPT = Path(__file__).with_name("quantize_onnxruntime.py")
-_HOSTED = {
-    "MobileNetV2, hosted uint8 file dequantized": "mobilenet_v2_1.0_224_quant",
-    "MobileNetV2, TF2 file dequantized": "tf2_mobilenet_v2_1.0_224_ptq",
-}
-
-
-@dataclass(frozen=True)
-class Network:
-    """A float network and its inputs; the first `_CALIBRATING` of them are for calibration.
-
-    Attributes:
-        labels: none where its weights are random.
-    """
-
-    title: str
-    float: bytes
-    images: Array
-    labels: Array | None
+_SCRIPT = Path(__file__).with_name("peer.py")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A quantized file.
+    """A quantized file; without one, what the tool said instead.
 
     Attributes:
         seconds: that calibrating and quantizing took.
@@ -60,7 +47,8 @@ class Row:
 
     name: str
     file: Path
-    seconds: float
+    seconds: float = 0.0
+    failed: str = ""
 
 
 class _Silent:
@@ -72,59 +60,59 @@ class _Silent:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="networks with this in their title; nothing is written")
+    parser.add_argument("--lines", type=int, default=400, help="pictures of text that are read")
+    arguments = parser.parse_args()
     sections = []
-    for network in _networks():
+    for title, make in NETWORKS.items():
+        if arguments.only not in title:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            sections.append(_section(network, Path(folder)))
+            sections.append(_section(title, make(arguments.lines), Path(folder)))
             print(sections[-1], flush=True)
-    _PAGE.write_text("\n".join([_HEAD.format(machine=detect_host().model_name, count=_CALIBRATING), *sections]))
+    if not arguments.only:
+        _PAGE.write_text("\n".join([_HEAD.format(machine=detect_host().model_name), *sections]))
 
 
-def _networks() -> Sequence[Network]:
-    images, labels = labelled()
-    hosted = [
-        Network(title, dequantized(SHARED / "models" / "tflite" / f"{name}.tflite"), images, labels)
-        for title, name in _HOSTED.items()
-    ]
-    normalized = photographs(SHARED / "images", 100, SIZE).transpose(0, 3, 1, 2)
-    random = (SHARED / "models" / "onnx" / "mobilenet_v2.fp32.onnx").read_bytes()
-    return [*hosted, Network("MobileNetV2, random weights", random, np.ascontiguousarray(normalized), None)]
-
-
-def _section(network: Network, folder: Path) -> str:
-    (folder / "float.onnx").write_bytes(network.float)
-    np.save(folder / "all.npy", network.images)
-    np.save(folder / "calibration.npy", network.images[:_CALIBRATING])
-    rows, ours = _ours(network, folder)
-    rows += [_theirs(folder, method) for method in _THEIRS]
-    real, *answers = _answers(folder, [folder / "float.onnx", *(row.file for row in rows)])
-    equal = np.array_equal(ours, answers[0])
+def _section(title: str, network: Network, folder: Path) -> str:
+    source, prepared = folder / "source.onnx", folder / "float.onnx"
+    source.write_bytes(network.float)
+    _peer("prepare", source, prepared, max(network.opset, 13), ",".join(map(str, (1, *network.inputs.shape[1:]))))
+    np.save(folder / "inputs.npy", network.inputs)
+    np.save(folder / "calibration.npy", network.calibration)
+    rows, equal = _ours(network, prepared, folder)
+    rows += [_theirs(prepared, *each) for each in _THEIRS]
+    made = [row for row in rows if not row.failed]
+    decided, noise = _decided(network.decision, folder, [prepared, *(row.file for row in made)])
     lines = [
-        f"## {network.title}\n",
-        "| quantized by | right | same class as float | noise of the output | s | bytes |",
+        f"## {title}\n",
+        f"{network.what}\n",
+        f"| quantized by | {network.scored} | {network.agreed} | noise of the output | s | bytes |",
         "| --- | --- | --- | --- | --- | --- |",
-        f"| float | {_right(real, network.labels)} | | | | {len(network.float):,} |",
+        f"| float | {_percent(network.score(decided[0]))} | | | | {prepared.stat().st_size:,} |",
     ]
-    lines += [
-        f"| {row.name} | {_right(found, network.labels)} | {_share(found, real.argmax(axis=1))} | "
-        f"{decibels((real**2).sum(), ((real - found) ** 2).sum()):.1f} dB | {row.seconds:.0f} | "
-        f"{row.file.stat().st_size:,} |"
-        for row, found in zip(rows, answers, strict=True)
-    ]
-    said = "are equal" if equal else f"**differ in {np.mean(ours != answers[0]):.2%} of the values**"
-    lines.append(f"\nAnswers to all {len(ours)} inputs of `{rows[0].name}`, by Octet and by ONNX Runtime, {said}.\n")
+    found = dict(zip((row.name for row in made), zip(decided[1:], noise[1:], strict=True), strict=True))
+    for row in rows:
+        if row.failed:
+            lines.append(f"| {row.name} | {row.failed} | | | | |")
+            continue
+        own, sums = found[row.name]
+        lines.append(
+            f"| {row.name} | {_percent(network.score(own))} | {_percent(network.agree(own, decided[0]))} | "
+            f"{decibels(*sums):.1f} dB | {row.seconds:.0f} | {row.file.stat().st_size:,} |"
+        )
+    lines.append(f"\n{equal}\n")
     return "\n".join(lines)
 
 
-def _ours(network: Network, folder: Path) -> tuple[list[Row], Array]:
-    """Our files, and what the first of them answers when Octet runs it."""
+def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], str]:
+    """Our files, and how the first one's answers by Octet compare with those by ONNX Runtime."""
     (folder / "scratch").mkdir()
-    workshop = Workshop(
-        folder / "scratch", Children(load_settings({"build_nice": 0}), _Silent(), {"": (1, 3, SIZE, SIZE)})
-    )
+    workshop = Workshop(folder / "scratch", Children(load_settings({"build_nice": 0}), _Silent(), {}))
     started_s, rows = time.monotonic(), []
     data = Data(folder / "calibration.npy")
-    calibration = Calibration(network.float, workshop, data, Options("kl"))
+    calibration = Calibration(prepared.read_bytes(), workshop, data, Options("kl"))
     shared_s = time.monotonic() - started_s
     first = None
     for method in METHODS:
@@ -135,55 +123,61 @@ def _ours(network: Network, folder: Path) -> tuple[list[Row], Array]:
         file.write_bytes(made.file)
         rows.append(Row(f"Octet, {method}", file, shared_s + time.monotonic() - started_s))
     assert first is not None
-    return rows, calibration.measure(first, data=Data(folder / "all.npy")).answers
+    ours = calibration.measure(first).answers
+    _peer("answers", folder / "calibration.npy", folder / "answers.npy", rows[0].file)
+    theirs = np.load(folder / "answers.npy").reshape(ours.shape)
+    said = "are equal"
+    if not np.array_equal(ours, theirs):
+        apart = decibels(float((theirs.astype(np.float64) ** 2).sum()), float(((theirs - ours) ** 2).sum()))
+        said = f"differ in {np.mean(ours != theirs):.2%} of the values, by noise of {apart:.0f} dB"
+    real = ", ".join(f"{number} {kind}" for kind, _, number in first.real) or "nothing"
+    return (
+        rows,
+        f"Answers of `{rows[0].name}` to the calibration inputs, by Octet and ONNX Runtime, {said}. Float: {real}.",
+    )
 
 
-def _theirs(folder: Path, method: str) -> Row:
-    file = folder / f"onnxruntime-{method}.onnx"
-    told = _run("quantize", folder / "float.onnx", folder / "calibration.npy", method, file)
-    return Row(f"ONNX Runtime, {method}", file, float(told.splitlines()[-1]))
+def _theirs(prepared: Path, name: str, tool: str, argument: str) -> Row:
+    file = prepared.with_name(f"{tool}-{argument}.onnx")
+    try:
+        told = _peer(tool, prepared, prepared.with_name("calibration.npy"), file, argument)
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in str(error.stderr).splitlines() if line.strip()] or ["no message"]
+        return Row(name, file, failed=f"fails: {lines[-1][:120]}")
+    return Row(name, file, float(told.split()[-1]))
 
 
-def _answers(folder: Path, models: Sequence[Path]) -> list[Array]:
-    """Of each model to all inputs, float64, by ONNX Runtime."""
-    _run("run", folder / "all.npy", folder / "answers.npz", *models)
-    with np.load(folder / "answers.npz") as found:
-        return [found[f"answers_{place}"].astype(np.float64) for place in range(len(models))]
+def _decided(decision: str, folder: Path, models: Sequence[Path]) -> tuple[list[Array], Array]:
+    """Of each model, what it decides on all inputs; and the squares of the first one's outputs and of what it differs
+    by, `[models, 2]`: by ONNX Runtime."""
+    _peer("run", folder / "inputs.npy", folder / "decided.npz", decision, *models)
+    with np.load(folder / "decided.npz") as found:
+        return [found[f"decided_{place}"] for place in range(len(models))], found["sums"]
 
 
-def _run(*arguments: object) -> str:
-    python = default_home().python("onnxruntime")
-    command = [str(python), str(_SCRIPT), *map(str, arguments)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+def _peer(*arguments: object) -> str:
+    command = [str(default_home().python("zoo")), str(_SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def _right(answers: Array, labels: Array | None) -> str:
-    return "" if labels is None else _share(answers, labels)
-
-
-def _share(answers: Array, classes: Array) -> str:
-    counted: Mapping[str, float | int] = accuracy(answers.argmax(axis=1).tolist(), classes.tolist())
-    return f"{100 * counted['share']:.0f} ± {100 * counted['standard_error']:.1f} %"
+def _percent(counted: tuple[float, float] | None) -> str:
+    return "" if counted is None else f"{100 * counted[0]:.1f} ± {100 * counted[1]:.1f} %"
 
 
 _HEAD = """# What quantization costs
 
 Written by `python -m benchmarks.quantization` on {machine}.
 
-Each network is quantized from float32 by Octet (`octet quantize`, each method) and by ONNX Runtime 1.31.1
-(`quantize_static`, QDQ, its three methods), both with int8 weights by channel and uint8 activations, calibrated on the
-same {count} photographs. All 100 photographs, the {count} among them, are then classified by each file in ONNX Runtime.
-Calibration sees no label. The photographs are one of every tenth class of ImageNet, in an order drawn by seed 0.
+Each network is quantized from float32 by Octet (`octet quantize`, each method), by ONNX Runtime 1.31.1
+(`quantize_static`, QDQ, its three methods, on what its `quant_pre_process` makes of the model), and by NNCF 3.4.0
+(`nncf.quantize` of the ONNX file, both presets, which correct biases); all with int8 weights by channel and 8-bit
+activations, calibrated on the same inputs. All files then run in ONNX Runtime on the same inputs. Calibration sees no
+label.
 
-- *right*: of 100 labels, with the standard error of the share: differences of less than two of them say nothing.
-- *same class as float*: the most likely class is the float network's.
-- *noise of the output*: 10 log10 of the float logits' squares over the squares of what the quantized ones differ by.
+- *± *: the standard error of the share; differences of less than two of them say nothing.
+- *noise of the output*: 10 log10 of the float outputs' squares over the squares of what the quantized ones differ by.
 - *s*: seconds for calibrating and quantizing on this machine, which was busy otherwise; for Octet with compiling the
   float network and with both passes over the inputs, which all of its methods share.
-
-The first two networks have trained weights: those of hosted TFLite files, times their scales. They have been rounded to
-8 bits before (the first by tensor, in training that knew of it; the second by channel), which favours every tool alike.
-The third has random weights: its classes mean nothing, and it is noisier than a trained one.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import tempfile
@@ -30,6 +31,7 @@ from service.cli.output import Output, reporting
 from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
 from service.compiler.sandbox.policy import unlimited
+from service.core.errors import InvalidInput
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.options import parse_open_shapes, shapes_of, with_sizes
 from service.core.quantization import MOST_SAMPLES, Method, QuantizationOptions, Storage, parse_share
@@ -37,6 +39,7 @@ from service.core.settings import Settings
 from service.quantize import sandboxed
 from service.quantize.sandboxed import Request
 
+_CURVES = (".json", ".svg", ".png")
 _SHOWN = 10  # of the noisiest tensors
 _MOST_BYTES = 1 << 40  # that the child may write
 
@@ -44,7 +47,7 @@ _MOST_BYTES = 1 << 40  # that the child may write
 def quantize(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A float ONNX model.", exists=True, dir_okay=False)],
     data: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--data",
             metavar="DIR|FILE",
@@ -52,7 +55,14 @@ def quantize(
             "the model's inputs.",
             exists=True,
         ),
-    ],
+    ] = None,
+    dynamic: Annotated[
+        bool, typer.Option("--dynamic", help="Without inputs: find ranges of matrix products when the model runs.")
+    ] = False,
+    weight_bits: Annotated[
+        int | None, typer.Option("--weights", metavar="4|8", help="Without inputs: only weights of matrix products.")
+    ] = None,
+    block: Annotated[int, typer.Option("--block", help="So many of such weights share a scale.")] = 32,
     method: Annotated[Method, typer.Option("--method", help="How ranges are chosen.")] = Method.MINMAX,
     storage: Annotated[Storage, typer.Option("--activations", help="How activations are stored.")] = Storage.UINT8,
     keep: Annotated[
@@ -69,8 +79,12 @@ def quantize(
         typer.Option(
             "--budget",
             metavar="SHARE",
-            help="Leave the layers in float that cost most, until at most this share of answers is lost, such as 0.5%.",
+            help="Raise the layers that cost most to 16x8 or float, until at most this share of answers is lost: 0.5%.",
         ),
+    ] = None,
+    curve_file: Annotated[
+        Path | None,
+        typer.Option("--curve", help="Also write what mixtures of layers cost: .json, .svg or .png.", dir_okay=False),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -102,15 +116,25 @@ def quantize(
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
         limit = parse_share(budget) if budget else None
-        asked = QuantizationOptions(method, storage, tuple(keep or ()), sensitivity, limit, samples, metadata)
+        ranked = sensitivity or curve_file is not None
+        asked = QuantizationOptions(method, storage, tuple(keep or ()), ranked, limit, samples, metadata)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
         target = output_file or file.with_name(f"{file.name.removesuffix('.onnx')}.int8.onnx")
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
+        if sum((data is not None, dynamic, weight_bits is not None)) != 1:
+            raise InvalidInput("a model is quantized in one of three ways", hint="give --data, --dynamic or --weights")
+        if curve_file is not None and (curve_file.suffix not in _CURVES or data is None):
+            raise InvalidInput(f"{curve_file} is none of {', '.join(_CURVES)} of --data", hint="name it curve.svg")
         with upload_of(file) as upload:
-            request = Request(
-                upload.absolute(), data.absolute(), asked, labels and labels.absolute(), data.name, shapes
-            )
-            document = _quantized(request, target, output, settings)
+            if data is None:
+                document = _weights_quantized(upload.absolute(), weight_bits, block, target, settings)
+            else:
+                request = Request(
+                    upload.absolute(), data.absolute(), asked, labels and labels.absolute(), data.name, shapes
+                )
+                document = _quantized(request, target, output, settings)
+        if curve_file is not None:
+            _write_curve(curve_file, document["sensitivity"]["curve"])
         if not as_json:
             _show(output, document)
         if push:
@@ -128,6 +152,27 @@ def _quantized(request: Request, target: Path, output: Output, settings: Setting
         view.finish(time.monotonic())
         shutil.copyfile(result.file, target)
         return {"output": str(target), **result.report}
+
+
+def _weights_quantized(model: Path, bits: int | None, block: int, target: Path, settings: Settings) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        made = sandboxed.quantize_weights(model, bits, block, Path(scratch), settings, unlimited(_MOST_BYTES))
+        shutil.copyfile(made.file, target)
+        return {"output": str(target), "weights": bits, **made.report}
+
+
+def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
+    from service.quantize import plot
+    from service.quantize.sensitivity import Point
+
+    points = [Point.from_json(each) for each in curve]
+    match file.suffix:
+        case ".json":
+            file.write_text(json.dumps(curve, indent=2) + "\n", encoding="utf-8")
+        case ".svg":
+            file.write_text(plot.svg(points), encoding="utf-8")
+        case _:
+            file.write_bytes(plot.png(points))
 
 
 def _push(
@@ -148,6 +193,11 @@ def _push(
 def _show(output: Output, document: dict[str, Any]) -> None:
     sizes = document["bytes"]
     times = sizes["float"] / sizes["quantized"]
+    if (layers := document.get("layers")) is not None:
+        how = "in integers" if document["weights"] is None else f"with weights of {document['weights']} bits"
+        size = f"{sizes['quantized']:,} bytes, {times:.2f} times smaller"
+        output.show(f"{document['output']}: {size}; {len(layers)} matrix products {how}")
+        return
     output.show(
         f"{document['output']}: {sizes['quantized']:,} bytes, {times:.2f} times smaller; "
         f"{document['quantized']} operators in integers, by {document['method']} of {document['inputs']} inputs"
@@ -172,9 +222,10 @@ def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
     layers = Table("layer", "output, with it alone in integers", title="Cost of each layer, the worst first", box=None)
     for name, value in list(costs["layers_db"].items())[:_SHOWN]:
         layers.add_row(Text(name), _noise(value))
-    curve = Table("of these in float", what, "output", title="Cost of all, with the worst in float", box=None)
+    curve = Table("in float", "of 16x8", what, "output", title="Cost of all, with the worst raised", box=None)
     for point in costs["curve"]:
-        curve.add_row(str(len(point["kept"])), f"{100 * point['share']:.1f} %", _noise(point["output_db"]))
+        counts = (str(len(point[kind])) for kind in ("kept", "wide"))
+        curve.add_row(*counts, f"{100 * point['share']:.1f} %", _noise(point["output_db"]))
     return layers, curve
 
 

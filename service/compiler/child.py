@@ -53,6 +53,7 @@ ROLES: Mapping[str, str] = {
     "compare": "service.compiler.observing_roles:compare_role",
     "switched": "service.compiler.observing_roles:switched_role",
     "quantize": "service.quantize.child:quantize_role",
+    "quantize_weights": "service.quantize.child:quantize_weights_role",
 }
 
 

@@ -1,4 +1,4 @@
-"""The role of the child that quantizes; see `quantize.sandboxed`, its parent."""
+"""The roles of the child that quantizes; see `quantize.sandboxed`, its parent."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from service.quantize.data import Data, labels_of
 from service.quantize.observing import Workshop
 from service.quantize.quantization import Calibration, Options
 from service.quantize.sandboxed import QUANTIZED_FILE, REPORT_FILE
+from service.quantize.weights import blocked, dynamic
 
 _WORK, _ASKED_FILE = Path(".work"), ".model.onnx"
 _POLL_S = 0.02
@@ -41,7 +42,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         ranked = calibration.sensitivity(options)
         if asked.budget is not None:
             enough, curve = ranked.within(asked.budget, labels)
-            options = replace(options, kept=(*options.kept, *enough.kept))
+            options = replace(options, kept=(*options.kept, *enough.kept), wide=enough.wide)
         else:
             curve = ranked.curve(labels)
         costs = {"sensitivity": ranked.to_json(curve)}
@@ -54,12 +55,23 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         "method": asked.method,
         "activations": asked.activations,
         "kept": list(options.kept),
+        "wide": list(options.wide),
         "quantized": len(quantized.plan.layers),
         "float": [{"op_type": kind, "reason": why, "operators": number} for kind, why, number in quantized.real],
         **measured,
         **costs,
     }
     Path(REPORT_FILE).write_text(json.dumps(document, allow_nan=False))
+    return {}
+
+
+def quantize_weights_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """A float model -> the quantized file, without inputs; what it has is written beside it."""
+    model, bits = Path(request["model"]).read_bytes(), request["bits"]
+    made = dynamic(model) if bits is None else blocked(model, int(bits), int(request["block"]))
+    Path(QUANTIZED_FILE).write_bytes(made.file)
+    sizes = {"float": len(model), "quantized": len(made.file)}
+    Path(REPORT_FILE).write_text(json.dumps({"bytes": sizes, "layers": list(made.layers)}))
     return {}
 
 

@@ -18,9 +18,9 @@ from service.core.errors import Unsupported
 from service.quantize import protobuf
 
 # Fields of ModelProto, GraphProto and NodeProto (onnx.proto).
-_GRAPH = 7
+_GRAPH, _OPERATOR_SET = 7, 8
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
-_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME = 1, 2, 3
+_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_DOMAIN = 1, 2, 3, 7
 _DTYPES = {name: number for number, name in schema.DTYPES.items()}
 _RAW = {*_DTYPES} - {"int4", "uint4", "string"}  # those whose elements lie in the file as in memory
 
@@ -41,14 +41,15 @@ class Node:
     rest: bytes
 
     @staticmethod
-    def made(op_type: str, inputs: Sequence[str], output: str, **attributes: int) -> Node:
-        """A new operator of ONNX's own, named after its output."""
+    def made(op_type: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: int) -> Node:
+        """A new operator, named after its output."""
         encoded = (
             protobuf.message(5, protobuf.text(1, name) + protobuf.number(3, value) + protobuf.number(20, 2))
             for name, value in attributes.items()
         )
         rest = protobuf.text(_NODE_NAME, f"{output}_{op_type}") + protobuf.text(4, op_type) + b"".join(encoded)
-        return Node(op_type, tuple(inputs), (output,), attributes, rest)
+        rest += protobuf.text(_NODE_DOMAIN, domain) if domain else b""
+        return Node(f"{domain}.{op_type}" if domain else op_type, tuple(inputs), (output,), attributes, rest)
 
     @property
     def label(self) -> str:
@@ -117,9 +118,13 @@ class Document:
     def add_constant(self, stem: str, values: Array) -> str:
         """A new constant's name."""
         name = self.new_name(stem)
-        self.constants[name] = np.ascontiguousarray(values)
-        self._tensors[name] = Tensor(name, values.dtype.name, values.shape, values)
+        self.set_constant(name, values)
         return name
+
+    def set_constant(self, name: str, values: Array) -> None:
+        """Makes `name`, which no operator makes any more, a constant."""
+        self.constants[name] = np.array(values, order="C")  # which keeps scalars scalars
+        self._tensors[name] = Tensor(name, values.dtype.name, values.shape, self.constants[name])
 
     def add_input(self, name: str, size: int) -> None:
         """One more input of the model, `[size]` float32, behind the others."""
@@ -127,6 +132,14 @@ class Document:
         self._names.add(name)
         self.inputs += (name,)
         self.floats += (name,)
+
+    def use_domain(self, domain: str) -> str:
+        """Declares operators of `domain`, in its first version, if the file does not."""
+        declared = (field for field in self._model if field.number == _OPERATOR_SET)
+        if domain not in (_name(field, 1) for field in declared):
+            said = protobuf.text(1, domain) + protobuf.number(2, 1)
+            self._model.append(Field(_OPERATOR_SET, Wire.BYTES, memoryview(said)))
+        return domain
 
     def readers(self) -> dict[str, list[Node]]:
         """By tensor."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.compiler.importers.onnx.model import Array
+from service.core.errors import MalformedModel
 from service.quantize.document import Document, Node, renamed
 
 # Those whose result has the shape of the first operand, if that is a picture.
@@ -24,6 +25,14 @@ class _Affine:
     addend: Array
 
 
+def tidy(document: Document) -> None:
+    """All of it."""
+    drop_copies(document)
+    fold_moved_constants(document)
+    fold_affine(document)
+    unify(document)
+
+
 def drop_copies(document: Document) -> None:
     """Takes out every Identity but those that make outputs of the model: exporters put one wherever two layers have
     equal constants, so that the weights of one look computed."""
@@ -36,6 +45,38 @@ def drop_copies(document: Document) -> None:
         else:
             kept.append(node if inputs == node.inputs else renamed(node, dict(enumerate(inputs))))
     document.nodes = kept
+
+
+def fold_moved_constants(document: Document) -> None:
+    """Takes out the operators that only move elements of constants, as Paddle reshapes biases."""
+    kept = []
+    for node in document.nodes:
+        known = document.constants.get(node.inputs[0]) if node.inputs else None
+        moved = _moved(document, node, known) if known is not None and node.outputs[0] not in document.outputs else None
+        if moved is None:
+            kept.append(node)
+        else:
+            document.set_constant(node.outputs[0], moved)
+    document.nodes = kept
+
+
+def _moved(document: Document, node: Node, known: Array) -> Array | None:
+    other = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    try:
+        match node.op_type:
+            case "Identity":
+                return known
+            case "Reshape" if other is not None and 0 not in other:
+                return known.reshape([int(size) for size in other])
+            case "Transpose":
+                order = node.attributes.get("perm")
+                return known.T if order is None else known.transpose([int(axis) for axis in np.asarray(order)])
+            case "Unsqueeze" if other is not None:
+                return np.expand_dims(known, tuple(int(axis) for axis in other.reshape(-1)))
+            case _:
+                return None
+    except (ValueError, IndexError) as error:
+        raise MalformedModel(f"{node.label} does not fit its constant: {error}", op=node.label) from error
 
 
 def fold_affine(document: Document) -> int:

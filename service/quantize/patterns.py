@@ -179,7 +179,7 @@ def plan(
     Args:
         kept: names of outputs of operators that are to stay in float.
     """
-    readers, reals = document.readers(), _real_tensors(document)
+    readers, reals, given = document.readers(), _real_tensors(document), _made_of(document, document.inputs)
     found: list[tuple[Node, Pattern, str]] = []
     tensors: dict[str, str] = {}
     real: dict[str, str] = {}
@@ -196,7 +196,7 @@ def plan(
                 found.append((node, pattern, node.outputs[0]))
                 tensors |= dict.fromkeys(filter(None, node.outputs), tensors[node.inputs[0]])
             continue  # it moves real values, and computes nothing
-        reason = _obstacle(document, node, pattern, kept)
+        reason = _obstacle(document, node, pattern, kept, given)
         if pattern is None or reason is not None:
             real[node.label] = reason or "it has no pattern"
             continue
@@ -222,7 +222,9 @@ def plan(
     return Plan(layers, {name: kind for name, kind in tensors.items() if name not in stays_real}, real)
 
 
-def _obstacle(document: Document, node: Node, pattern: Pattern | None, kept: Collection[str]) -> str | None:
+def _obstacle(
+    document: Document, node: Node, pattern: Pattern | None, kept: Collection[str], given: Collection[str]
+) -> str | None:
     if pattern is None:
         return None
     if node.outputs[0] in kept:
@@ -240,6 +242,8 @@ def _obstacle(document: Document, node: Node, pattern: Pattern | None, kept: Col
     for place in places:
         if not node.inputs[place]:
             return "an operand is left out"
+        if node.inputs[place] not in given and node.inputs[place] not in document.constants:
+            return "an operand is computed of constants"
         known = document.constants.get(node.inputs[place])
         if known is not None and (known.dtype.name != "float32" or not known.size):
             return "an operand is not float32"
@@ -296,9 +300,15 @@ def _ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, st
 
 def _real_tensors(document: Document) -> set[str]:
     """The float32 tensors, as far as operators make them of others."""
-    found = {*document.floats, *(name for name, known in document.constants.items() if known.dtype == "float32")}
+    known = (name for name, values in document.constants.items() if values.dtype == "float32")
+    return _made_of(document, [*document.floats, *known], _NOT_REAL)
+
+
+def _made_of(document: Document, tensors: Collection[str], without: Collection[str] = ()) -> set[str]:
+    """`tensors` and what is made of them by operators, but those `without`."""
+    found = {*tensors}
     for node in document.nodes:
-        if node.op_type not in _NOT_REAL and any(name in found for name in node.inputs):
+        if node.op_type not in without and any(name in found for name in node.inputs):
             found.update(node.outputs)
     return found
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,14 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
 from service.quantize.data import Data, accuracy, classes_of
 from service.quantize.document import Document
-from service.quantize.folding import drop_copies, fold_affine, unify
-from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics
+from service.quantize.folding import tidy
+from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
 from service.quantize.observing import Workshop
 from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
 from service.quantize.rewriting import rewrite
-from service.quantize.sensitivity import Sensitivity, decibels
+from service.quantize.sensitivity import Sensitivity, decibels, finite
 from service.quantize.switched import switched
+from service.quantize.widening import STORAGE, widen
 
 STORAGES = ("uint8", "int8")
 
@@ -34,12 +34,14 @@ class Options:
         choose: from what was seen of a tensor to its type; a name of `METHODS`, or a function.
         storage: of activations; weights are int8, symmetric, with a scale for each channel.
         kept: names of operators' outputs that stay in float.
+        wide: of those whose weights have 8 bits, and whose activations have 16.
         patterns: what is quantized.
     """
 
     choose: str | Choose = "minmax"
     storage: str = "uint8"
     kept: Collection[str] = ()
+    wide: Collection[str] = ()
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)
 
     @property
@@ -76,10 +78,21 @@ class Calibration:
         choose = options.method
         return {name: choose(self.statistics[name], options.storage) for name in planned.observed}
 
+    def _wide_types(self, planned: Plan) -> dict[str, QuantizedType]:
+        """Of 16 bits, of all that was seen: their steps are so small that clipping gains nothing."""
+        return {
+            name: minmax(self.statistics[own], STORAGE)
+            for name, own in planned.tensors.items()
+            if own in self.statistics
+        }
+
     def quantize(self, options: Options) -> Quantized:
         """The model, quantized by what was seen. Raises `Unsupported`: its operator set is too old."""
         document, planned = _planned(self.model, options)
+        whole = _planned(self.model, replace(options, wide=()))[1] if options.wide else planned
         dequantized = rewrite(document, planned, self._types(planned, options))
+        raised = [layer for layer in whole.layers if layer.name in options.wide and layer.name not in options.kept]
+        widen(document, raised, self._wide_types(whole))
         file = document.written()
         twins = [dequantized.get(name, name) for name in self.names[len(document.outputs) :]]
         return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
@@ -87,7 +100,7 @@ class Calibration:
     def sensitivity(self, options: Options) -> Sensitivity:
         """What each layer's quantization costs alone. Raises as `quantize`."""
         document, planned = _planned(self.model, options)
-        file, names = switched(document, planned, self._types(planned, options))
+        file, names = switched(document, planned, self._types(planned, options), self._wide_types(planned))
         return Sensitivity.measured(self._workshop, self._workshop.build(file), self._data, names)
 
     def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
@@ -144,8 +157,8 @@ class Measured:
         same = accuracy(second, first)
         return {
             "inputs": len(first),
-            "outputs_db": {name: _finite(value) for name, value in self.outputs.items()},
-            "tensors_db": {name: _finite(value) for name, value in self.tensors.items()},
+            "outputs_db": {name: finite(value) for name, value in self.outputs.items()},
+            "tensors_db": {name: finite(value) for name, value in self.tensors.items()},
             **({"same_class": same} if self.answers.shape[-1] > 1 else {}),
             **(
                 {"accuracy": {"float": accuracy(first, self.labels), "quantized": accuracy(second, self.labels)}}
@@ -159,14 +172,12 @@ def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
     document = Document(model)
     if any(is_quantized(node.op_type) for node in document.nodes):
         raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
-    drop_copies(document)
-    fold_affine(document)
-    unify(document)
-    planned = plan(document, options.patterns, options.kept)
-    unknown = {*options.kept} - {node.outputs[0] for node in document.nodes}
+    tidy(document)
+    planned = plan(document, options.patterns, {*options.kept, *options.wide})
+    unknown = {*options.kept, *options.wide} - {node.outputs[0] for node in document.nodes}
     if unknown:
         raise InvalidInput(f"no operator makes {', '.join(sorted(unknown))}", hint="name the outputs of operators")
-    if not planned.layers:
+    if not planned.layers and not options.wide:
         raise Unsupported(
             "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
         )
@@ -176,7 +187,3 @@ def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
 def _is_made(document: Document, name: str) -> bool:
     """Whether a tensor is no end of the model, which is seen anyway."""
     return name not in document.inputs and name not in document.outputs
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

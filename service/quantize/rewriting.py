@@ -16,7 +16,7 @@ from service.quantize.methods import affine, stored
 from service.quantize.patterns import Layer, Plan
 
 _LEAST_OPSET = 13  # of conversions along an axis
-_MOST_WEIGHT = 127
+MOST_WEIGHT = 127
 _MOST_BIAS = 1 << 30  # of stored biases: sums of products have the other half
 
 
@@ -128,7 +128,7 @@ class _Rewriting:
         scales = weight_scales(weights, axis, step, bias)
         shape = [1] * weights.ndim
         shape[axis] = -1
-        steps = np.clip(np.rint(weights / scales.reshape(shape)), -_MOST_WEIGHT, _MOST_WEIGHT).astype(np.int8)
+        steps = np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
         parameters = (
             self._document.add_constant(f"{name}_scale", scales),
             self._document.add_constant(f"{name}_zero_point", np.zeros(scales.shape, np.int8)),
@@ -149,9 +149,9 @@ class _Rewriting:
     def _constant_of(self, name: str, steps: Array) -> str:
         return self._document.add_constant(f"{name}_quantized", steps)
 
-    def _dequantized(self, name: str, steps: str, scale: str, zero_point: str, **attributes: int) -> str:
+    def _dequantized(self, name: str, steps: str, scale: str, zero_point: str, axis: int = 1) -> str:
         output = self._document.new_name(f"{name}_dequantized")
-        self._made.append(Node.made("DequantizeLinear", (steps, scale, zero_point), output, **attributes))
+        self._made.append(Node.made("DequantizeLinear", (steps, scale, zero_point), output, axis=axis))
         return output
 
     def _keep_outputs(self, readers: Mapping[str, list[Node]]) -> None:
@@ -168,7 +168,7 @@ def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) ->
     """The scale of each channel along `axis`: its largest weight is 127, and its bias, in steps of `step` times that,
     fits 30 bits. A channel of zeros has the scale 1, or that of its bias."""
     others = tuple(place for place in range(weights.ndim) if place != axis)
-    scales = np.abs(weights).max(axis=others).astype(np.float64) / _MOST_WEIGHT
+    scales = np.abs(weights).max(axis=others).astype(np.float64) / MOST_WEIGHT
     if bias is not None:
         scales = np.maximum(scales, np.abs(bias.reshape(-1).astype(np.float64)) / (np.float64(step) * _MOST_BIAS))
     scales = scales.astype(np.float32)

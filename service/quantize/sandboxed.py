@@ -98,6 +98,31 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
             poll=session.poll,
             allow_unsandboxed=settings.allow_unsandboxed,
         )
+    return _result(own, scratch, settings)
+
+
+def quantize_weights(
+    model: Path, bits: int | None, block: int, scratch: Path, settings: Settings, limits: Limits
+) -> Result:
+    """Quantizes matrix products, which takes no inputs: `quantize.weights.dynamic`, or `blocked` if `bits` are given.
+
+    Raises:
+        OctetError: as `quantize`.
+    """
+    own = scratch.absolute() / "own"
+    own.mkdir()
+    run_child(
+        "quantize_weights",
+        {"model": str(model), "bits": bits, "block": block},
+        access=Access(readable=(model,), writable=(own,)),
+        limits=limits,
+        allow_unsandboxed=settings.allow_unsandboxed,
+    )
+    return _result(own, scratch, settings)
+
+
+def _result(own: Path, scratch: Path, settings: Settings) -> Result:
+    """What the child left in `own`."""
     file, report = scratch / "quantized.onnx", scratch / "report.json"
     _copied(own / QUANTIZED_FILE, file, settings.max_upload_bytes)
     _copied(own / REPORT_FILE, report, _MOST_REPORT_BYTES)

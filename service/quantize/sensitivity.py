@@ -1,9 +1,10 @@
-"""What each layer's quantization costs alone, and which layers to leave in float for the rest to meet a budget."""
+"""What each layer's quantization costs alone, and which layers to raise to 16x8 or float for the rest to meet a
+budget."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,20 +19,29 @@ RANKING = 16  # inputs by which layers are ranked: each is run once for every la
 
 @dataclass(frozen=True)
 class Point:
-    """A mixture of layers in float and in integers.
+    """A mixture of layers in float, of 16x8 and in integers.
 
     Attributes:
         kept: layers in float.
+        wide: layers of 16x8.
         share: of the inputs that are answered as the labels say; or, without labels, as the float model does.
         noise: the first output's signal-to-noise ratio, in dB.
     """
 
     kept: tuple[str, ...]
+    wide: tuple[str, ...]
     share: float
     noise: float
 
+    @staticmethod
+    def from_json(members: Mapping[str, Any]) -> Point:
+        noise = members["output_db"]
+        kept, wide = (tuple(map(str, members[name])) for name in ("kept", "wide"))
+        return Point(kept, wide, float(members["share"]), math.inf if noise is None else float(noise))
+
     def to_json(self) -> dict[str, Any]:
-        return {"kept": list(self.kept), "share": self.share, "output_db": _finite(self.noise)}
+        kept, wide = list(self.kept), list(self.wide)
+        return {"kept": kept, "wide": wide, "share": self.share, "output_db": finite(self.noise)}
 
 
 @dataclass(frozen=True)
@@ -39,10 +49,12 @@ class Sensitivity:
     """
     Attributes:
         layers: the first output's signal-to-noise ratio in dB with that layer alone in integers, the noisiest first.
+        wide: the same with that layer alone of 16x8.
         names: the layers, in the order of the switches.
     """
 
     layers: dict[str, float]
+    wide: dict[str, float]
     names: tuple[str, ...]
     _workshop: Workshop
     _built: Built
@@ -50,49 +62,75 @@ class Sensitivity:
 
     @staticmethod
     def measured(workshop: Workshop, built: Built, data: Data, names: Sequence[str]) -> Sensitivity:
-        """Runs the first `RANKING` inputs with every layer alone, and with none."""
-        rows = np.vstack([np.zeros(len(names)), np.eye(len(names))])
+        """Runs the first `RANKING` inputs with every layer alone, in both forms, and with none."""
+        rows = np.vstack([np.zeros(2 * len(names)), np.eye(2 * len(names))])
         sums, _ = workshop.switched(built, replace(data, most=min(data.most, RANKING)), rows.tolist())
-        noise = {name: decibels(*row) for name, row in zip(names, sums[1:], strict=True)}
-        ordered = dict(sorted(noise.items(), key=lambda each: each[1]))
-        return Sensitivity(ordered, tuple(names), workshop, built, data)
+        alone = [decibels(*row) for row in sums[1:]]
+        halves = (alone[: len(names)], alone[len(names) :])
+        integer, wide = (dict(sorted(zip(names, half, strict=True), key=lambda each: each[1])) for half in halves)
+        return Sensitivity(integer, wide, tuple(names), workshop, built, data)
 
     def to_json(self, curve: Sequence[Point]) -> dict[str, Any]:
-        layers = {name: _finite(noise) for name, noise in self.layers.items()}
-        return {"layers_db": layers, "curve": [point.to_json() for point in curve]}
+        layers, wide = ({name: finite(noise) for name, noise in found.items()} for found in (self.layers, self.wide))
+        return {"layers_db": layers, "wide_layers_db": wide, "curve": [point.to_json() for point in curve]}
 
     def curve(self, labels: Sequence[int | None] = ()) -> list[Point]:
-        """What is left of the cost with more and more of the noisiest layers in float: none, 1, 2, 4 … all."""
+        """What is left of the cost with more and more of the noisiest layers raised, to 16x8 and to float: none, 1, 2,
+        4 … all."""
         counts = [0, *(1 << place for place in range(len(self.names).bit_length())), len(self.names)]
-        return self._points(sorted({min(count, len(self.names)) for count in counts}), labels)
+        steps = sorted({min(count, len(self.names)) for count in counts})
+        mixtures = [(count, floats) for count in steps for floats in dict.fromkeys((0, count))]
+        return self._points(mixtures, labels)
 
     def within(self, budget: float, labels: Sequence[int | None] = ()) -> tuple[Point, list[Point]]:
-        """The fewest of the noisiest layers in float with which the share of right answers is at most `budget` below
-        the float model's, and all mixtures tried: a search by halves between two points of the curve."""
-        tried = {len(point.kept): point for point in self.curve(labels)}
-        best = tried[len(self.names)].share - budget
-        enough = min(count for count, point in tried.items() if point.share >= best)
-        below = max((count for count in tried if count < enough), default=enough - 1)
-        while enough - below > 1:
-            middle = (enough + below) // 2
-            (tried[middle],) = self._points([middle], labels)
-            if tried[middle].share >= best:
-                enough = middle
-            else:
-                below = middle
-        return tried[enough], [tried[count] for count in sorted(tried)]
+        """A mixture whose share of right answers is at most `budget` below the float model's, and all that were tried.
 
-    def _points(self, counts: Sequence[int], labels: Sequence[int | None]) -> list[Point]:
-        """With so many of the noisiest layers in float."""
-        noisiest = list(self.layers)
-        rows = [[0.0] * len(self.names)]
-        rows += [[float(name not in noisiest[:count]) for name in self.names] for count in counts]
+        First the fewest of the noisiest layers are found that have to be in float, the others being in integers; then
+        how few of these are enough, the noisiest of 16x8, with the rest of them of 16x8. Both by halves.
+        """
+        tried = {(len(point.kept) + len(point.wide), len(point.kept)): point for point in self.curve(labels)}
+        total = len(self.names)
+        best = tried[total, total].share - budget
+
+        def enough(count: int, floats: int) -> bool:
+            if (count, floats) not in tried:
+                (tried[count, floats],) = self._points([(count, floats)], labels)
+            return tried[count, floats].share >= best
+
+        known = [count for count in range(total + 1) if (count, count) in tried and tried[count, count].share >= best]
+        below = max((each for each, floats in tried if each == floats and each < min(known)), default=-1)
+        raised = _fewest(below, min(known), lambda count: enough(count, count))
+        floats = _fewest(-1, raised, lambda floats: enough(raised, floats))
+        return tried[raised, floats], [tried[each] for each in sorted(tried)]
+
+    def _points(self, mixtures: Sequence[tuple[int, int]], labels: Sequence[int | None]) -> list[Point]:
+        """With so many of the noisiest layers raised, and so many of these to float."""
+        made = []
+        for count, floats in mixtures:
+            raised = list(self.layers)[:count]
+            in_float = [name for name in self.wide if name in raised][:floats]
+            made.append((tuple(in_float), tuple(name for name in raised if name not in in_float)))
+        rows = [[0.0] * (2 * len(self.names))]
+        for kept, wide in made:
+            integer = [float(name not in kept and name not in wide) for name in self.names]
+            rows.append(integer + [float(name in wide) for name in self.names])
         sums, classes = self._workshop.switched(self._built, self._data, rows)
         known = labels if any(label is not None for label in labels) else classes[:, 0].tolist()
         return [
-            Point(tuple(noisiest[:count]), float(accuracy(found.tolist(), known)["share"]), decibels(*row))
-            for count, found, row in zip(counts, classes.T[1:], sums[1:], strict=True)
+            Point(*mixture, float(accuracy(found.tolist(), known)["share"]), decibels(*row))
+            for mixture, found, row in zip(made, classes.T[1:], sums[1:], strict=True)
         ]
+
+
+def _fewest(below: int, enough: int, is_enough: Callable[[int], bool]) -> int:
+    """The least count above `below` that is enough, as far as more are better; `enough` is."""
+    while enough - below > 1:
+        middle = (enough + below) // 2
+        if is_enough(middle):
+            enough = middle
+        else:
+            below = middle
+    return enough
 
 
 def decibels(signal: float, noise: float) -> float:
@@ -102,5 +140,6 @@ def decibels(signal: float, noise: float) -> float:
     return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """As JSON has it: None for what is infinite."""
     return value if math.isfinite(value) else None

@@ -14,18 +14,23 @@ from service.compiler.qnn.types import QuantizedType
 from service.quantize.document import Document, Node, renamed
 from service.quantize.patterns import Layer, Plan
 from service.quantize.rewriting import rewrite
+from service.quantize.widening import widen
 
 SWITCHES = "octet_switches"
 
 
-def switched(model: Document, plan: Plan, types: Mapping[str, QuantizedType]) -> tuple[bytes, list[str]]:
-    """The file, with one more input: `SWITCHES`, `[layers]` float32, 1 for a layer in integers and 0 for one in float.
+def switched(
+    model: Document, plan: Plan, types: Mapping[str, QuantizedType], wide: Mapping[str, QuantizedType]
+) -> tuple[bytes, list[str]]:
+    """The file, with one more input: `SWITCHES`, `[2 * layers]` float32, 1 for a layer in integers, and in the second
+    half for one of 16x8. One with neither is in float.
 
     A layer in integers has operands, weights and result as in the quantized file; where a layer in float is next to it,
     that reads its rounded result, and gives it real values to round. What only moves values has no switch.
 
     Args:
         model: in float, as `plan` was made of it; it is changed.
+        types, wide: of tensors in integers, and in 16 bits.
 
     Returns:
         And the layers' names (`patterns.Layer.name`), in the switches' order.
@@ -33,12 +38,14 @@ def switched(model: Document, plan: Plan, types: Mapping[str, QuantizedType]) ->
     layers = {layer.node: layer for layer in plan.layers if not layer.pattern.moves}
     names = [layer.name for layer in layers.values()]
     whole = Plan(tuple(layers.values()), plan.tensors, plan.real)
-    return _Switching(model, whole, types).run(), names
+    return _Switching(model, whole, types, wide).run(), names
 
 
 class _Switching:
-    def __init__(self, document: Document, plan: Plan, types: Mapping[str, QuantizedType]) -> None:
-        self._document, self._plan, self._types = document, plan, types
+    def __init__(
+        self, document: Document, plan: Plan, types: Mapping[str, QuantizedType], wide: Mapping[str, QuantizedType]
+    ) -> None:
+        self._document, self._plan, self._types, self._wide = document, plan, types, wide
         self._made: list[Node] = []
 
     def run(self) -> bytes:
@@ -50,11 +57,12 @@ class _Switching:
             if layer.result is not None and layer.result != layer.name:
                 behind[readers[layer.name][0]] = layer
         layers = {layer.node: layer for layer in self._plan.layers}
-        switches = [document.new_name(f"{SWITCHES}_{place}") for place in range(len(layers))]
-        sizes = document.add_constant(f"{SWITCHES}_sizes", np.ones(len(layers), np.int64))
+        switches = [document.new_name(f"{SWITCHES}_{place}") for place in range(2 * len(layers))]
+        sizes = document.add_constant(f"{SWITCHES}_sizes", np.ones(len(switches), np.int64))
         split = Node.made("Split", (SWITCHES, sizes), switches[0], axis=0)
         self._made.append(Node(split.op_type, split.inputs, tuple(switches), split.attributes, split.rest))
-        switch = dict(zip((layer.name for layer in layers.values()), switches, strict=True))
+        pairs = zip(switches[: len(layers)], switches[len(layers) :], strict=True)
+        switch = dict(zip((layer.name for layer in layers.values()), pairs, strict=True))
         pieces: dict[str, list[Node]] = {}
         for node in floats:
             found = layers.get(node) or behind.get(node)
@@ -65,11 +73,11 @@ class _Switching:
             if found.result is None or node.outputs[0] == found.result:
                 self._switch(found, pieces[found.name], switch[found.name])
         document.nodes = self._made
-        document.add_input(SWITCHES, len(layers))
+        document.add_input(SWITCHES, len(switches))
         return document.written()
 
-    def _switch(self, layer: Layer, nodes: list[Node], switch: str) -> None:
-        """Both forms of a layer, of one or two operators, and the one that counts under the result's name."""
+    def _switch(self, layer: Layer, nodes: list[Node], switches: tuple[str, str]) -> None:
+        """All forms of a layer, of one or two operators, and the one that counts under the result's name."""
         document, result = self._document, nodes[-1].outputs[0]
         real, between = document.new_name(f"{result}_float"), document.new_name(f"{layer.name}_between")
         if len(nodes) == 1:
@@ -77,27 +85,35 @@ class _Switching:
         else:
             self._made.append(renamed(nodes[0], output=between))
             self._made.append(renamed(nodes[1], {0: between}, real))
-        integer = self._integer(layer, nodes, result)
-        difference, share = document.new_name(f"{result}_difference"), document.new_name(f"{result}_share")
-        self._made.append(Node.made("Sub", (integer, real), difference))
-        self._made.append(Node.made("Mul", (difference, switch), share))
-        self._made.append(Node.made("Add", (real, share), result))
+        forms = (self._form(layer, nodes, result, "integer"), self._form(layer, nodes, result, "wide"))
+        total = real
+        for form, switch in zip(forms, switches, strict=True):
+            difference, share = document.new_name(f"{form}_difference"), document.new_name(f"{form}_share")
+            self._made.append(Node.made("Sub", (form, real), difference))
+            self._made.append(Node.made("Mul", (difference, switch), share))
+            summed = result if form is forms[-1] else document.new_name(f"{form}_sum")
+            self._made.append(Node.made("Add", (total, share), summed))
+            total = summed
 
-    def _integer(self, layer: Layer, nodes: list[Node], result: str) -> str:
+    def _form(self, layer: Layer, nodes: list[Node], result: str, form: str) -> str:
         """The layer as the quantized file has it, on its real operands; the name of what it makes."""
         document = self._document
         kept, outputs, inputs = document.nodes, document.outputs, document.inputs
-        tensors = {name: self._plan.tensors[name] for name in layer.operands.values()}
-        first = renamed(nodes[0], output=document.new_name(f"{nodes[0].outputs[0]}_integer"))
+        first = renamed(nodes[0], output=document.new_name(f"{nodes[0].outputs[0]}_{form}"))
         document.nodes = [first]
         if len(nodes) == 2:
-            document.nodes.append(renamed(nodes[1], {0: first.outputs[0]}, document.new_name(f"{result}_integer")))
+            document.nodes.append(renamed(nodes[1], {0: first.outputs[0]}, document.new_name(f"{result}_{form}")))
         end = document.nodes[-1].outputs[0]
-        if layer.result is not None:
-            tensors[end] = self._plan.tensors[layer.result]
         document.inputs, document.outputs = tuple(dict.fromkeys(layer.operands.values())), ()
         own = Layer(first, layer.pattern, layer.operands, layer.constants, end if layer.result is not None else None)
-        twins = rewrite(document, Plan((own,), tensors, {}), self._types)
+        tensors = {name: self._plan.tensors[name] for name in layer.operands.values()}
+        if layer.result is not None:
+            tensors[end] = self._plan.tensors[layer.result]
+        twins: Mapping[str, str] = {}
+        if form == "integer":
+            twins = rewrite(document, Plan((own,), tensors, {}), self._types)
+        else:
+            widen(document, [own], {name: self._wide[kind] for name, kind in tensors.items()})
         self._made += document.nodes
         document.nodes, document.outputs, document.inputs = kept, outputs, inputs
         return twins.get(end, end)

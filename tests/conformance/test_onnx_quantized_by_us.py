@@ -14,7 +14,8 @@ from service.quantize.folding import fold_affine, unify
 from service.quantize.methods import affine
 from service.quantize.patterns import plan
 from service.quantize.rewriting import rewrite
-from tests.support.float_networks import pictures, residual_network
+from service.quantize.weights import blocked, dynamic
+from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.float_operators import CASES, MORE, SHAPE, network
 from tests.support.onnx_reference import Reference
 
@@ -60,3 +61,13 @@ def test_every_pattern_has_the_same_answers_in_onnx_runtime(name: str, storage: 
     (theirs,) = Reference(file, optimized=True)([x])
     step = 2 * max(kind.scale for kind in types.values()) if name in ROUNDED else 0
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=step)
+
+
+@pytest.mark.parametrize("flavour", ["dynamic", "4 bits", "8 bits"])
+def test_flavours_without_calibration_are_read_by_onnx_runtime(flavour: str) -> None:
+    """Its sums of real numbers have another order."""
+    made = dynamic(dense_network()) if flavour == "dynamic" else blocked(dense_network(), int(flavour[0]), 16)
+    x = np.random.default_rng(3).normal(0, 1, (1, 6, 40)).astype(np.float32)
+    (ours,) = oracle.run(import_model(made.file).module, get_mode(ONNXRUNTIME), [x])
+    (theirs,) = Reference(made.file, optimized=True)([x])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5 * float(np.abs(theirs).max()))

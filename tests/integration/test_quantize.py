@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,14 @@ from service.cli.app import app
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.build import Stage
 from service.core.numerics import ONNXRUNTIME
-from tests.support.float_networks import INPUT, pictures, residual_network
+from service.core.settings import load_settings
+from service.quantize.data import Data
+from service.quantize.document import Document
+from service.quantize.observing import Children, Workshop
+from service.quantize.quantization import Calibration, Options
+from tests.support.float_networks import INPUT, dense_network, pictures, residual_network
 
 
 @pytest.fixture
@@ -28,6 +35,14 @@ def model(tmp_path: Path) -> Path:
 def answers(data: bytes, images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     module = import_model(data).module
     return np.stack([oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])[0] for image in images])
+
+
+class Silent:
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        pass
+
+    def log(self, line: str) -> None:
+        pass
 
 
 def asked(*arguments: object) -> tuple[int, dict[str, Any]]:
@@ -95,14 +110,57 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
     assert first["output_db"] == pytest.approx(plain["outputs_db"]["scores"], abs=1e-3)
     assert first["share"] == plain["same_class"]["share"] < 1
     assert (last["share"], last["output_db"]) == (1, None)
-    status, told = asked(*arguments, "--budget", "0%")
+    status, told = asked(*arguments, "--budget", "0%", "--curve", tmp_path / "curve.json")
     assert status == 0, told
-    kept = next(point for point in told["sensitivity"]["curve"] if point["share"] == 1)
+    said = json.loads((tmp_path / "curve.json").read_text())
+    assert said == told["sensitivity"]["curve"]
     assert told["same_class"]["share"] == 1
-    assert told["outputs_db"]["scores"] == pytest.approx(kept["output_db"], abs=1e-3)
-    assert 0 < len(kept["kept"]) < len(costs["layers_db"])
-    said = [each["operators"] for each in told["float"] if each["reason"] == "it was kept in float"]
-    assert sum(said) == len(kept["kept"])
+    # The least that any tried mixture raises.
+    enough = [point for point in said if point["share"] == 1]
+    raised = min(len(point["kept"]) + len(point["wide"]) for point in enough)
+    chosen = min(
+        (point for point in enough if len(point["kept"]) + len(point["wide"]) == raised),
+        key=lambda point: len(point["kept"]),
+    )
+    assert told["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3)
+    assert 0 < raised < len(costs["layers_db"])
+    reasons = [each["operators"] for each in told["float"] if each["reason"] == "it was kept in float"]
+    assert sum(reasons) == raised
+
+
+def test_a_layer_of_16_bits_is_as_the_search_measured_it(model: Path, tmp_path: Path) -> None:
+    """All layers of 16x8, by the switches and by the file."""
+    np.savez(tmp_path / "x.npz", image=pictures(8))
+    _, told = asked(model, "--data", tmp_path / "x.npz", "--sensitivity", "-o", tmp_path / "q.onnx")
+    all_wide = [point for point in told["sensitivity"]["curve"] if len(point["wide"]) == 7]
+    with tempfile.TemporaryDirectory() as scratch:
+        workshop = Workshop(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}))
+        options = Options(wide=all_wide[0]["wide"])
+        calibration = Calibration(residual_network(), workshop, Data(tmp_path / "x.npz"), Options())
+        quantized = calibration.quantize(options)
+        measured = calibration.measure(quantized).to_json()
+    assert measured["outputs_db"]["scores"] == pytest.approx(all_wide[0]["output_db"], abs=1e-3)
+    assert measured["outputs_db"]["scores"] > told["outputs_db"]["scores"] + 3
+    int8 = {constant.dtype for constant in Document(quantized.file).constants.values() if constant.ndim > 1}
+    assert int8 == {np.dtype(np.int8)}, "all weights have 8 bits"
+
+
+@pytest.mark.parametrize(("name", "magic"), [("curve.svg", b"<svg"), ("curve.png", b"\x89PNG")])
+def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(2))
+    status, told = asked(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / name)
+    assert status == 0, told
+    drawn = (tmp_path / name).read_bytes()
+    assert drawn.startswith(magic)
+    if name.endswith("svg"):
+        assert drawn.count(b"<circle") == len(told["sensitivity"]["curve"]) + 3, "and three in the legend"
+
+
+def test_a_curve_of_another_kind_is_refused(model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(1))
+    status, told = asked(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / "curve.pdf")
+    assert status == 1
+    assert "is none of .json, .svg, .png" in told["error"]["message"]
 
 
 def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
@@ -111,3 +169,24 @@ def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
         status, told = asked(model, "--data", tmp_path / "x.npz", f"--budget={text}")
         assert status == 1
         assert "is no share" in told["error"]["message"]
+
+
+@pytest.mark.parametrize("flavour", [["--dynamic"], ["--weights", "8"], ["--weights", "4", "--block", "16"]])
+def test_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str]) -> None:
+    (tmp_path / "dense.onnx").write_bytes(dense_network())
+    status, told = asked(tmp_path / "dense.onnx", *flavour)
+    assert status == 0, told
+    assert len(told["layers"]) == 3
+    file = (tmp_path / "dense.int8.onnx").read_bytes()
+    assert told["bytes"] == {"float": len(dense_network()), "quantized": len(file)}
+    x = np.random.default_rng(0).normal(0, 1, (1, 6, 40)).astype(np.float32)  # `answers` adds the batch
+    real, ours = answers(dense_network(), x), answers(file, x)
+    assert ((real - ours) ** 2).sum() < 0.03 * (real**2).sum()
+
+
+def test_there_is_one_way_at_a_time(model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(1))
+    for arguments in ([], ["--dynamic", "--weights", "8"], ["--dynamic", "--data", tmp_path / "x.npz"]):
+        status, told = asked(model, *arguments)
+        assert status == 1
+        assert told["error"]["code"] == "invalid_input"

@@ -49,3 +49,15 @@ def pictures(count: int, seed: int = 1) -> np.ndarray[Any, np.dtype[np.float32]]
     rng = np.random.default_rng(seed)
     coarse = rng.normal(0, 1, (count, 3, SIZE // 4, SIZE // 4)).repeat(4, axis=2).repeat(4, axis=3)
     return np.asarray(coarse + rng.normal(0, 0.2, (count, 3, SIZE, SIZE)), np.float32)
+
+
+def dense_network(seed: int = 0) -> bytes:
+    """Two matrices that read one tensor, and a last one with a bias: `x` `[1, 6, 40]` -> `y` `[6, 7]`."""
+    rng, model = np.random.default_rng(seed), OnnxBuilder()
+    x = model.input("x", "float32", (1, 6, 40))
+    wide = [model.node("MatMul", [x, model.constant(rng.normal(0, 0.2, (40, 48)), "float32")]) for _ in range(2)]
+    y = model.node("Mul", [model.node("Relu", [wide[0]]), model.node("Sigmoid", [wide[1]])])
+    y = model.node("Reshape", [y, model.constant([6, 48], "int64")])
+    last = [model.constant(rng.normal(0, 0.3, shape), "float32") for shape in ((7, 48), (7,))]
+    model.output(model.node("Gemm", [y, *last], ["y"], transB=1), "float32", (6, 7))
+    return model.build(17)

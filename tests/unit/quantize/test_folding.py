@@ -9,7 +9,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
-from service.quantize.folding import drop_copies, fold_affine, unify
+from service.quantize.folding import drop_copies, fold_affine, fold_moved_constants, unify
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -38,11 +38,13 @@ def test_whatever_scales_and_shifts_channels_is_folded() -> None:
     for op_type, shape in (("Conv", (5, 3, 1, 1)), ("ConvTranspose", (5, 3, 2, 2))):
         channels = shape[0] if op_type == "Conv" else shape[1]
         x = model.node(op_type, [x, row(*shape)])
-        x = model.node("Add", [row(1, channels, 1, 1), x])
+        bias = model.node("Reshape", [row(channels), model.constant([1, -1, 1, 1], "int64")])
+        x = model.node("Add", [bias, x])
         x = model.node("BatchNormalization", [x, *(row(channels) for _ in range(4))])
         x = model.node("Div", [model.node("Sub", [model.node("Mul", [x, row()]), row(1)]), row(channels, 1, 1)])
     model.output(model.node("Mul", [x, row(5, 1)]), "float32")
     data, document = model.build(), Document(model.build())
+    fold_moved_constants(document)
     assert fold_affine(document) == 10
     assert [node.op_type for node in document.nodes] == ["Conv", "ConvTranspose", "Mul"]
     inputs = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]

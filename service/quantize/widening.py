@@ -1,0 +1,74 @@
+"""16x8: layers with weights of 8 bits and activations of 16. They compute in float32 between conversions, in ONNX
+Runtime as here; what they keep of int8 is the size of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from service.compiler.qnn.types import QuantizedType
+from service.quantize.document import Document, Node, renamed
+from service.quantize.patterns import Layer
+from service.quantize.rewriting import MOST_WEIGHT, weight_scales
+
+STORAGE = "uint16"
+_OWN_OPSET = 21  # from which on ONNX's own conversions are of 16 bits; before, com.microsoft's
+_DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
+
+
+def widen(document: Document, layers: Sequence[Layer], types: Mapping[str, QuantizedType]) -> None:
+    """Quantizes weights of `layers`, which `document` has in float; and, with 16 bits, their results and those of their
+    operands that are real.
+
+    Args:
+        types: of those tensors. What is not among them stays real.
+    """
+    by_name = {layer.name: layer for layer in layers}
+    results = {layer.result for layer in layers if layer.result in types}
+    domain = "" if document.opset >= _OWN_OPSET or not layers else document.use_domain("com.microsoft")
+    stored = {node.outputs[0] for node in document.nodes if node.op_type in _DEQUANTIZE}
+    twins: dict[str, str] = {}
+    made: list[Node] = []
+
+    def convert(name: str, output: str) -> None:
+        kind = types[output if name not in types else name]
+        scale = document.add_constant(f"{output}_scale16", np.array(kind.scales[0], np.float32))
+        point = document.add_constant(f"{output}_zero_point16", np.array(kind.zero_points[0], kind.storage))
+        between = document.new_name(f"{output}_quantized16")
+        made.append(Node.made("QuantizeLinear", (name, scale, point), between, domain=domain))
+        made.append(Node.made("DequantizeLinear", (between, scale, point), output, domain=domain))
+
+    for node in document.nodes:
+        layer, operands = by_name.get(node.outputs[0]), {}
+        for place in layer.operands if layer is not None else ():
+            name = node.inputs[place]
+            if name in types and name not in stored and name not in results:
+                if name not in twins:
+                    twins[name] = document.new_name(f"{name}_dequantized16")
+                    convert(name, twins[name])
+                operands[place] = twins[name]
+        if layer is not None and layer.pattern.weights is not None:
+            operands[layer.pattern.weights] = _weights(document, layer, made)
+        if node.outputs[0] in results:
+            real = document.new_name(f"{node.outputs[0]}_real")
+            made.append(renamed(node, operands, real))
+            convert(real, node.outputs[0])
+        else:
+            made.append(renamed(node, operands) if operands else node)
+    document.nodes = made
+
+
+def _weights(document: Document, layer: Layer, made: list[Node]) -> str:
+    """The name of the layer's weights, dequantized from 8 bits."""
+    assert layer.pattern.weights is not None
+    name, axis = layer.node.inputs[layer.pattern.weights], layer.pattern.axis(layer.node)
+    weights = document.constants[name]
+    scales = weight_scales(weights, axis, 1.0, None)
+    shape = [1] * weights.ndim
+    shape[axis] = -1
+    steps = np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
+    parameters = (document.add_constant(f"{name}_quantized", steps), document.add_constant(f"{name}_scale", scales))
+    output = document.new_name(f"{name}_dequantized")
+    made.append(Node.made("DequantizeLinear", parameters, output, axis=axis))
+    return output
