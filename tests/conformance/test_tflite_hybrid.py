@@ -17,7 +17,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.errors import MalformedModel, Unsupported
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import litert
-from tests.support.qnn_models import compile_and_run_all
+from tests.support.qnn_models import compile_and_run_each
 from tests.support.tflite_builder import Array, Quant
 from tests.support.tflite_operator import Constant, End, operator_model
 
@@ -106,12 +106,12 @@ def test_hybrid_layer_equals_litert(name: str, numerics: str) -> None:
     data, mode = LAYERS[name], get_mode(numerics)
     imported, loaded = import_model(data), litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
     assert coverage.report(imported.module)["integer_percent"] == 100
-    for place, x in enumerate(samples(data)):
-        (expected,), (actual,) = litert.run(loaded, [x]), oracle.run(imported.module, mode, [x])
+    sent = [[x] for x in samples(data)]
+    compiled = compile_and_run_each(canonicalize(imported.module, mode), sent)
+    for each, (made,) in zip(sent, compiled, strict=True):
+        (expected,), (actual,) = litert.run(loaded, each), oracle.run(imported.module, mode, each)
         np.testing.assert_array_equal(actual, expected)
-        if place < 2:
-            (compiled,) = compile_and_run_all(canonicalize(imported.module, mode), [x])
-            np.testing.assert_array_equal(compiled, actual)
+        np.testing.assert_array_equal(made, actual)
 
 
 def test_depthwise_weights_of_one_scale_are_refused() -> None:

@@ -40,9 +40,18 @@ def compile_and_run(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: 
 
 def compile_and_run_all(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> list[np.ndarray]:
     """The same of a module of any number of outputs."""
+    (results,) = compile_and_run_each(module, [inputs], target)
+    return results
+
+
+def compile_and_run_each(
+    module: tvm.IRModule, samples: Sequence[Sequence[np.ndarray]], target: str = "llvm"
+) -> list[list[np.ndarray]]:
+    """The same for each of several samples, compiled once."""
     machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
-    result = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
-    return [tensor.numpy() for tensor in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
+    results = [machine["main"](*(tvm.runtime.tensor(array) for array in inputs)) for inputs in samples]
+    several = [[result] if isinstance(result, tvm.runtime.Tensor) else result for result in results]
+    return [[tensor.numpy() for tensor in tensors] for tensors in several]
 
 
 def float32(value: float) -> float:
