@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest \
-	--python-version 3.11 --generate-hashes --extra server --extra postgres --extra objects $(UPGRADE)
+	--python-version 3.11 --generate-hashes --extra server --extra postgres --extra objects --extra signing \
+	$(UPGRADE)
 # By files, whose fixtures are then made once; most of a test's time is spent in children, which use a core of their own.
 # In order of the folders: unit tests, whose files are short, last, so that both processes end at the same time.
 PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder

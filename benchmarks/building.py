@@ -12,7 +12,6 @@ while the model is built and linked. The peak of one core is measured in the sam
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -117,6 +116,7 @@ def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
     from service.compiler.sandbox import Access, Limits, run_child
     from service.core.artifact import Report
     from service.core.digest import digest_of_file
+    from service.core.provenance import Provenance
     from service.core.settings import load_settings
     from service.core.target import parse_target
 
@@ -135,8 +135,8 @@ def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
     request = CompileRequest(model, digest_of_file(model), parse_target("host"), mode)
     digest = compile_model(request, layout, scratch, _Silent(), settings)
     total_s, cpu_s = time.perf_counter() - begun, _children_s() - used
-    provenance = json.loads(layout.attached(digest, Report.PROVENANCE) or b"{}")
-    return Built(model.stem, mode, kept, total_s, cpu_s, provenance["stages_s"])
+    provenance = Provenance.from_bytes(layout.attached(digest, Report.PROVENANCE) or b"", digest)
+    return Built(model.stem, mode, kept, total_s, cpu_s, dict(provenance.stages_s))
 
 
 def peak() -> float:

@@ -20,6 +20,7 @@ from service.core.queueing import scheduling_of
 from service.core.settings import Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
+from service.runtime.trust import Trust
 from service.workers.catalog import synchronize
 from service.workers.crashes import crashes_of
 from service.workers.data_plane.plane import DataPlane
@@ -63,7 +64,7 @@ def assemble(
         synchronize(layout, builds, models, aliases)
     except StoreUnreachable as error:  # what was seen of it before is served nevertheless
         _logger.warning("the database and the store are not compared: %s", error)
-    metrics = Metrics()
+    metrics, trust = Metrics(), Trust.of(settings)
 
     def build_again(lost: Build) -> None:
         try:
@@ -74,7 +75,7 @@ def assemble(
     registry = Registry(
         builds,
         models,
-        StoredArtifacts(layout, crashes),
+        StoredArtifacts(layout, crashes, trust),
         plane,
         aliases=aliases,
         changes=database.changes,

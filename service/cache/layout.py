@@ -204,9 +204,17 @@ class OciLayout:
             self._remove(entries, {digest for digest in unwanted if self._is_older(digest, min_age_s)})
 
     def attach(
-        self, subject: Digest, artifact_type: str, data: bytes, annotations: Mapping[str, str] | None = None
+        self,
+        subject: Digest,
+        artifact_type: str,
+        data: bytes,
+        annotations: Mapping[str, str] | None = None,
+        media_type: str | None = None,
     ) -> Digest:
         """Stores `data` as the report of this type about a listed manifest, in place of an earlier one.
+
+        Args:
+            media_type: of `data`; by default, `artifact_type`.
 
         Returns:
             The digest of the referrer's manifest.
@@ -216,7 +224,7 @@ class OciLayout:
             StorageFull: no space is left.
         """
         config = self.put_blob_descriptor(EMPTY_MEDIA_TYPE, EMPTY_BYTES)
-        layer = self.put_blob_descriptor(artifact_type, data)
+        layer = self.put_blob_descriptor(media_type or artifact_type, data)
         with self._index.change() as entries:
             about = _listed(entries, subject)
             reference = Descriptor(about["mediaType"], subject, about["size"])
@@ -234,11 +242,13 @@ class OciLayout:
         content = self._content(subject, artifact_type)
         return None if content is None else self.blobs.path(content)
 
+    def contents(self, subject: Digest, artifact_type: str) -> list[Digest]:
+        """What the reports of this type about `subject` consist of. `attach` leaves one; other tools may add more."""
+        found = [entry["digest"] for entry in self._index.read() if self._is_about(entry, {subject}, artifact_type)]
+        return [layer.digest for report in found for layer in self.manifest(report).layers[:1]]
+
     def _content(self, subject: Digest, artifact_type: str) -> Digest | None:
-        for entry in self._index.read():
-            if self._is_about(entry, {subject}, artifact_type):
-                return self.manifest(entry["digest"]).layers[0].digest
-        return None
+        return next(iter(self.contents(subject, artifact_type)), None)
 
     def referrers(self, subject: Digest) -> list[Descriptor]:
         """The listed manifests that say something about `subject`."""

@@ -35,7 +35,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "compile": (_FILES, "local", "compile"),
     "quantize": (_FILES, "quantize", "quantize"),
     "run": (_FILES, "local", "run"),
-    "verify": (_FILES, "local", "verify"),
+    "verify": (_FILES, "verify", "verify"),
     "explain": (_MACHINE, "explain", "explain"),
     "bench": (_MACHINE, "bench", "bench"),
     "targets": (_MACHINE, "targets", "targets"),

@@ -24,6 +24,7 @@ from service.cli.options import (
     ServerOption,
     TargetOption,
     UnsandboxedOption,
+    load_checked,
     server_url,
 )
 from service.cli.output import Output, reporting
@@ -108,9 +109,10 @@ def measured(
     from service.cli.locked import LockedArtifact
     from service.core.artifact import Report, only_artifact
     from service.runtime.stored import StoredArtifact
+    from service.runtime.trust import Trust
 
     digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-    target = parse_target(StoredArtifact.read(layout, digest).config.target)
+    target = parse_target(StoredArtifact.read(layout, digest, Trust.of(load_checked())).config.target)
     coverage = layout.attached(digest, Report.COVERAGE)
     if coverage is None:
         raise NotFound(f"no coverage report is attached to {digest}", hint="compile the model again")

@@ -1,4 +1,4 @@
-"""`octet compile`, `octet run`, `octet verify`: without a server, for a device at the edge."""
+"""`octet compile` and `octet run`: without a server, for a device at the edge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from service.cli.options import (
     load_checked,
     metadata_from,
 )
-from service.cli.output import FAILURE, reporting
+from service.cli.output import reporting
 from service.cli.reports import REPORTS, summary
 from service.cli.stages import StageView
 from service.cli.tensors import read_input
@@ -162,35 +162,3 @@ def run(
         values = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
         answer = Answer(str(directory), values, model.signature.outputs, took_s, metadata.labels)
         show_answer(output, answer, labels, save, raw)
-
-
-def verify(
-    directory: ArtifactDir,
-    artifact: ArtifactOption = None,
-    unsandboxed: UnsandboxedOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Check that a compiled folder computes the same outputs here as where it was compiled."""
-    with reporting(as_json) as output:
-        from service.cache import OciLayout
-        from service.cli.locked import LockedArtifact
-        from service.core.artifact import Report
-        from service.core.errors import NotFound
-        from service.runtime.verification import verdict
-
-        layout = OciLayout.open(directory)
-        named = parse_digest(artifact) if artifact else None
-        model = LockedArtifact.read(layout, named, unsandboxed=unsandboxed)
-        vectors = layout.attached_file(model.digest, Report.VECTORS)
-        if vectors is None:
-            raise NotFound(
-                f"no expected outputs to verify {model.digest} are attached to it", hint="compile the model again"
-            )
-        report = verdict(model.compare(vectors))
-        if as_json:
-            output.document(report)
-        else:
-            outcome = "verified" if report["verified"] else "NOT verified"
-            output.show(f"{model.digest}: {outcome}", report["summary"])
-        if not report["verified"]:
-            raise typer.Exit(FAILURE)

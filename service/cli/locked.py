@@ -29,6 +29,7 @@ from service.runtime.latency import PERCENTILES
 from service.runtime.model import Array, checked
 from service.runtime.shared import SharedTensors, bytes_of
 from service.runtime.stored import StoredArtifact, artifacts_of_model
+from service.runtime.trust import Trust
 
 T = TypeVar("T")
 Poll = Callable[[], None]
@@ -61,7 +62,7 @@ class LockedArtifact:
             OctetError: as `runtime.load`, before it loads anything.
         """
         digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-        stored = StoredArtifact.read(layout, digest)
+        stored = StoredArtifact.read(layout, digest, Trust.of(load_checked()))
         stored.check()
         return LockedArtifact(stored, unsandboxed)
 

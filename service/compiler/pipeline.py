@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json
 from service.core.facts import Facts
 from service.core.options import batch_of
+from service.core.provenance import ENVELOPE_MEDIA_TYPE, STATEMENT_MEDIA_TYPE, Provenance, Signer, signer_of
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
 
@@ -63,6 +66,7 @@ def compile_model(
         OctetError: the model cannot be compiled, or the compiled model is wrong; says at which stage and operator.
         BuildCanceled: `progress` said so.
     """
+    signer, started_at = signer_of(settings), _now()
     # The children work elsewhere, so no path may be relative.
     request = replace(request, source=request.source.absolute())
     steps = Steps(request, scratch.absolute(), progress, settings)
@@ -87,15 +91,24 @@ def compile_model(
         Report.NUMERICS: canonical_json(numerics),
         Report.COVERAGE: canonical_json(made.built["coverage"]),
         Report.FACTS: canonical_json(facts.to_json()),
-        Report.PROVENANCE: canonical_json(
-            {**steps.inputs(), "stages_s": steps.times_s, **({"tiles": dict(tiles)} if tiles else {})}
-        ),
         Report.VECTORS: steps.output("oracle", EXPECTED_FILE).read_bytes(),
         **({Report.PROFILE: canonical_json(profile)} if profile is not None else {}),
     }
     for kind, data in reports.items():
         layout.attach(artifact, kind, data)
+    times = started_at, _now()
+    builder = settings.builder_id, version("octet-serve")
+    provenance = Provenance(artifact, steps.inputs(), *builder, *times, tiles=tiles or {}, stages_s=steps.times_s)
+    _attach_provenance(layout, provenance, signer)
     return artifact
+
+
+def _attach_provenance(layout: OciLayout, provenance: Provenance, signer: Signer | None) -> None:
+    """Attaches it to its artifact: as it is, or in an envelope with a signature, where there is a key for that."""
+    data, kind = provenance.to_bytes(), STATEMENT_MEDIA_TYPE
+    if signer is not None:
+        data, kind = signer.seal(kind, data).to_bytes(), ENVELOPE_MEDIA_TYPE
+    layout.attach(provenance.artifact, Report.PROVENANCE, data, media_type=kind)
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,10 @@ def make(
     plan = CallPlan.from_json(built["plan"])
     config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, plan)
     return Made(config, library, steps.output("build", CONSTANTS_FILE), built)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _publish(layout: OciLayout, made: Made, request: CompileRequest, format_: str) -> Digest:

@@ -2,14 +2,16 @@
 
 Nothing of one is taken on trust. Its blobs are hashed, its library is loaded and run in the sandbox, on inputs that are
 made here, and only what gives the expected outputs there is published. The expected outputs came with it: so that says
-that the artifact computes here what its compiler saw it compute, and not who compiled it.
+that the artifact computes here what its compiler saw it compute, and not who compiled it. That is what a signature
+says, where keys are trusted: then one without is refused before anything of it is loaded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from service.cache import Descriptor, OciLayout
 from service.compiler.artifact_archive import Received, received
@@ -29,6 +31,7 @@ from service.core.facts import Facts
 from service.core.settings import Settings
 from service.core.vectors import sample_kinds
 from service.core.witnesses import Witness
+from service.runtime.trust import Trust
 
 WITNESS = Witness("the outputs that came with the artifact", is_own=True)
 _MOST_SAMPLES = 1000
@@ -46,12 +49,18 @@ def publish_received(
         The digest of its manifest.
 
     Raises:
+        Untrusted: none of the trusted keys signed it.
         OctetError: it is damaged, it is not what was asked for, it does not load here, or it computes something else.
         BuildCanceled: `progress` said so.
     """
     found = received(request.source)
     if (found.target, found.numerics, found.options) != (request.target, request.numerics, dict(request.options)):
         raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
+    trust, origin = Trust.of(settings), _origin(found)
+    evidence = trust.judged(filter(None, [origin]), found.digest, found.manifest.annotations)
+    trust.require(evidence, found.digest)
+    if evidence.provenance is None:
+        progress.log(f"it is not known who built the artifact: {evidence.problem}")
     steps = Steps(request, scratch.absolute(), progress, settings)
     library, constants, expected = (
         _extracted(found, layer, scratch / step / name)
@@ -76,20 +85,28 @@ def publish_received(
     layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, config_bytes)
     artifact = layout.put_manifest(found.manifest).digest
     reports[Report.VECTORS] = expected.read_bytes()
-    _attach(layout, artifact, reports, canonical_json(numerics), None if profile is None else canonical_json(profile))
+    if _is_verified(layout, artifact):  # it was built and verified here: its own reports stay
+        is_better = evidence.key is not None and trust.evidence(layout, artifact).key is None
+    else:
+        found_here = {} if profile is None else {Report.PROFILE: canonical_json(profile)}
+        for kind, data in {**reports, **found_here, Report.NUMERICS: canonical_json(numerics)}.items():
+            layout.attach(artifact, kind, data)  # the numerics last: with them it can be served
+        is_better = evidence.provenance is not None
+    if is_better and origin is not None:
+        layout.attach(artifact, Report.PROVENANCE, origin, media_type=_content(found, Report.PROVENANCE).media_type)
     return artifact
 
 
-def _attach(
-    layout: OciLayout, artifact: Digest, reports: Mapping[Report, bytes], numerics: bytes, profile: bytes | None
-) -> None:
-    """Attaches the reports, unless the same artifact was built and verified here: then its own reports stay."""
+def _is_verified(layout: OciLayout, artifact: Digest) -> bool:
     known = layout.attached(artifact, Report.NUMERICS)
-    if known is not None and json.loads(known).get("verified") is True:
-        return
-    found = {**reports, **({} if profile is None else {Report.PROFILE: profile}), Report.NUMERICS: numerics}
-    for kind, data in found.items():  # the numerics last: with them it can be served
-        layout.attach(artifact, kind, data)
+    return known is not None and json.loads(known).get("verified") is True
+
+
+def _origin(found: Received) -> bytes | None:
+    """What is said of who built it, as it came; None where nothing is."""
+    if Report.PROVENANCE not in found.reports:
+        return None
+    return found.archive.read(_content(found, Report.PROVENANCE).digest)
 
 
 def _extracted(found: Received, blob: Descriptor, path: Path) -> Path:
@@ -122,10 +139,9 @@ def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
 
 def _reports(found: Received, config: ArtifactConfig, progress: Progress) -> dict[Report, bytes]:
     """The reports of the artifact's compiler, as far as they can be shown."""
-    checks = {
+    checks: dict[Report, Callable[[dict[str, Any]], dict[str, Any]]] = {
         Report.COVERAGE: lambda said: explained(said).to_json() and said,
         Report.FACTS: lambda said: {**Facts.from_json(said).to_json(), "signature": config.signature.to_json()},
-        Report.PROVENANCE: dict,
     }
     reports: dict[Report, bytes] = {}
     for kind, check in checks.items():

@@ -19,7 +19,7 @@ from service.compiler.results import Results
 from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.core import witnesses
 from service.core.artifact import ArtifactConfig
-from service.core.build import Progress, Stage
+from service.core.build import BuildInputs, Progress, Stage
 from service.core.cores import Core, build_cores
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
@@ -63,11 +63,9 @@ class Steps:
         self._results = Results(settings.results_dir.absolute(), settings.results_max_bytes)
         self._deadline_s = time.monotonic() + settings.build_time_limit_s
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> BuildInputs:
         request = self.request
-        return toolchain.build_inputs(
-            request.source_digest, request.target, request.numerics, request.options
-        ).to_json()
+        return toolchain.build_inputs(request.source_digest, request.target, request.numerics, request.options)
 
     def output(self, step: str, name: str) -> Path:
         """A file that `step` wrote. Its name came from the child: it may not lead elsewhere.

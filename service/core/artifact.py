@@ -82,7 +82,7 @@ class Report(StrEnum):
     VECTORS = "application/vnd.octet.vectors.v3+npz"  # expected outputs on generated inputs, for `runtime.verify`
     PROFILE = "application/vnd.octet.profile.v1+json"  # how long each call took, on the machine that it names
     FACTS = "application/vnd.octet.facts.v1+json"  # what the source model is; see `core.facts`
-    PROVENANCE = "application/vnd.octet.provenance.v1+json"  # the inputs of the build key, and stage times
+    PROVENANCE = "application/vnd.in-toto+json"  # who built it from what; see `core.provenance`
 
 
 # What travels with an artifact that is pushed: what is known of its model. What was found out by running it is found

@@ -33,6 +33,7 @@ OctetError
 ├── NotReady                503  no loaded, verified artifact for a model
 │   ├── NotBuilt                 no build is under way: waiting does not help
 │   ├── Quarantined              its artifact crashed the server
+│   ├── Untrusted                its artifact was not signed by a key that this server trusts
 │   ├── DatabaseLost             it is made again from the index of the store
 │   ├── DatabaseUnreachable      no answer from PostgreSQL
 │   ├── StoreUnreachable         no answer from the bucket
@@ -290,6 +291,12 @@ class Quarantined(NotReady):
     """The model's artifact crashed the server, and is quarantined."""
 
     code = "quarantined"
+
+
+class Untrusted(NotReady):
+    """The artifact was not signed by a trusted key, or was altered since. It was not loaded."""
+
+    code = "untrusted"
 
 
 class Restarting(NotReady):

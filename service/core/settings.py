@@ -140,6 +140,21 @@ class Settings(BaseSettings, Serving):
     tls_cert: Path | None = Field(None, description="a PEM file of certificates for HTTPS and gRPC, the server's first")
     tls_key: Path | None = Field(None, description="a PEM file with the certificate's private key")
 
+    signing_key: Path | None = Field(
+        None,
+        description="a PEM file with the private key that signs what is built here: Ed25519, or ECDSA on P-256",
+    )
+    trusted_keys: str = Field(
+        "",
+        description="PEM files of public keys, and folders of them, separated by colons: nothing is loaded that none "
+        "of these signed; empty: signatures are not asked for",
+    )
+    builder_id: str = Field(
+        "https://octet.dev/builder/unnamed",
+        pattern=r"^[a-z][a-z0-9+.-]*:[!-~]{1,500}$",
+        description="a URI of your own for whoever builds here; it stands in the provenance",
+    )
+
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
     models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")

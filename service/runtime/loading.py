@@ -12,19 +12,23 @@ from service.runtime.model import Model
 from service.runtime.octet_library import NativeModel
 from service.runtime.stored import StoredArtifact, artifacts_of_model, check_code, check_host
 from service.runtime.threads import Threads
+from service.runtime.trust import ANYBODY, Trust
 
 
 def load(
     path: Path | str | OciLayout,
     digest: Digest | None = None,
     threads: int | Threads = 0,
+    trust: Trust = ANYBODY,
 ) -> Model:
     """The artifact `digest` of the OCI layout at `path`; without a digest, the layout must hold exactly one.
 
     Args:
         threads: per call; at most, and for 0, one for each core that this process may use.
+        trust: whose artifacts may be loaded; `Trust.of` has those of the settings.
 
     Raises:
+        Untrusted: none of the trusted keys signed it.
         NotFound: there is no such artifact.
         CorruptBlob: its bytes no longer hash to their names.
         Unsupported: it is for another machine or another release.
@@ -32,25 +36,27 @@ def load(
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-    return _loaded(layout, digest, threads)
+    return _loaded(layout, digest, threads, trust)
 
 
-def load_model(path: Path | str | OciLayout, threads: int | Threads = 0) -> Model | BucketedModel:
+def load_model(
+    path: Path | str | OciLayout, threads: int | Threads = 0, trust: Trust = ANYBODY
+) -> Model | BucketedModel:
     """The model in the OCI layout at `path`: its only artifact, or those that are the buckets of one model.
 
     Raises:
         NotFound: there is none, or artifacts that are not one model.
-        CorruptBlob, Unsupported, UnsafeLibrary: as for `load`.
+        Untrusted, CorruptBlob, Unsupported, UnsafeLibrary: as for `load`.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digests = artifacts_of_model(layout)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
-    models = [_loaded(layout, digest, shared) for digest in digests]
+    models = [_loaded(layout, digest, shared, trust) for digest in digests]
     return models[0] if len(models) == 1 else BucketedModel(models)
 
 
-def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads) -> Model:
-    stored = StoredArtifact.read(layout, digest)
+def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads, trust: Trust) -> Model:
+    stored = StoredArtifact.read(layout, digest, trust)
     return load_files(stored.config, stored.library, stored.constants, digest=digest, threads=threads)
 
 

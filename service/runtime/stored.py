@@ -25,6 +25,7 @@ from service.core.elf import ElfError, check_library
 from service.core.errors import UnsafeLibrary, Unsupported
 from service.core.options import buckets_of
 from service.core.target import detect_host, parse_target
+from service.runtime.trust import Trust
 
 _OF_A_MODEL = (SOURCE_ANNOTATION, TARGET_ANNOTATION, NUMERICS_ANNOTATION)
 
@@ -39,12 +40,14 @@ class StoredArtifact:
     constants: Path
 
     @staticmethod
-    def read(layout: OciLayout, digest: Digest) -> StoredArtifact:
+    def read(layout: OciLayout, digest: Digest, trust: Trust) -> StoredArtifact:
         """
         Raises:
+            Untrusted: none of the trusted keys signed it.
             NotFound, CorruptBlob: some of it is gone or damaged.
             Unsupported: it is for another release.
         """
+        trust.check(layout, digest)
         manifest = layout.manifest(digest)
         check_config_type(manifest.config.media_type)
         config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))

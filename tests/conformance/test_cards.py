@@ -21,6 +21,7 @@ from service.core.settings import Settings
 from service.core.target import parse_target
 from service.core.vectors import sample_inputs
 from service.runtime.stored import StoredArtifact
+from service.runtime.trust import ANYBODY
 from tests.support.compiling import Quiet, compiled
 from tests.support.cuda import networks
 from tests.support.cuda.machine_code import needs_nvrtc
@@ -54,7 +55,7 @@ def test_model_computes_the_same_bytes_on_a_card(path: Path, capability: str, tm
     target, layout, scratch = parse_target(f"cuda-{capability}"), OciLayout(tmp_path / "card"), tmp_path / "of-card"
     scratch.mkdir()
     request = CompileRequest(path, digest_of_file(path), target, numerics, options)
-    stored = StoredArtifact.read(layout, compile_model(request, layout, scratch, Quiet(), Settings()))
+    stored = StoredArtifact.read(layout, compile_model(request, layout, scratch, Quiet(), Settings()), ANYBODY)
     sources = {program.stem: program.read_text() for program in (scratch / "build").glob("octet_*.json")}
     networks.emulate(sources, capability, tmp_path / "kernels", checked=False)
     computed = networks.run(stored.config, stored.library, stored.constants, tmp_path / "kernels", inputs)

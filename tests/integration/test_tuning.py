@@ -16,9 +16,10 @@ from service.compiler.tile_store import TileStore
 from service.compiler.tuning import _Tuning, build_artifact
 from service.core.artifact import Report
 from service.core.build import Stage
-from service.core.digest import Digest, digest_of_file
+from service.core.digest import Digest, digest_of_file, digest_of_json
 from service.core.numerics import LITERT_REFERENCE
 from service.core.options import with_tuning
+from service.core.provenance import Provenance
 from service.core.settings import Settings
 from service.core.target import detect_host, parse_target
 
@@ -67,8 +68,10 @@ def test_the_faster_artifact_answers(
     assert progress.stages == {Stage.TUNE}
     assert progress.lines[-1].startswith("promoted" if promoted else "no gain")
     assert json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["verified"] is True
-    tiles = json.loads(layout.attached(digest, Report.PROVENANCE) or b"{}").get("tiles", {})
+    provenance = Provenance.from_bytes(layout.attached(digest, Report.PROVENANCE) or b"", digest)
+    tiles = provenance.tiles
     assert bool(tiles) is promoted
+    assert (provenance.tuning_log == digest_of_json(tiles)) is promoted
     known = TileStore(tmp_path / "data" / "tiles", detect_host().model_name).known(tiles)
     assert {key: list(tile) for key, tile in known.items()} == tiles
     model, reference = runtime.load(layout, digest), runtime.load(plain_layout, plain)

@@ -18,6 +18,7 @@ from service.core.model import ModelVersion
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
 from service.runtime.stored import StoredArtifact
+from service.runtime.trust import ANYBODY
 from service.workers.data_plane import loads
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
@@ -40,7 +41,7 @@ class Stored:
     """An artifact of an OCI layout, which a data plane has to be able to read."""
 
     def __init__(self, layout: OciLayout, digest: Digest) -> None:
-        self._stored = StoredArtifact.read(layout, digest)
+        self._stored = StoredArtifact.read(layout, digest, ANYBODY)
         self.signature = self._stored.config.signature
 
     def part(self, batch: int, artifact: Digest) -> dict[str, Any]:

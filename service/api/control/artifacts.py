@@ -158,7 +158,8 @@ _add_report(
 _add_report(
     Report.PROVENANCE,
     "Get the provenance",
-    "The inputs of the build key, the source, the versions of all tools, and the duration of each step.",
+    "An in-toto Statement with SLSA's provenance: the source, the versions of all tools, the options, the builder and "
+    "the duration of each step. Where builds are signed, a DSSE envelope with the statement as its payload.",
 )
 
 

@@ -20,6 +20,7 @@ from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
 from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
+from service.runtime.trust import Trust
 from service.workers.data_plane import loads, orders, program
 from service.workers.data_plane.updates import Said, keep_saying
 
@@ -65,6 +66,7 @@ def serve(
         Conflict: a port is taken.
         InvalidInput: others than this machine reach the address, and no key is asked for; two models have one name;
             or the files of the certificate are none.
+        Untrusted: none of the trusted keys signed a model.
         OctetError: a model cannot run here.
     """
     if keys is None and settings.auth is not Auth.OFF and not ip_address(settings.host).is_loopback:
@@ -96,9 +98,10 @@ def serve(
     program.raise_descriptors()
     said = [(orders.configure(settings), b""), *first]
     named: list[orders.Named] = []
+    trust = Trust.of(settings)
     uses_cards = False
     for key, source in enumerate(sources, 1):
-        order = _load(key, source, settings, target)
+        order = _load(key, source, settings, target, trust)
         uses_cards |= parse_target(order["target"]).device == "cuda"
         said.append((order, b""))
         named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
@@ -110,10 +113,10 @@ def serve(
     program.become(inherited, folders, program.writable(settings), said, uses_cards=uses_cards)
 
 
-def _load(key: int, source: Source, settings: Settings, target: str | None) -> orders.Members:
+def _load(key: int, source: Source, settings: Settings, target: str | None, trust: Trust) -> orders.Members:
     layout = OciLayout.open(source.folder)
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
-    artifacts = [StoredArtifact.read(layout, digest) for digest in digests]
+    artifacts = [StoredArtifact.read(layout, digest, trust) for digest in digests]
     if target is not None:
         artifacts = [artifact for artifact in artifacts if artifact.config.target == target]
     if not artifacts:

@@ -19,6 +19,7 @@ from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
+from service.runtime.trust import ANYBODY, Trust
 from service.workers.crashes import Crashes
 from service.workers.data_plane import loads
 from service.workers.inference.identity import Identity
@@ -34,10 +35,12 @@ class StoredArtifacts:
     Attributes:
         layout: the store.
         crashes: what earlier crashes were put down to; None where nobody notes them.
+        trust: whose artifacts may be loaded.
     """
 
     layout: OciLayout
     crashes: Crashes | None = None
+    trust: Trust = ANYBODY
 
     def check(self, artifact: Digest) -> None:
         """
@@ -45,6 +48,7 @@ class StoredArtifacts:
             CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
                 build attaches one.
             NotReady: the report says that it was not verified.
+            Untrusted: none of the trusted keys signed it.
             Quarantined: the server crashed too often while it ran.
             OctetError: it cannot run here.
         """
@@ -58,7 +62,7 @@ class StoredArtifacts:
             raise NotReady(
                 f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
             )
-        StoredArtifact.read(self.layout, artifact).check()
+        StoredArtifact.read(self.layout, artifact, self.trust).check()
 
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
         """What the data plane is told to load a model whose artifacts were checked, and its signature."""
@@ -66,7 +70,7 @@ class StoredArtifacts:
         return loads.load(
             identity.model,
             str(identity.version),
-            [(batch, StoredArtifact.read(self.layout, artifact)) for batch, artifact in sizes],
+            [(batch, StoredArtifact.read(self.layout, artifact, self.trust)) for batch, artifact in sizes],
             scheduling,
             is_suspect=any(self._is_suspect(artifact) for _, artifact in sizes),
         )

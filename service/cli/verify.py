@@ -1,0 +1,142 @@
+"""`octet verify`: who built an artifact from what, who signed that, and whether it computes here what it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from service.cli.options import (
+    ArtifactOption,
+    JsonOption,
+    KeyOption,
+    ServerOption,
+    UnsandboxedOption,
+    load_checked,
+    server_url,
+)
+from service.cli.output import FAILURE, reporting
+from service.core.digest import Digest, canonical_json, parse_digest
+from service.core.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from service.cache import OciLayout
+    from service.runtime.evidence import Evidence
+
+FolderOrDigest = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR|DIGEST", help="A folder that octet compile wrote, or the digest of an artifact of the server."
+    ),
+]
+NoRunOption = Annotated[bool, typer.Option("--no-run", help="Only look at who built it; nothing of it is loaded.")]
+
+
+def verify(
+    artifact_or_folder: FolderOrDigest,
+    artifact: ArtifactOption = None,
+    no_run: NoRunOption = False,
+    unsandboxed: UnsandboxedOption = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check who built an artifact, and that it computes the same outputs here as where it was compiled."""
+    with reporting(as_json) as output, _opened(artifact_or_folder, artifact, server, key) as (layout, digest):
+        from service.runtime.trust import Trust
+
+        trust = Trust.of(load_checked())
+        evidence = trust.evidence(layout, digest)
+        if not as_json:
+            output.show(_origin(evidence, asked_for=bool(trust.keys)))
+        trust.require(evidence, digest)
+        report = {} if no_run else _compared(layout, digest, unsandboxed)
+        if as_json:
+            output.document({"artifact": digest, **report, "provenance": _told(evidence)})
+        elif not no_run:
+            output.show(f"{digest}: {'verified' if report['verified'] else 'NOT verified'}", report["summary"])
+        if not report.get("verified", no_run):
+            raise typer.Exit(FAILURE)
+
+
+@contextmanager
+def _opened(
+    given: str, artifact: str | None, server: str | None, key: str | None
+) -> Iterator[tuple[OciLayout, Digest]]:
+    """The folder, or a copy of the server's artifact, and which of its artifacts is meant."""
+    from service.cache import OciLayout
+    from service.core.artifact import only_artifact
+
+    if given.startswith("sha256:"):
+        from service.cli.artifacts import fetched
+        from service.cli.client import Client
+
+        digest = parse_digest(given)
+        with Client(server_url(server), key) as client, fetched(client, digest) as layout:
+            yield layout, digest
+    elif Path(given).is_dir():
+        layout = OciLayout.open(Path(given))
+        listed = ((entry.digest, entry.artifact_type) for entry in layout.index())
+        yield layout, parse_digest(artifact) if artifact else only_artifact(listed)
+    else:
+        raise InvalidInput(f"{given!r} is neither a folder nor a digest", hint="octet verify sha256:<64 hex digits>")
+
+
+def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool) -> dict[str, Any]:
+    from service.cli.locked import LockedArtifact
+    from service.core.artifact import Report
+    from service.runtime.verification import verdict
+
+    model = LockedArtifact.read(layout, digest, unsandboxed=unsandboxed)
+    vectors = layout.attached_file(digest, Report.VECTORS)
+    if vectors is None:
+        raise NotFound(f"no expected outputs to verify {digest} are attached to it", hint="compile the model again")
+    return verdict(model.compare(vectors))
+
+
+def _told(evidence: Evidence) -> dict[str, Any] | None:
+    provenance = evidence.provenance
+    if provenance is None:
+        return None
+    return {
+        "inputs": provenance.inputs.to_json(),
+        "tuning_log": provenance.tuning_log,
+        "builder": provenance.builder,
+        "builder_version": provenance.builder_version,
+        "finished_at": provenance.finished_at,
+        "signed_by": evidence.key and {"name": evidence.key.name, "key": evidence.key.id},
+        "claimed_keys": list(evidence.claimed),
+    }
+
+
+def _origin(evidence: Evidence, asked_for: bool) -> Text:
+    return Text("\n").join(
+        Text.assemble(f"  {label:<10}", (text, style)) for label, text, style in _lines(evidence, asked_for)
+    )
+
+
+def _lines(evidence: Evidence, asked_for: bool) -> Iterator[tuple[str, str, str]]:
+    provenance = evidence.provenance
+    if provenance is None:
+        yield "built", f"not known: {evidence.problem}", "yellow"
+        return
+    inputs = provenance.inputs
+    tools = (f"{name} {version}" for name, version in inputs.toolchain.items() if name != "passes")
+    yield "builder", f"{provenance.builder}, octet {provenance.builder_version}, {provenance.finished_at}", ""
+    yield "model", inputs.source, ""
+    yield "for", f"{inputs.target}, {inputs.numerics}", ""
+    if inputs.options:
+        yield "options", canonical_json(inputs.options).decode(), ""
+    yield "tools", ", ".join(tools), ""
+    if provenance.tuning_log:
+        yield "tuned", f"log {provenance.tuning_log}", ""
+    if evidence.key is not None:
+        yield "signed", f"by {evidence.key.name}, key {evidence.key.id}", "green"
+    elif evidence.claimed and not asked_for:
+        yield "signed", "not checked: OCTET_TRUSTED_KEYS names no keys", "yellow"
+    else:
+        yield "signed", "no" if not evidence.claimed else evidence.problem, "yellow"

@@ -1,0 +1,160 @@
+"""What is said of a build: an in-toto Statement with SLSA's provenance as its predicate.
+
+https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md, https://slsa.dev/spec/v1.0/provenance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.core.build import BuildInputs
+from service.core.digest import Digest, canonical_json, digest_of_json, parse_digest
+from service.core.errors import InvalidInput
+from service.core.provenance.envelope import MOST_BYTES
+from service.core.strict_json import items, members, parse_strict, text
+
+STATEMENT_MEDIA_TYPE = "application/vnd.in-toto+json"
+BUILD_TYPE = "https://octet.dev/build/v1"
+_STATEMENT, _PREDICATE = "https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"
+_MOST_SUBJECTS = _MOST_DEPENDENCIES = 64
+_TUNING_LOG = "tuning log"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The provenance of one artifact.
+
+    Attributes:
+        artifact: the digest of its manifest.
+        inputs: what decided its bytes; a build of equal inputs has the same digest.
+        tuning_log: digest of `tiles`; None where the build was not tuned.
+        builder: a URI that names the machine or the service which built it, and its operator.
+        builder_version: of Octet.
+        started_at, finished_at: in RFC 3339.
+        tiles: by layer, where tuning chose others than the cost model.
+        stages_s: how long each step took.
+    """
+
+    artifact: Digest
+    inputs: BuildInputs
+    builder: str
+    builder_version: str
+    started_at: str
+    finished_at: str
+    tiles: Mapping[str, Any] = field(default_factory=dict)
+    stages_s: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def tuning_log(self) -> Digest | None:
+        return digest_of_json(self.tiles) if self.tiles else None
+
+    def to_bytes(self) -> bytes:
+        """The statement."""
+        return canonical_json(
+            {
+                "_type": _STATEMENT,
+                "subject": [{"digest": _by_algorithm(self.artifact)}],
+                "predicateType": _PREDICATE,
+                "predicate": {"buildDefinition": self._definition(), "runDetails": self._run()},
+            }
+        )
+
+    def _definition(self) -> dict[str, Any]:
+        inputs = self.inputs
+        logs = [{"name": _TUNING_LOG, "digest": _by_algorithm(self.tuning_log)}] if self.tuning_log else []
+        return {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "source": inputs.source,
+                "target": inputs.target,
+                "numerics": inputs.numerics,
+                "options": dict(inputs.options),
+            },
+            "internalParameters": {"toolchain": dict(inputs.toolchain), "tiles": dict(self.tiles)},
+            "resolvedDependencies": [{"name": "model", "digest": _by_algorithm(inputs.source)}, *logs],
+        }
+
+    def _run(self) -> dict[str, Any]:
+        return {
+            "builder": {"id": self.builder, "version": {"octet": self.builder_version}},
+            "metadata": {
+                "startedOn": self.started_at,
+                "finishedOn": self.finished_at,
+                "octet_stages_s": dict(self.stages_s),
+            },
+        }
+
+    @staticmethod
+    def from_bytes(data: bytes, artifact: Digest) -> Provenance:
+        """The statement about `artifact`. Members that are not known are ignored, as in-toto asks.
+
+        Raises:
+            InvalidInput: it is no statement of this kind, or about something else.
+        """
+        statement = members(parse_strict(data, MOST_BYTES, "a statement"), "a statement")
+        kinds = statement.get("_type"), statement.get("predicateType")
+        if kinds != (_STATEMENT, _PREDICATE):
+            raise InvalidInput("the statement is none of SLSA's provenance, version 1")
+        subjects = items(statement.get("subject"), "a statement's subject", _MOST_SUBJECTS)
+        if artifact not in {_digest(each, "a subject") for each in subjects}:
+            raise InvalidInput(f"the provenance is about another artifact than {artifact}")
+        predicate = members(statement.get("predicate"), "the predicate")
+        definition = members(predicate.get("buildDefinition"), "buildDefinition")
+        if definition.get("buildType") != BUILD_TYPE:
+            raise InvalidInput("the provenance is of another kind of build than Octet's")
+        details = members(predicate.get("runDetails"), "runDetails")
+        builder = members(details.get("builder"), "builder")
+        metadata = members(details.get("metadata", {}), "metadata")
+        internal = members(definition.get("internalParameters", {}), "internalParameters")
+        found = Provenance(
+            artifact,
+            _inputs(definition, internal),
+            text(builder.get("id"), "builder.id"),
+            text(members(builder.get("version", {}), "builder.version").get("octet", ""), "the builder's version"),
+            text(metadata.get("startedOn", ""), "startedOn"),
+            text(metadata.get("finishedOn", ""), "finishedOn"),
+            members(internal.get("tiles", {}), "tiles"),
+            {name: _seconds(value) for name, value in members(metadata.get("octet_stages_s", {}), "stages").items()},
+        )
+        found._check_dependencies(definition)
+        return found
+
+    def _check_dependencies(self, definition: Mapping[str, Any]) -> None:
+        """What was read, by its digest, is what the parameters say."""
+        said = {}
+        for each in items(definition.get("resolvedDependencies"), "resolvedDependencies", _MOST_DEPENDENCIES):
+            name = text(members(each, "a dependency").get("name", ""), "a dependency's name")
+            said[name] = _digest(each, "a dependency")
+        if said.get("model") != self.inputs.source or said.get(_TUNING_LOG) != self.tuning_log:
+            raise InvalidInput("the provenance contradicts itself about the model or the tuning log")
+
+
+def _inputs(definition: Mapping[str, Any], internal: Mapping[str, Any]) -> BuildInputs:
+    external = members(definition.get("externalParameters"), "externalParameters")
+    toolchain = members(internal.get("toolchain", {}), "toolchain")
+    return BuildInputs(
+        parse_digest(text(external.get("source"), "source")),
+        text(external.get("target"), "target"),
+        text(external.get("numerics"), "numerics"),
+        {text(name, "a tool"): text(version, "a version", 1 << 16) for name, version in toolchain.items()},
+        members(external.get("options"), "options"),
+    )
+
+
+def _by_algorithm(digest: Digest) -> dict[str, str]:
+    """A `DigestSet` of in-toto's."""
+    return {"sha256": digest.removeprefix("sha256:")}
+
+
+def _digest(value: Any, what: str) -> Digest:
+    """Of SHA-256: what is known by other algorithms alone is known to nobody here."""
+    digests = members(members(value, what).get("digest"), f"the digest of {what}")
+    return parse_digest("sha256:" + text(digests.get("sha256"), f"the SHA-256 of {what}"))
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput("a stage's duration is no number")
+    return float(value)

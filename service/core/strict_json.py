@@ -1,0 +1,58 @@
+"""JSON that decides something, such as what a signature is about: one text has one meaning, whoever parses it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from service.core.errors import InvalidInput
+
+
+def parse_strict(data: bytes, most_bytes: int, what: str) -> Any:
+    """The value of a JSON text in UTF-8, as RFC 8259 has it: no member twice, no NaN, nothing too deep.
+
+    Args:
+        most_bytes: what is larger is refused before it is parsed.
+        what: for the message.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    if len(data) > most_bytes:
+        raise InvalidInput(f"{what} has {len(data)} bytes, more than {most_bytes}")
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise InvalidInput(f"{what} is not well-formed JSON: {error}") from error
+
+
+def members(value: Any, what: str) -> dict[str, Any]:
+    """Raises `InvalidInput` unless `value` is an object."""
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{what} is not a JSON object")
+    return value
+
+
+def text(value: Any, what: str, most_characters: int = 4096) -> str:
+    """Raises `InvalidInput` unless `value` is a string that can be shown in a line."""
+    if not isinstance(value, str) or len(value) > most_characters or not value.isprintable():
+        raise InvalidInput(f"{what} is not a printable string of at most {most_characters} characters")
+    return value
+
+
+def items(value: Any, what: str, most: int) -> list[Any]:
+    """Raises `InvalidInput` unless `value` is an array of at least one and at most `most` elements."""
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise InvalidInput(f"{what} is not an array of 1 to {most} elements")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a member is there twice")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,62 @@
+"""A rebuild on another machine gives the same digest: here, one whose folders, environment and name are others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from service.core.cores import usable_cores
+from tests.support.compiled import EXAMPLES
+from tests.support.waiting import WORK_TIMEOUT_S
+
+MODEL = EXAMPLES / "digits_int8.tflite"
+PROGRAM = Path(sys.executable).parent / "octet"
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "aarch64+dotprod"])
+def test_the_digest_depends_on_nothing_but_the_inputs(tmp_path: Path, target: str) -> None:
+    here = build(tmp_path / "here", "model.tflite", target, {"LANG": "C", "TZ": "UTC", "PYTHONHASHSEED": "1"})
+    elsewhere = build(
+        tmp_path / "a" / "much" / "longer" / "path" / "elsewhere",
+        "another-name.tflite",
+        target,
+        {"LANG": "C.UTF-8", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "2", "USER": "somebody", "OCTET_BUILD_CORES": "1"},
+        [*_other_host(), "taskset", "-c", str(min(min(core) for core in usable_cores()))],
+    )
+    assert here == elsewhere
+
+
+def build(folder: Path, name: str, target: str, environment: dict[str, str], prefix: Sequence[str] = ()) -> str:
+    """The digest, built in `folder` with a home, temporary files and caches of its own, all empty."""
+    for each in ("home", "tmp", "data"):
+        (folder / each).mkdir(parents=True)
+    shutil.copy(MODEL, folder / name)
+    own = {"HOME": "home", "TMPDIR": "tmp", "OCTET_DATA_DIR": "data", "XDG_CACHE_HOME": "home/cache"}
+    places = {variable: str(folder / place) for variable, place in own.items()}
+    command = [*prefix, str(PROGRAM), "compile", name, "--output", "out", "--target", target, "--json"]
+    made = subprocess.run(
+        command,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "OCTET_ALLOW_UNSANDBOXED": "1", **places, **environment},
+        capture_output=True,
+        text=True,
+        timeout=WORK_TIMEOUT_S,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr + made.stdout
+    digest: str = json.loads(made.stdout)["artifact"]
+    return digest
+
+
+def _other_host() -> list[str]:
+    """Gives the process another host name, where the kernel lets it."""
+    if os.getuid() == 0 and shutil.which("unshare"):
+        return ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
+    return []
