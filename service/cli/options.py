@@ -46,7 +46,6 @@ ModelFileOrArtifact = Annotated[
     typer.Argument(
         metavar="FILE|DIR",
         help="A quantized model: TFLite, TorchScript, ONNX, MXNet's symbol; or a folder that octet compile wrote.",
-        exists=True,
     ),
 ]
 ArtifactDir = Annotated[
@@ -138,6 +137,11 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise typer.BadParameter(wrong) from error
+
+
+def is_reference(given: str) -> bool:
+    """Whether it names something in an OCI registry, and no file."""
+    return given.startswith("oci://")
 
 
 def metadata_from(

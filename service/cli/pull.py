@@ -12,27 +12,38 @@ import typer
 
 from service.cli.artifacts import fetch
 from service.cli.client import Client
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.options import JsonOption, KeyOption, ServerOption, is_reference, load_checked, server_url
 from service.cli.output import reporting
-from service.cli.rm import ModelArgument, name_and_version
+from service.cli.registry import PlainHttpOption, pull_to, with_plain_http
+from service.cli.rm import name_and_version
 from service.core.artifact import Report
 from service.core.digest import Digest, canonical_json, parse_digest
 from service.core.errors import Conflict, NotReady
 from service.core.metadata import ModelMetadata
+from service.registry import parse_reference
 
 
 def pull(
-    model: ModelArgument,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL[:VERSION]|oci://…", help="A model of the server's, or a reference to an OCI registry."
+        ),
+    ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must not exist yet.")],
     target: Annotated[
         str | None,
         typer.Option("--target", help="The target that the artifact was built for.", show_default="the server's"),
     ] = None,
+    plain_http: PlainHttpOption = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Download the artifact of a model, as a folder for octet run."""
+    if is_reference(model):
+        _pull_from_registry(model, directory, target, plain_http, as_json)
+        return
     name, version = name_and_version(model)
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         if directory.exists():
@@ -43,6 +54,17 @@ def pull(
             output.document({"artifact": artifact, "directory": str(directory)})
             return
         output.show(f"{artifact} in {directory}")
+        output.next_command(f"octet run {shlex.quote(str(directory))} INPUT")
+
+
+def _pull_from_registry(text: str, directory: Path, target: str | None, plain_http: bool, as_json: bool) -> None:
+    settings = with_plain_http(load_checked(), plain_http)
+    with reporting(as_json) as output:
+        artifacts = pull_to(parse_reference(text), directory, settings, (lambda _: target) if target else None)
+        if as_json:
+            output.document({"artifacts": artifacts, "directory": str(directory)})
+            return
+        output.show(*(f"{artifact} in {directory}" for artifact in artifacts))
         output.next_command(f"octet run {shlex.quote(str(directory))} INPUT")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -27,12 +28,15 @@ from service.cli.options import (
     StdOption,
     TargetOption,
     TuneOption,
+    load_checked,
     metadata_from,
     server_flag,
     server_url,
 )
 from service.cli.output import Output, reporting
+from service.cli.registry import PlainHttpOption, push_folder, push_served, with_plain_http
 from service.cli.reports import attached, is_verified, summary
+from service.cli.rm import name_and_version
 from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
 from service.core.build import Stage
@@ -45,6 +49,15 @@ Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and calls w
 
 def push(
     file: ModelFileOrArtifact,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="oci://HOST/REPOSITORY:TAG",
+            help="Push a compiled folder, or a model of the server (MODEL[:VERSION]), to an OCI registry instead.",
+        ),
+    ] = None,
+    plain_http: PlainHttpOption = False,
     name: Annotated[
         str | None, typer.Option("--name", help="The model's name.", show_default="the file's name")
     ] = None,
@@ -69,6 +82,11 @@ def push(
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": input_shape} if input_shape else {}
+    if to is not None:
+        _push_to(str(file), to, plain_http, server, key, as_json)
+        return
+    if not file.exists():
+        raise typer.BadParameter(f"{file} does not exist")
     if file.is_dir() and (target, numerics, options) != ("host", None, {"batch": "1"}):
         raise typer.BadParameter(
             f"{file} is already compiled, so --target, --numerics, --batch, --tune and --input-shape do not apply"
@@ -89,6 +107,21 @@ def push(
             output.document(pushed)
         else:
             _show(output, pushed, server)
+
+
+def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str | None, as_json: bool) -> None:
+    settings = with_plain_http(load_checked(), plain_http)
+    with reporting(as_json) as output:
+        if Path(given).is_dir():
+            digest = push_folder(Path(given), to, settings)
+        else:
+            with Client(server_url(server), key) as client:
+                digest = push_served(client, *name_and_version(given), to, settings)
+        if as_json:
+            output.document({"reference": to, "digest": digest})
+            return
+        output.show(f"{to}: {digest}")
+        output.next_command(f"octet pull {shlex.quote(to)} DIR")
 
 
 def push_model(

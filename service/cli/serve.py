@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from service.cli import welcome
-from service.cli.options import DataDirOption, JsonOption, load_checked
+from service.cli.options import DataDirOption, JsonOption, is_reference, load_checked
 from service.cli.output import reporting
 from service.cli.server_options import (
     GrpcPortOption,
@@ -27,6 +28,7 @@ from service.cli.server_options import (
     UnsandboxedOption,
     VerboseOption,
 )
+from service.core.errors import InvalidInput
 from service.core.installed import require_server
 from service.core.settings import Auth, Role, Settings
 
@@ -38,12 +40,12 @@ def serve(
     no_grpc: NoGrpcOption = False,
     data_dir: DataDirOption = None,
     models: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--models",
-            metavar="DIR|FILE",
-            exists=True,
-            help="Models to serve: files, artifact folders, or folders of them; changes are picked up. Repeatable.",
+            metavar="DIR|FILE|oci://…",
+            help="Models to serve: files, artifact folders, or folders of them; changes are picked up; or references "
+            "to OCI registries, which are pulled at the start. Repeatable.",
         ),
     ] = None,
     no_auth: NoAuthOption = False,
@@ -64,13 +66,12 @@ def serve(
 ) -> None:
     """Serve models: the API, predictions and, while there is something to build, a compile worker."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
-    flags |= {"model_files": models or None}
     flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}
     flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
     flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s}
     switches = {"grpc": False if no_grpc else None, "allow_unsandboxed": allow_unsandboxed or None}
     settings = load_checked({**flags, **switches, "log_format": log_format, "role": Role.EMBEDDED})
-    run(settings, verbose, as_json, compile=not no_compile)
+    run(settings, verbose, as_json, compile=not no_compile, models=models or ())
 
 
 def api(
@@ -93,11 +94,18 @@ def api(
     run(load_checked({**flags, "role": Role.API}), verbose, as_json)
 
 
-def run(settings: Settings, verbose: bool, as_json: bool, *, compile: bool = False) -> None:
-    """A supervised server in the role that `settings` name, until it is told to stop."""
+def run(settings: Settings, verbose: bool, as_json: bool, *, compile: bool = False, models: Sequence[str] = ()) -> None:
+    """A supervised server in the role that `settings` name, until it is told to stop.
+
+    Args:
+        models: to serve, in place of those of the settings: files, folders, references to registries.
+    """
     welcome.log(settings, verbose)
     with reporting(as_json) as output:
         require_server()
+        if models:
+            files = tuple(_model_file(each, settings) for each in models)
+            settings = settings.model_copy(update={"model_files": files})
         from service.api.ops import supervisor
 
         status = supervisor.serve(
@@ -106,3 +114,13 @@ def run(settings: Settings, verbose: bool, as_json: bool, *, compile: bool = Fal
             on_started=lambda started: welcome.tell(lambda: welcome.server(output, started, settings)),
         )
     raise typer.Exit(status)
+
+
+def _model_file(given: str, settings: Settings) -> Path:
+    if is_reference(given):
+        from service.cli.registry import served_folder
+
+        return served_folder(given, settings)
+    if not Path(given).exists():
+        raise InvalidInput(f"{given} does not exist", hint="--models takes files, folders, oci://HOST/REPOSITORY:TAG")
+    return Path(given)

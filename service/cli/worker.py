@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli import welcome
-from service.cli.options import DataDirOption, JsonOption, load_checked
+from service.cli.options import DataDirOption, JsonOption, is_reference, load_checked
 from service.cli.output import reporting
 from service.cli.serve import run
 from service.cli.server_options import (
@@ -32,6 +32,7 @@ from service.core.errors import InvalidInput
 from service.core.settings import Auth, Role, Settings
 
 if TYPE_CHECKING:
+    from service.workers.data_plane.alone import Source
     from service.workers.data_plane.orders import Members
 
 worker = typer.Typer(invoke_without_command=True)
@@ -84,7 +85,11 @@ def _refuse_options(context: typer.Context) -> None:
 @worker.command("serve")
 def serve_alone(
     models: Annotated[
-        list[str], typer.Argument(metavar="[NAME=]DIR...", help="Folders that octet compile wrote, and their names.")
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]DIR|oci://...",
+            help="Folders that octet compile wrote, or references to OCI registries, and their names.",
+        ),
     ],
     host: HostOption = None,
     port: PortOption = None,
@@ -118,7 +123,7 @@ def serve_alone(
         from service.core.target import parse_target
         from service.workers.data_plane import alone
 
-        sources = [alone.source_of(text) for text in models]
+        sources = [_source(text, settings, target) for text in models]
         alone.serve(
             sources,
             settings,
@@ -126,6 +131,18 @@ def serve_alone(
             _keys_of(settings),
             None if target is None else parse_target(target).name,
         )
+
+
+def _source(text: str, settings: Settings, target: str | None) -> Source:
+    from service.workers.data_plane import alone
+
+    name, separator, given = ("", "", text) if is_reference(text) else text.partition("=")
+    if not is_reference(given):
+        return alone.source_of(text)
+    from service.cli.registry import served_folder
+
+    folder = served_folder(given, settings, target)
+    return alone.Source(name if separator else folder.name, folder.resolve())
 
 
 def _keys_of(settings: Settings) -> Callable[[], Members] | None:

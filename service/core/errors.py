@@ -37,6 +37,7 @@ OctetError
 │   ├── DatabaseLost             it is made again from the index of the store
 │   ├── DatabaseUnreachable      no answer from PostgreSQL
 │   ├── StoreUnreachable         no answer from the bucket
+│   ├── RegistryFailed           no answer from an OCI registry, or none that is one
 │   ├── NotStarted               a process of the server ended while it started
 │   ├── Restarting               the serving process is on its way, or stops
 │   └── MemoryFull               no memory for this request at this moment
@@ -335,6 +336,12 @@ class StoreUnreachable(NotReady):
     """The bucket of the store does not answer."""
 
     code = "store_unreachable"
+
+
+class RegistryFailed(NotReady):
+    """The OCI registry does not answer, or not as one does."""
+
+    code = "registry_failed"
 
 
 class NotStarted(NotReady):

@@ -41,6 +41,14 @@ class Role(StrEnum):
     WORKER = "worker"  # answers predictions, for one target
 
 
+class PlainHttp(StrEnum):
+    """Which OCI registries are asked in plain HTTP; others over TLS alone."""
+
+    LOOPBACK = "loopback"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class Serving(BaseModel):
     """Settings that can also be chosen for one model: in the table `models` of the file, under its name."""
 
@@ -155,6 +163,15 @@ class Settings(BaseSettings, Serving):
         description="a URI of your own for whoever builds here; it stands in the provenance",
     )
 
+    registry_username: str | None = Field(
+        None, description="a user of OCI registries; by default, as `docker login` has written it down"
+    )
+    registry_password: SecretStr | None = Field(None, description="the user's password, or a token")
+    registry_http: PlainHttp = Field(
+        PlainHttp.LOOPBACK,
+        description="which OCI registries are asked in plain HTTP: loopback (those of this machine), always, or never",
+    )
+
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
     models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")
@@ -265,6 +282,8 @@ class Settings(BaseSettings, Serving):
             raise ValueError("tls_cert and tls_key belong together")
         if self.cluster_key is not None and self.cluster_key_file is not None:
             raise ValueError("cluster_key and cluster_key_file say the same: give one of them")
+        if (self.registry_username is None) != (self.registry_password is None):
+            raise ValueError("registry_username and registry_password belong together")
         return self
 
     def serving(self, model: str) -> Serving:

@@ -1,0 +1,153 @@
+"""Models in OCI registries: `octet push --to`, `octet pull oci://…`, and serving from one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.core.digest import Digest, digest_of, parse_digest
+from service.core.errors import Conflict, NotFound, NotReady, RegistryFailed
+from service.core.provenance import signer_of
+from service.core.settings import PlainHttp, Settings
+from service.core.target import detect_host
+from service.registry import Choose, Reference, Registry, parse_reference, pull, push
+
+if TYPE_CHECKING:
+    from service.cache import OciLayout
+    from service.cli.client import Client
+
+_logger = logging.getLogger(__name__)
+
+PlainHttpOption = Annotated[
+    bool, typer.Option("--plain-http", help="Ask the registry in plain HTTP, even if it is another machine.")
+]
+
+
+def with_plain_http(settings: Settings, plain_http: bool) -> Settings:
+    return settings.model_copy(update={"registry_http": PlainHttp.ALWAYS}) if plain_http else settings
+
+
+def push_folder(folder: Path, to: str, settings: Settings) -> Digest:
+    """Pushes all artifacts in a folder; what the tag stands for."""
+    from service.cache import OciLayout
+
+    layout = OciLayout.open(folder)
+    return _push([(layout, digest) for digest in _artifacts_in(layout)], to, settings)
+
+
+def push_served(client: Client, model: str, version: int | None, to: str, settings: Settings) -> Digest:
+    """Pushes the artifacts of a version of the server's, the newest by default; what the tag stands for."""
+    from service.cli.artifacts import fetched
+
+    digests = _served(client, model, version)
+    with ExitStack() as stack:
+        return _push([(stack.enter_context(fetched(client, each)), each) for each in digests], to, settings)
+
+
+def pull_to(reference: Reference, directory: Path, settings: Settings, choose: Choose | None = None) -> list[Digest]:
+    """Writes what `reference` stands for as a new folder, whole or not at all; its artifacts.
+
+    A pull that was cut off goes on from what is in `DIRECTORY.partial`.
+
+    Raises:
+        Untrusted: none of the trusted keys signed it; the folder is not written.
+        OctetError: as `service.registry.pull`.
+    """
+    from service.cache import OciLayout
+    from service.runtime.trust import Trust
+
+    trust = Trust.of(settings)
+    if directory.exists():
+        raise Conflict(f"{directory} exists already", hint="name another folder, or remove it")
+    partial = directory.with_name(f"{directory.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    layout = OciLayout(partial)
+    for listed in layout.index():
+        layout.remove(listed.digest)
+    with Registry(reference, settings) as registry:
+        digests = pull(registry, layout, settings.max_upload_bytes, choose)
+    for digest in digests:
+        trust.check(layout, digest)
+    layout.collect_garbage(min_age_s=0)
+    partial.rename(directory)
+    return digests
+
+
+def served_folder(text: str, settings: Settings, target: str | None = None) -> Path:
+    """What a reference stands for now, as a folder in the data directory with the name of the model; pulled, if it is
+    not there. Where the registry does not answer, what it stood for when it was last asked.
+
+    Args:
+        target: of the artifacts of an index, those to take; by default the best of those that run here.
+
+    Raises:
+        OctetError: as `pull_to`.
+    """
+    reference = parse_reference(text)
+    named = hashlib.sha256(f"{reference}\0{target}".encode()).hexdigest()[:16]
+    place = settings.data_dir / "pulled" / named
+    place.mkdir(parents=True, exist_ok=True)
+    current = place / reference.model
+    try:
+        with Registry(reference, settings) as registry:
+            wanted = digest_of(registry.manifest(reference.name)[1])
+    except RegistryFailed as error:
+        if not current.exists():
+            raise
+        _logger.warning("%s; what was pulled before is served", error)
+        return current
+    folder = place / wanted.removeprefix("sha256:")
+    if not folder.exists():
+        pull_to(replace(reference, digest=wanted), folder, settings, lambda targets: target or _best(targets))
+    _point(current, folder)
+    return current
+
+
+def _best(targets: Sequence[str]) -> str:
+    """Of the targets, the one that does most of what this machine can; the first where none runs here."""
+    here = [target.name for target in detect_host().targets if target.name in targets]
+    return (here or list(targets))[0]
+
+
+def _point(link: Path, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=link.parent) as beside:
+        made = Path(beside, "link")
+        made.symlink_to(folder.name)
+        made.rename(link)
+
+
+def _push(artifacts: list[tuple[OciLayout, Digest]], to: str, settings: Settings) -> Digest:
+    signer = signer_of(settings)
+    with Registry(parse_reference(to), settings, writes=True) as registry:
+        return push(registry, artifacts, signer)
+
+
+def _artifacts_in(layout: OciLayout) -> list[Digest]:
+    from service.core.artifact import ARTIFACT_TYPE
+
+    found = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
+    if not found:
+        raise NotFound(f"{layout.root} holds no artifact", hint="octet compile FILE --output DIR writes one")
+    return found
+
+
+def _served(client: Client, model: str, version: int | None) -> list[Digest]:
+    """The newest artifact for each target, of one sample."""
+    numbers = [each["version"] for each in client.model(model)["versions"]]
+    wanted = version or max(numbers, default=0)
+    found: dict[str, str] = {}
+    for build in client.builds(model, limit=200):  # the newest first
+        is_built = build["state"] == "succeeded" and build["artifact"] and not build["invalidated"]
+        if build["version"] == wanted and is_built and build["options"].get("batch", 1) == 1:
+            found.setdefault(build["target"], build["artifact"])
+    if not found:
+        raise NotReady(f"there is no artifact of version {wanted} of {model}", hint=f"octet models {model}")
+    return [parse_digest(each) for each in dict.fromkeys(found.values())]

@@ -1,0 +1,7 @@
+"""Artifacts in OCI registries: pushed to one, pulled from one."""
+
+from service.registry.client import Registry
+from service.registry.reference import Reference, parse_reference
+from service.registry.transfer import Choose, pull, push
+
+__all__ = ["Choose", "Reference", "Registry", "parse_reference", "pull", "push"]

@@ -1,0 +1,75 @@
+"""What a registry's content is called: `oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]`.
+
+https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#pulling-manifests
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from service.core.digest import Digest, parse_digest
+from service.core.errors import InvalidInput
+
+SCHEME = "oci://"
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:.]{{2,45}}\])(?::[0-9]{{1,5}})?"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_FORM = re.compile(
+    rf"oci://(?P<host>{_HOST})/(?P<repository>{_PART}(?:/{_PART})*)"
+    r"(?::(?P<tag>[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+_MOST_CHARACTERS = 512
+
+
+@dataclass(frozen=True)
+class Reference:
+    """
+    Attributes:
+        host: with a port, if there is one.
+        tag: None where only a digest is named.
+        digest: what the tag has to stand for, if anything is said of that.
+    """
+
+    host: str
+    repository: str
+    tag: str | None
+    digest: Digest | None = None
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{SCHEME}{self.host}/{self.repository}{tag}" + (f"@{self.digest}" if self.digest else "")
+
+    @property
+    def name(self) -> str:
+        """What the registry is asked for: the digest, where there is one."""
+        return self.digest or self.tag or "latest"
+
+    @property
+    def model(self) -> str:
+        """The name of a model that is served from it: the repository's last part."""
+        return self.repository.rpartition("/")[2]
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(re.sub(r":[0-9]{1,5}$", "", self.host))
+
+
+def parse_reference(text: str) -> Reference:
+    """The tag is `latest` where neither a tag nor a digest is named. Raises `InvalidInput`."""
+    match = _FORM.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
+    if match is None:
+        raise InvalidInput(f"{text[:_MOST_CHARACTERS]!r} is no reference", hint="oci://HOST[:PORT]/REPOSITORY[:TAG]")
+    digest = parse_digest(match["digest"]) if match["digest"] else None
+    return Reference(match["host"], match["repository"], match["tag"] or (None if digest else "latest"), digest)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its very name, whatever a name server says."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

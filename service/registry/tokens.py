@@ -1,0 +1,85 @@
+"""How a registry lets somebody in: it answers 401 with a challenge, which names a server that gives tokens.
+
+https://distribution.github.io/distribution/spec/auth/token/, RFC 9110 section 11.6.1
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from service.core.errors import InvalidInput, Unauthorized
+from service.registry.credentials import Credentials
+
+MOST_BYTES = 64 << 10  # of a challenge's answer
+_PARAMETER = re.compile(r'\s*,?\s*([a-zA-Z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,32768}")
+
+Ask = Callable[[httpx.Request], bytes]
+"""Sends a request to the server of tokens; the body of its answer, at most `MOST_BYTES`. Raises `OctetError`."""
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """`WWW-Authenticate: Bearer realm="https://…",service="…",scope="…"`, or `Basic`."""
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+
+def parse_challenge(header: str) -> Challenge:
+    """Raises `InvalidInput`: it is neither of the two."""
+    scheme, _, rest = header[:4096].strip().partition(" ")
+    if scheme.lower() not in ("bearer", "basic"):
+        raise InvalidInput(f"the registry asks for {scheme[:32]!r}, and only tokens and passwords are known")
+    found = {each[1].lower(): re.sub(r"\\(.)", r"\1", each[2] or each[3] or "") for each in _PARAMETER.finditer(rest)}
+    return Challenge(scheme.lower(), found)
+
+
+def authorization(challenge: Challenge, credentials: Credentials | None, scope: str, ask: Ask) -> str:
+    """The value of `Authorization` that the challenge asks for.
+
+    Args:
+        scope: what for, where the challenge does not say.
+
+    Raises:
+        Unauthorized: nothing is known to show, or the server of tokens gives none.
+    """
+    if challenge.scheme == "basic":
+        if credentials is None or credentials.identity_token:
+            raise Unauthorized("the registry asks for a user and a password", hint="docker login, or OCTET_REGISTRY_…")
+        return _basic(credentials)
+    token = _token(challenge, credentials, challenge.parameters.get("scope") or scope, ask)
+    return f"Bearer {token}"
+
+
+def _token(challenge: Challenge, credentials: Credentials | None, scope: str, ask: Ask) -> str:
+    realm, service = challenge.parameters.get("realm", ""), challenge.parameters.get("service", "")
+    try:
+        url = httpx.URL(realm)
+    except httpx.InvalidURL as error:
+        raise Unauthorized("the registry names no server of tokens") from error
+    if credentials is not None and credentials.identity_token:
+        form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "octet"}
+        request = httpx.Request("POST", url, data={**form, "service": service, "scope": scope})
+    else:
+        headers = {"authorization": _basic(credentials)} if credentials else {}
+        asked = url.copy_merge_params({"service": service, "scope": scope})
+        request = httpx.Request("GET", asked, headers=headers)
+    try:
+        answer = json.loads(ask(request))
+        token = answer.get("token") or answer.get("access_token")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise Unauthorized("the registry's server of tokens did not give one") from error
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise Unauthorized("the registry's server of tokens did not give one")
+    return token
+
+
+def _basic(credentials: Credentials) -> str:
+    return "Basic " + base64.b64encode(f"{credentials.user}:{credentials.password}".encode()).decode()

@@ -1,0 +1,179 @@
+"""A model to a registry and back: its artifacts, what is known of them, and signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
+from service.cache.oci import INDEX_MEDIA_TYPE
+from service.core.artifact import ARTIFACT_TYPE, TARGET_ANNOTATION, TRAVELING
+from service.core.compatibility import check_config_type
+from service.core.digest import Digest, canonical_json, digest_of
+from service.core.errors import InvalidInput, NotFound, TooLarge
+from service.core.provenance import Signer
+from service.registry import cosign
+from service.registry.client import Registry, entries_of, fallback_tag
+
+Choose = Callable[[Sequence[str]], str]
+_MOST_ARTIFACTS, _MOST_REPORTS, _MOST_LAYERS = 64, 32, 4
+
+
+def push(registry: Registry, artifacts: Sequence[tuple[OciLayout, Digest]], signer: Signer | None = None) -> Digest:
+    """Uploads artifacts with their reports, and has the tag stand for the only one, or for an index of all.
+
+    Blobs that the registry has are not sent again, so that a push which was cut off goes on where it was.
+
+    Args:
+        signer: signs the digest by cosign's conventions.
+
+    Returns:
+        What the tag stands for.
+
+    Raises:
+        NotFound, CorruptBlob: some of it is gone or damaged.
+        OctetError: see `Registry`.
+    """
+    reference = registry.reference
+    if reference.tag is None or reference.digest is not None:
+        raise InvalidInput(f"{reference} is to be pushed to a tag", hint="oci://HOST/REPOSITORY:TAG")
+    entries = [_push_artifact(registry, layout, digest) for layout, digest in artifacts]
+    if len(entries) == 1:
+        ((layout, digest),) = artifacts
+        media_type, data = MANIFEST_MEDIA_TYPE, layout.blobs.read(digest)
+    else:
+        media_type = INDEX_MEDIA_TYPE
+        listed = [entry.to_json() for entry in entries]
+        data = canonical_json({"schemaVersion": 2, "mediaType": media_type, "manifests": listed})
+    registry.put_manifest(reference.tag, media_type, data)
+    if signer is not None:
+        for signed in dict.fromkeys((digest_of(data), *(entry.digest for entry in entries))):
+            cosign.sign(registry, signed, signer)
+    return digest_of(data)
+
+
+def _push_artifact(registry: Registry, layout: OciLayout, digest: Digest) -> Descriptor:
+    """Its entry in an index."""
+    manifest = layout.manifest(digest)
+    size_bytes, _ = _push_manifest(registry, layout, digest, manifest)
+    unlisted = []
+    for report in layout.referrers(digest):
+        if report.artifact_type in TRAVELING:
+            size, is_listed = _push_manifest(registry, layout, report.digest, layout.manifest(report.digest))
+            if not is_listed:
+                unlisted.append(Descriptor(MANIFEST_MEDIA_TYPE, report.digest, size, {}, report.artifact_type))
+    if unlisted:
+        _list(registry, digest, unlisted)
+    target = {TARGET_ANNOTATION: manifest.annotations.get(TARGET_ANNOTATION, "")}
+    return Descriptor(MANIFEST_MEDIA_TYPE, digest, size_bytes, target, manifest.artifact_type)
+
+
+def _push_manifest(registry: Registry, layout: OciLayout, digest: Digest, manifest: Manifest) -> tuple[int, bool]:
+    """Its size, and whether the registry lists it as a referrer."""
+    for part in dict.fromkeys(each.digest for each in (manifest.config, *manifest.layers)):
+        registry.put_blob(part, layout.blobs.path(part))
+    data = layout.blobs.read(digest)
+    return len(data), registry.put_manifest(digest, MANIFEST_MEDIA_TYPE, data)
+
+
+def _list(registry: Registry, subject: Digest, reports: Sequence[Descriptor]) -> None:
+    """Adds to the index that stands for the list of referrers, in registries that keep none: the specification's
+    "referrers tag schema". Two pushes at once may lose one's entries, as the specification says, too.
+    """
+    tag = fallback_tag(subject)
+    try:
+        before = entries_of(registry.manifest(tag)[1])
+    except NotFound:
+        before = []
+    entries = {entry.digest: entry for entry in (*reports, *before)}
+    listed = [entry.to_json() for entry in entries.values()]
+    index = {"schemaVersion": 2, "mediaType": INDEX_MEDIA_TYPE, "manifests": listed}
+    registry.put_manifest(tag, INDEX_MEDIA_TYPE, canonical_json(index))
+
+
+def pull(registry: Registry, layout: OciLayout, most_bytes: int, choose: Choose | None = None) -> list[Digest]:
+    """Stores and lists what the reference stands for: an artifact, or those of an index, with their reports.
+
+    Blobs that the layout has are not fetched again.
+
+    Args:
+        most_bytes: of all together.
+        choose: says which target's artifacts of an index to take; None: all.
+
+    Raises:
+        NotFound: there is no such tag, or nothing for the target that was chosen.
+        InvalidInput: it is no artifact of Octet's; or it is damaged.
+        TooLarge: there is more than `most_bytes` of it.
+        Unsupported: it is of another release.
+        OctetError: see `Registry`.
+    """
+    pulling = _Pulling(registry, layout, most_bytes)
+    artifacts = pulling.artifacts()
+    targets = sorted({_target(manifest) for manifest in artifacts.values()})
+    target = choose(targets) if choose else None
+    taken = [digest for digest, manifest in artifacts.items() if target in (None, _target(manifest))]
+    if not taken:
+        raise NotFound(f"{registry.reference} has nothing for {target}", hint=f"it is for {', '.join(targets)}")
+    for digest in taken:
+        pulling.artifact(digest, artifacts[digest])
+    return taken
+
+
+@dataclass
+class _Pulling:
+    """One pull.
+
+    Attributes:
+        left_bytes: how much may still come.
+    """
+
+    registry: Registry
+    layout: OciLayout
+    left_bytes: int
+
+    def artifacts(self) -> dict[Digest, Manifest]:
+        """The manifests that the reference stands for."""
+        reference = self.registry.reference
+        media_type, data = self.registry.manifest(reference.name)
+        if media_type != INDEX_MEDIA_TYPE:
+            return {digest_of(data): self._parsed(data)}
+        entries = entries_of(data)
+        found = [entry for entry in entries if entry.artifact_type in (None, ARTIFACT_TYPE)]
+        if not 1 <= len(found) <= _MOST_ARTIFACTS:
+            raise InvalidInput(f"{reference} lists {len(found)} artifacts, not 1 to {_MOST_ARTIFACTS}")
+        return {entry.digest: self._parsed(self.registry.manifest(entry.digest)[1]) for entry in found}
+
+    def artifact(self, digest: Digest, manifest: Manifest) -> None:
+        check_config_type(manifest.config.media_type)
+        self._take(manifest)
+        self.layout.put_manifest(manifest)
+        reports = [each for each in self.registry.referrers(digest) if each.artifact_type in TRAVELING]
+        for entry in reports[:_MOST_REPORTS]:
+            report = Manifest.from_bytes(self.registry.manifest(entry.digest)[1])
+            is_ours = digest_of(report.to_bytes()) == entry.digest  # what other tools wrote is not stored as it is
+            if is_ours and report.subject is not None and report.subject.digest == digest:
+                self._take(report)
+                self.layout.put_manifest(report)
+
+    def _take(self, manifest: Manifest) -> None:
+        if len(manifest.layers) > _MOST_LAYERS:
+            raise InvalidInput(f"a manifest of {self.registry.reference} has {len(manifest.layers)} layers")
+        for part in (manifest.config, *manifest.layers):
+            self.left_bytes -= part.size_bytes
+            if self.left_bytes < 0:
+                raise TooLarge(
+                    f"{self.registry.reference} is larger than it may be", hint="OCTET_MAX_UPLOAD_BYTES is the limit"
+                )
+            self.registry.fetch(part, self.layout.blobs)
+
+    def _parsed(self, data: bytes) -> Manifest:
+        manifest = Manifest.from_bytes(data)
+        if manifest.artifact_type != ARTIFACT_TYPE or manifest.to_bytes() != data:
+            raise InvalidInput(
+                f"{self.registry.reference} is no artifact of Octet's", hint="octet push --to puts one there"
+            )
+        return manifest
+
+
+def _target(manifest: Manifest) -> str:
+    return manifest.annotations.get(TARGET_ANNOTATION, "")

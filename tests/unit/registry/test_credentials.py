@@ -1,0 +1,133 @@
+"""Credentials, as docker's configuration has them, and challenges, as registries make them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.core.errors import InvalidInput, Unauthorized
+from service.core.settings import Settings
+from service.registry.credentials import Credentials, credentials_of
+from service.registry.tokens import Challenge, authorization, parse_challenge
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def written(folder: Path, config: Any) -> None:
+    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+
+
+def auth(text: str) -> dict[str, str]:
+    return {"auth": base64.b64encode(text.encode()).decode()}
+
+
+def test_nothing_is_shown_where_nothing_is_known(docker: Path) -> None:
+    assert credentials_of(Settings(), "ghcr.io") is None
+    written(docker, {"auths": {"other.example": auth("a:b")}})
+    assert credentials_of(Settings(), "ghcr.io") is None
+
+
+@pytest.mark.parametrize("name", ["ghcr.io", "https://ghcr.io"])
+def test_docker_s_configuration_is_read(docker: Path, name: str) -> None:
+    written(docker, {"auths": {name: auth("me:a:b"), "ghcr.io.example": auth("other:x")}})
+    assert credentials_of(Settings(), "ghcr.io") == Credentials("me", "a:b")
+
+
+def test_a_token_that_stands_for_both_is_read(docker: Path) -> None:
+    written(docker, {"auths": {"r.example": {"auth": "", "identitytoken": "abc"}}})
+    found = credentials_of(Settings(), "r.example")
+    assert found is not None
+    assert found.identity_token == "abc"
+
+
+def test_settings_come_first_and_no_password_is_shown(docker: Path) -> None:
+    written(docker, {"auths": {"r.example": auth("docker:x")}})
+    found = credentials_of(Settings(registry_username="me", registry_password="hush"), "r.example")
+    assert found == Credentials("me", "hush")
+    assert "hush" not in repr(found)
+
+
+def test_a_helper_is_asked(docker: Path) -> None:
+    program = docker / "docker-credential-keys"
+    program.write_text(
+        '#!/bin/sh\nread server\n[ "$server" = r.example ] || exit 1\necho \'{"Username":"me","Secret":"s"}\'\n'
+    )
+    program.chmod(0o755)
+    written(docker, {"credsStore": "keys"})
+    assert credentials_of(Settings(), "r.example") == Credentials("me", "s")
+    assert credentials_of(Settings(), "other.example") is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "{",
+        "[]",
+        {"auths": {"r.example": {"auth": "%"}}},
+        {"credsStore": "../../bin/sh"},
+        {"credsStore": "no"},
+    ],
+)
+def test_a_configuration_that_is_none_is_an_error(docker: Path, config: Any) -> None:
+    written(docker, config)
+    with pytest.raises(InvalidInput):
+        credentials_of(Settings(), "r.example")
+
+
+def test_a_challenge_is_read() -> None:
+    header = 'Bearer realm="https://auth.example/token",service="r.example",scope="repository:a/b:pull,push"'
+    assert parse_challenge(header) == Challenge(
+        "bearer",
+        {"realm": "https://auth.example/token", "service": "r.example", "scope": "repository:a/b:pull,push"},
+    )
+    assert parse_challenge('basic realm="x"').scheme == "basic"
+    with pytest.raises(InvalidInput):
+        parse_challenge("Negotiate")
+
+
+CHALLENGE = Challenge("bearer", {"realm": "https://auth.example/token?a=b", "service": "r.example"})
+
+
+def test_a_token_is_asked_for_with_the_password() -> None:
+    asked: list[httpx.Request] = []
+
+    def ask(request: httpx.Request) -> bytes:
+        asked.append(request)
+        return b'{"token": "abc.def"}'
+
+    assert authorization(CHALLENGE, Credentials("me", "pw"), "repository:a:pull", ask) == "Bearer abc.def"
+    (request,) = asked
+    assert dict(request.url.params) == {"a": "b", "service": "r.example", "scope": "repository:a:pull"}
+    assert request.headers["authorization"] == "Basic " + base64.b64encode(b"me:pw").decode()
+
+
+def test_a_token_that_stands_for_a_password_is_exchanged() -> None:
+    asked: list[httpx.Request] = []
+
+    def ask(request: httpx.Request) -> bytes:
+        asked.append(request)
+        return b'{"access_token": "t"}'
+
+    assert authorization(CHALLENGE, Credentials("", "", "idt"), "s", ask) == "Bearer t"
+    assert (asked[0].method, b"refresh_token=idt" in asked[0].content) == ("POST", True)
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"token": 1}', b'{"token": "a\\r\\nb: c"}', b'{"token": ""}'])
+def test_what_is_no_token_is_refused(answer: bytes) -> None:
+    with pytest.raises(Unauthorized):
+        authorization(CHALLENGE, None, "s", lambda request: answer)
+
+
+def test_a_password_is_asked_for_where_none_is_known() -> None:
+    with pytest.raises(Unauthorized):
+        authorization(Challenge("basic", {}), None, "s", lambda request: b"")
