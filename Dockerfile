@@ -4,7 +4,8 @@
 #   docker build --target worker .    answers predictions; has neither the compiler nor the linker
 #   docker build --target worker-cuda .   the same on NVIDIA's cards, whose driver the container runtime brings
 #
-# What is released is built on a base that its digest names: `make images BASE=python:3.11-slim@sha256:...`.
+# What is released is built on a base that its digest names, looked up for each release, so that it has the latest fixes:
+#   docker build --build-arg BASE=python:3.11-slim@sha256:... --target worker .
 
 ARG BASE=python:3.11-slim
 

@@ -13,7 +13,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 NATIVE := $(shell find service/native/plane service/native/runtime service/native/python service/native/fused -name '*.cc' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test test-all bench bench-serving soak docs messages lint format lock clean
+.PHONY: help setup demo serve wheel test test-all test-cluster bench bench-serving soak docs messages lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -35,6 +35,9 @@ test-all: $(VENV)/.develop ## every test, property tests on new examples
 test-arm: $(VENV)/.develop ## every test of kernels on emulated ARM CPUs alone (qemu-user-static)
 	OCTET_TEST_ISAS=aarch64 $(BIN)/python -m pytest $(PARALLEL) tests/unit/compiler/kernels tests/unit/compiler/select \
 		tests/unit/compiler/qnn/numerics $(PYTEST_ARGS)
+
+test-cluster: $(VENV)/.develop ## the chart on a real cluster, a quarter of an hour (CLUSTER=FOLDER: tests/cluster/README.md)
+	OCTET_TEST_CLUSTER=$(CLUSTER) $(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
 
 tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
 	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
