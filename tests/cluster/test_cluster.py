@@ -94,5 +94,5 @@ def test_a_build_whose_worker_is_killed_is_done_again(cluster: Cluster) -> None:
     arguments = ("--name", name, "--target", TARGETS["avx2"], "--batch", "3", "--numerics", "litert-reference")
     cluster.octet("push", EXAMPLES / "digits_uint8.tflite", *arguments, "--detach", server=server)
     cluster.kill(worker)
-    (build, *_) = json.loads(cluster.octet("builds", "--model", name, server=server))["builds"]
+    (build, *_) = json.loads(cluster.octet("builds", "--model", name, server=server))
     cluster.octet("builds", build["id"], "--wait", server=server)

@@ -128,7 +128,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         yield cluster
     finally:
         bucket.terminate()
-        bucket.wait(WORK_TIMEOUT_S)
+        bucket.communicate(timeout=WORK_TIMEOUT_S)
 
 
 def ready(cluster: Cluster, name: str) -> bool:
