@@ -14,7 +14,7 @@ from service.core.settings import Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 from service.workers.crashes import Crashes
-from service.workers.data_plane.plane import DataPlane
+from service.workers.data_plane.plane import DataPlane, Routing
 from service.workers.inference import Registry
 
 if TYPE_CHECKING:  # it loads OpenTelemetry
@@ -31,6 +31,7 @@ class Services:
         tracing: None where requests are not traced.
         certificate: None where connections are in plain text.
         broken_files: what `--models` names and cannot be served, by the file's name, and why.
+        routing: None where this process forwards no predictions.
         stopping: set when the process was told to stop; handlers that hold a request open end it then.
     """
 
@@ -51,6 +52,7 @@ class Services:
     stopping: threading.Event = field(default_factory=threading.Event)
     tracing: Tracing | None = None
     certificate: Certificate | None = None
+    routing: Routing | None = None
 
     @property
     def traced(self) -> float:

@@ -155,4 +155,4 @@ def _keys_of(settings: Settings) -> Callable[[], Members] | None:
     access = Access(settings.model_copy(update={"auth": Auth.ON}))
     if not access.known():
         raise InvalidInput(f"{settings.file_of_keys} holds no API key", hint="octet keys create makes one")
-    return lambda: orders.keys(access.look(), access.known())
+    return lambda: orders.keys(access.look(), access.known(), settings.key_of_cluster)

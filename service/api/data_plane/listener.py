@@ -13,7 +13,7 @@ from service.api.data_plane.reports import Reports
 from service.api.oip.address import parse_address
 from service.api.services import Services
 from service.workers.data_plane import orders
-from service.workers.data_plane.plane import Found, Said, Unheard
+from service.workers.data_plane.plane import Answer, Found, Unheard
 
 _logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
@@ -51,7 +51,7 @@ class Listener(Unheard):
     def connected(self, descriptor: int) -> None:
         self._take(descriptor)
 
-    async def asked(self, question: Members, data: bytes) -> Said:
+    async def asked(self, question: Members, data: bytes) -> Answer:
         return await self._questions.answer(question, data)
 
     def tell(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from math import ceil
@@ -19,6 +20,7 @@ from service.api.oip.repository import Repository
 from service.api.services import Services
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core.errors import NotReady, OctetError
+from service.workers.data_plane.plane import Answer
 from service.workers.inference import Served
 
 if TYPE_CHECKING:
@@ -42,11 +44,13 @@ class Questions:
 
         return Calls(Repository(self._registry, self._services.audit))
 
-    async def answer(self, question: Members, data: bytes) -> tuple[Members, bytes]:
+    async def answer(self, question: Members, data: bytes) -> Answer:
         try:
-            return {}, await self._answer(question, data)
+            if question["kind"] == "connect":
+                return Answer({}, passed=await self._connected(question["worker"]))
+            return Answer({}, await self._answer(question, data))
         except Exception as exception:
-            return {"problem": _problem(exception)}, b""
+            return Answer({"problem": _problem(exception)})
 
     async def _answer(self, question: Members, data: bytes) -> bytes:
         match question["kind"]:
@@ -59,6 +63,12 @@ class Questions:
                 asking.set((question["caller"] or ANYBODY, question["request_id"]))
                 return await self._calls.answer(question["path"], data)
         raise NotImplementedError(question["kind"])
+
+    async def _connected(self, worker: str) -> socket.socket:
+        routing = self._services.routing
+        if routing is None:
+            raise NotReady(f"this process knows no worker {worker}")
+        return await routing.connect(worker)
 
     async def _decoded(self, question: Members, data: bytes) -> bytes:
         served = self._registry.served(question["key"])

@@ -34,6 +34,7 @@
 #include "net/gzip.h"
 #include "net/opening.h"
 #include "net/reactor.h"
+#include "net/upstreams.h"
 #include "queue/runner.h"
 #include "runtime/octet.h"
 #include "tls/openssl.h"
@@ -66,6 +67,8 @@ class Process {
       : reactor_(plane_.budgets), running_(descriptors.count("running") ? Running(descriptors.at("running")) : Running()), orders_(plane_, running_) {
     plane_.with = [this](int64_t exchange, const auto& act) { reactor_.with(Plane::descriptor_of(exchange), act); };
     plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
+    plane_.upstreams = std::make_shared<Upstreams>(plane_);
+    plane_.workers_changed = [this](const auto& gone) { plane_.upstreams->changed(gone); };
     watch_signals();
     reactor_.watch(plane_.mailbox->descriptor(), [this](uint32_t) { deliver(); });
     for (Background* each : {&plane_.background, &plane_.loader, &plane_.handshakes}) {

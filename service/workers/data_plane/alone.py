@@ -81,7 +81,7 @@ def serve(
         program.require_tls()
 
     def standing() -> list[Said]:
-        said: list[Said] = [(keys() if keys else orders.keys(is_asked=False), b"")]
+        said: list[Said] = [(keys() if keys else orders.keys(is_asked=False, cluster_key=settings.key_of_cluster), b"")]
         if certificate is not None:
             pair = certificate.pair()
             said.append(orders.certificate(pair.cert_pem, pair.key_pem))

@@ -7,6 +7,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from service.workers.data_plane.frames import Frames, frame
@@ -16,6 +17,28 @@ Hear = Callable[[Members, bytes, int], None]
 
 _MOST_AT_ONCE = 256 << 10
 _MOST_DESCRIPTORS = 16
+_SILENT_S, _ASK_EVERY_S, _QUESTIONS = 2, 1, 3  # of a connection's other end, which is lost when it answers no question
+
+
+@dataclass
+class _Unsent:
+    """A frame, or what is left of it, and the descriptor that goes with its first byte."""
+
+    rest: memoryview
+    passed: socket.socket | None
+
+    def send(self, connection: socket.socket) -> bool:
+        """Whether that was all."""
+        descriptors = [] if self.passed is None else [self.passed.fileno()]
+        sent = socket.send_fds(connection, [self.rest], descriptors) if descriptors else connection.send(self.rest)
+        self.close()
+        self.rest = self.rest[sent:]
+        return not self.rest
+
+    def close(self) -> None:
+        if self.passed is not None:
+            self.passed.close()
+        self.passed = None
 
 
 class Link:
@@ -31,20 +54,25 @@ class Link:
         self._connection, self._hear, self._lost = connection, hear, lost
         self._loop = asyncio.get_running_loop()
         self._frames, self._descriptors = Frames(), deque[int]()
-        self._unsent = bytearray()
+        self._unsent = deque[_Unsent]()
         self._loop.add_reader(connection, self._receive)
 
     @property
     def is_open(self) -> bool:
         return self._connection.fileno() >= 0
 
-    def send(self, message: Members, data: bytes = b"") -> None:
-        """What cannot be sent at once is when the other end reads; to one that is gone nothing is."""
+    def send(self, message: Members, data: bytes = b"", passed: socket.socket | None = None) -> None:
+        """What cannot be sent at once is when the other end reads; to one that is gone nothing is.
+
+        Args:
+            passed: a descriptor that goes with the frame, and is closed here then, or where nobody is there.
+        """
         if not self.is_open:
+            if passed is not None:
+                passed.close()
             return
-        was_empty = not self._unsent
-        self._unsent += frame(message, data)
-        if was_empty:
+        self._unsent.append(_Unsent(memoryview(frame(message, data)), passed))
+        if len(self._unsent) == 1:
             self._flush()
 
     def close(self) -> None:
@@ -54,11 +82,14 @@ class Link:
             self._connection.close()
         while self._descriptors:
             os.close(self._descriptors.popleft())
+        while self._unsent:
+            self._unsent.popleft().close()
 
     def _flush(self) -> None:
         try:
             while self._unsent:
-                del self._unsent[: self._connection.send(self._unsent)]
+                if self._unsent[0].send(self._connection):
+                    self._unsent.popleft()
         except BlockingIOError:
             self._loop.add_writer(self._connection, self._flush)
         except OSError:
@@ -93,3 +124,30 @@ class Link:
         if self.is_open:
             self.close()
             self._lost()
+
+
+async def connected_to(host: str, port: int) -> socket.socket:
+    """A TCP connection for a data plane, which does not block; its other end is noticed to be lost, however it ends.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    loop = asyncio.get_running_loop()
+    family, kind, protocol, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        for level, option, value in (
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_S),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _ASK_EVERY_S),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _QUESTIONS),
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * (_SILENT_S + _QUESTIONS * _ASK_EVERY_S)),
+        ):
+            connection.setsockopt(level, option, value)
+        await loop.sock_connect(connection, address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -6,6 +6,7 @@ import resource
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from hashlib import sha256
 from typing import Any
 
 from service import __version__
@@ -39,6 +40,39 @@ class Named:
     versions: Sequence[str]
     canary: int = 0
     percent: int = 0
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Another machine's data plane, or one beside, that answers predictions.
+
+    Attributes:
+        id: another after each start.
+        capacity: calls at once.
+        state: `ready`, or it is sent nothing more.
+        loaded: model and version, as they are asked for, of what it has in memory.
+    """
+
+    id: str
+    pool: str
+    capacity: float
+    state: str
+    loaded: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Servable:
+    """Where a name can be answered.
+
+    Attributes:
+        pools: whose workers could load it.
+        reason: why there are none; a sentence without its full stop.
+    """
+
+    model: str
+    version: str
+    pools: Sequence[str] = ()
+    reason: str = ""
 
 
 def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> Members:
@@ -90,14 +124,30 @@ def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
     return {"type": "certificate", "chain_bytes": len(chain)}, chain + key
 
 
-def keys(is_asked: bool, known: Iterable[KnownKey] = ()) -> Members:
+def workers(cluster_key: str, workers: Iterable[Worker], models: Iterable[Servable]) -> Members:
+    """Who answers predictions from now on, in place of all that was said before: no model of this process does.
+
+    Args:
+        cluster_key: what they know the API by.
+    """
+    return {
+        "type": "workers",
+        "cluster_key": cluster_key,
+        "workers": [asdict(each) for each in workers],
+        "models": [asdict(each) for each in models],
+    }
+
+
+def keys(is_asked: bool, known: Iterable[KnownKey] = (), cluster_key: str = "") -> Members:
     """Who may ask.
 
     Args:
         is_asked: whether requests need a key.
         known: the keys, and what is known of their use.
+        cluster_key: what comes with it was admitted by the API; of a worker. The data plane gets its digest.
     """
-    return {"type": "keys", "is_asked": is_asked, "keys": [_key(each) for each in known]}
+    digest = sha256(cluster_key.encode()).hexdigest() if cluster_key else ""
+    return {"type": "keys", "is_asked": is_asked, "keys": [_key(each) for each in known], "cluster_sha256": digest}
 
 
 def _key(known: KnownKey) -> Members:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from service.core.digest import canonical_json
 from service.core.errors import NotReady, OctetError, Restarting, from_json
@@ -43,6 +43,31 @@ class Found:
     routes: Sequence[orders.Named]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """To a question.
+
+    Attributes:
+        passed: a descriptor that goes with it, and is closed once it was sent.
+    """
+
+    members: Members
+    data: bytes = b""
+    passed: socket.socket | None = None
+
+
+class Routing(Protocol):
+    """Where workers are."""
+
+    async def connect(self, worker: str) -> socket.socket:
+        """A TCP connection to a worker, by its id, for the caller; `link.connected_to` opens one.
+
+        Raises:
+            OctetError: it cannot be reached, within two seconds.
+        """
+        ...
+
+
 class Unheard:
     """What the data plane tells, and asks. These methods do nothing, and refuse."""
 
@@ -59,8 +84,7 @@ class Unheard:
         """Requests that it does not answer come here; the descriptor is the callee's to close."""
         socket.socket(fileno=descriptor).close()
 
-    async def asked(self, question: Members, data: bytes) -> Said:
-        """The members of an answer, and bytes."""
+    async def asked(self, question: Members, data: bytes) -> Answer:
         raise NotImplementedError
 
 
@@ -239,9 +263,13 @@ class DataPlane:
 
     async def _answer(self, question: Members, data: bytes) -> None:
         link = self._link
-        members, rest = await self.listener.asked(question, data)
+        answer = await self.listener.asked(question, data)
+        carries = {"passes": True} if answer.passed is not None else {}
+        members = {"type": "answer", "question": question["question"], **carries, **answer.members}
         if link is not None:  # one that is closed says nothing
-            link.send({"type": "answer", "question": question["question"], **members}, rest)
+            link.send(members, answer.data, answer.passed)
+        elif answer.passed is not None:
+            answer.passed.close()
 
     def _do(self, work: Awaitable[None]) -> None:
         async def run() -> None:

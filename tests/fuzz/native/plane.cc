@@ -20,7 +20,9 @@
 #include "request/elements.h"
 #include "request/infer_form.h"
 #include "request/problem.h"
+#include "request/problem_reader.h"
 #include "request/request.h"
+#include "request/sequence.h"
 #include "text/protobuf.h"
 
 namespace {
@@ -50,6 +52,26 @@ void heads(std::string_view bytes) {
   if (read_head(bytes.substr(0, head.bytes), 4096, again, bad) != HeadState::kWhole) __builtin_trap();
   if (again.fields.size() != head.fields.size() || again.content_length != head.content_length) __builtin_trap();
   percent_decoded(head.path());
+}
+
+// However it comes, a response's head is read alike, and its end is never before its last byte.
+void responses(std::string_view bytes) {
+  constexpr size_t kLongest = 4096;
+  ResponseHead head, again;
+  BadHead bad{};
+  HeadState state = read_response(bytes, kLongest, head, bad);
+  if (state == HeadState::kWhole) {
+    if (head.bytes > bytes.size() || head.status < 100 || (head.is_chunked && head.content_length)) __builtin_trap();
+    if (read_response(bytes.substr(0, head.bytes), kLongest, again, bad) != HeadState::kWhole) __builtin_trap();
+    if (again.status != head.status || again.content_length != head.content_length || again.fields.size() != head.fields.size()) __builtin_trap();
+    if (read_response(bytes.substr(0, head.bytes - 1), kLongest, again, bad) == HeadState::kWhole) __builtin_trap();
+    for (const HeaderField& each : head.fields) {
+      bool breaks_out = each.name.find_first_of("\r\n:") != each.name.npos || each.value.find_first_of("\r\n") != each.value.npos;
+      if (breaks_out) __builtin_trap();
+    }
+    read_document(bytes.substr(head.bytes), head.status);
+  }
+  if (state == HeadState::kUnfinished && bytes.find("\r\n\r\n") != bytes.npos) __builtin_trap();
 }
 
 // However it is cut, a body has the same content.
@@ -118,6 +140,12 @@ const std::vector<std::string>& seeds(int kind) {
        R"("outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":3}}]})"},
       {std::string("\x0a\x01m\x1a\x01i", 6) + std::string("\x2a\x15\x0a\x01" "a\x12\x05UINT8\x1a\x02\x01\x04\x2a\x05\x22\x03\x01\x02\x03", 23), shared_call()},
       {compressed("a tensor, again and again, a tensor, again and again", "gzip")},
+      {"HTTP/1.1 200 OK\r\ndate: x\r\ncontent-length: 3\r\noctet-hop-id: 17\r\nconnection: close\r\n\r\nabc",
+       "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 99\r\nocTet-code: not_ready\r\n\r\n"
+       R"({"type":"urn:x","title":"t","status":503,"detail":"d","code":"not_ready","hint":"h\u00e9","tensor":null})",
+       "HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+      {R"({"parameters":{"sequence_id":"s","sequence_start":true},"inputs":[{"name":"a","data":[1,[2]]}]})",
+       R"({"id":"x","parameters":{"sequ\u0065nce_id":17},"inputs":[]})"},
       {MessageWriter().bytes(1, "host").bytes(4, "inference.ModelInferRequest").take(), MessageWriter().bytes(3, "inference.proto").take(),
        MessageWriter().bytes(6, "inference.ModelInferRequest").take(), MessageWriter().bytes(7, "*").take()}};
   return all[static_cast<size_t>(kind)];
@@ -136,6 +164,11 @@ void read(int kind, const std::string& bytes) {
         return answer(fitted(read_infer(bytes).form, signature()));
       case 4:
         inflated(bytes, "gzip", 1 << 16);
+        return;
+      case 5:
+        return responses(bytes);
+      case 6:
+        sequence_in(bytes);
         return;
       default:
         reflected(bytes);
@@ -177,7 +210,7 @@ int main(int count, char** arguments) {
   auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * std::atof(arguments[1])));
   uint64_t inputs = 0;
   for (; std::chrono::steady_clock::now() < until; ++inputs) {
-    int kind = static_cast<int>(random() % 6);
+    int kind = static_cast<int>(random() % 8);
     const auto& texts = seeds(kind);
     read(kind, damaged(texts[random() % texts.size()], random));
   }

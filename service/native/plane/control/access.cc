@@ -108,6 +108,10 @@ void Access::set_sites(std::string host, bool is_particular) {
   is_particular_ = is_particular;
 }
 
+bool Access::is_of_cluster(std::string_view key) const {
+  return !key.empty() && !cluster_sha256_.empty() && is_same(sha256_of(key), cluster_sha256_);
+}
+
 Caller Access::admit(std::string_view authorization, const Origin& origin,
                      std::initializer_list<std::string_view> scopes, double now_s) {
   if (!is_known_) throw Problem(Kind::kRestarting, "which API keys there are is not known yet", "try again later");

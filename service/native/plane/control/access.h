@@ -7,9 +7,13 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace octet::plane {
+
+// Of requests between API and workers: by what the API is known; and a number that a worker says again in its answer.
+inline constexpr char kClusterKey[] = "octet-cluster-key", kHopId[] = "octet-hop-id";
 
 struct Key {
   std::string id;
@@ -39,6 +43,11 @@ class Access {
   void set_keys(bool is_asked, std::vector<Key> keys);
   // `host`: the name that it listens on; `is_particular`: it answers to the names of this machine only.
   void set_sites(std::string host, bool is_particular);
+  // The SHA-256 of the key by which the cluster's API is known, in hexadecimal; empty: there is none.
+  void set_cluster(std::string sha256) { cluster_sha256_ = std::move(sha256); }
+
+  // Whether this is the cluster's key: what comes with it was admitted by the API.
+  bool is_of_cluster(std::string_view key) const;
 
   // Throws Problem where the key in `authorization` has none of the scopes, or has been used too much; with no key asked
   // for, where the request comes from another site's page.
@@ -61,7 +70,7 @@ class Access {
 
   bool is_known_ = false, is_asked_ = true;  // until then nobody is let in, nor told that a key is wrong
   bool is_particular_ = true;
-  std::string host_;
+  std::string host_, cluster_sha256_;
   std::map<std::string, Metered, std::less<>> keys_;  // by id
 };
 

@@ -61,16 +61,48 @@ void Link::close() {
   for (const Unsent& each : unsent_) {
     if (each.passed >= 0) ::close(each.passed);
   }
+  for (int each : passed_) ::close(each);
+  passed_.clear();
   unsent_.clear();
   unsent_bytes_ = 0;
   received_ = {};
+}
+
+// Bytes, and the descriptors that came with them.
+ssize_t Link::receive_some(char* to, size_t bytes) {
+  constexpr size_t kMostAtATime = 16;
+  iovec piece{to, bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostAtATime * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t count = ::recvmsg(descriptor_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (count < 0) return count;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; at + sizeof(int) <= header->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int passed;
+      std::memcpy(&passed, CMSG_DATA(header) + at, sizeof passed);
+      passed_.push_back(passed);
+    }
+  }
+  return count;
+}
+
+int Link::take_passed() {
+  if (passed_.empty()) return -1;
+  int passed = passed_.front();
+  passed_.pop_front();
+  return passed;
 }
 
 bool Link::receive(const Handler& handler) {
   while (is_open()) {
     size_t there = received_.size();
     received_.resize(there + kMostAtOnce);
-    ssize_t count = ::recv(descriptor_, received_.data() + there, kMostAtOnce, MSG_DONTWAIT);
+    ssize_t count = receive_some(received_.data() + there, kMostAtOnce);
     int error = errno;
     received_.resize(there + (count > 0 ? static_cast<size_t>(count) : 0));
     if (count < 0 && error == EINTR) continue;

@@ -4,6 +4,8 @@
 // carry a descriptor.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -39,6 +41,9 @@ class Link {
   // Queues a frame, and writes as much as is taken; the descriptor is closed once it was sent, or is not needed.
   void send(std::string json, std::string bytes = {}, int passed = -1);
   bool flush();  // false as `receive`
+  // The descriptor that came with the frame that is being handled, which says that it carries one; the caller's to close.
+  // -1 where none arrived: this process has too many.
+  int take_passed();
   bool wants_write() const { return !unsent_.empty(); }
 
  private:
@@ -49,7 +54,10 @@ class Link {
   };
 
   int descriptor_ = -1;
+  ssize_t receive_some(char* to, size_t bytes);
+
   std::string received_;
+  std::deque<int> passed_;  // descriptors that came, in their order
   std::deque<Unsent> unsent_;
   size_t unsent_bytes_ = 0;
 };

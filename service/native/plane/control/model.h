@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "answer/answer.h"
+#include "control/names.h"
 #include "control/report.h"
 #include "queue/model_queue.h"
 #include "queue/tensor.h"
@@ -59,11 +60,5 @@ struct Route {
 
 // By name and version, as `address_of` puts them together.
 using Routes = std::map<std::string, Route, std::less<>>;
-
-std::string address_of(std::string_view model, std::string_view version);
-std::pair<std::string, std::string> names_in(std::string_view address);
-
-// The name and the version in what a client calls a model: name@version too. Throws Problem.
-std::pair<std::string, std::string> parse_address(std::string_view model, std::string_view version);
 
 }  // namespace octet::plane

@@ -77,7 +77,47 @@ Part read_part(JsonReader& json) {
   return part;
 }
 
+// [model, version]
+std::string read_address(JsonReader& json) {
+  std::vector<std::string> names;
+  json.array([&] { names.push_back(json.string()); });
+  if (names.size() != 2) json.refuse("no name and version");
+  return address_of(names[0], names[1]);
+}
+
+ToldWorker read_worker(JsonReader& json) {
+  ToldWorker worker;
+  std::string state;
+  read_object(json, {{"id", text(json, worker.id)},
+                     {"pool", text(json, worker.pool)},
+                     {"capacity", real(json, worker.capacity)},
+                     {"state", text(json, state)},
+                     {"loaded", [&] { json.array([&] { worker.loaded.push_back(read_address(json)); }); }}});
+  worker.is_ready = state == "ready";
+  return worker;
+}
+
+ToldModel read_told_model(JsonReader& json) {
+  ToldModel told;
+  std::string model, version;
+  read_object(json, {{"model", text(json, model)},
+                     {"version", text(json, version)},
+                     {"pools", [&] { json.array([&] { told.pools.push_back(json.string()); }); }},
+                     {"reason", text(json, told.reason)}});
+  told.address = address_of(model, version);
+  return told;
+}
+
 }  // namespace
+
+ClusterOrder read_cluster(std::string_view its) {
+  ClusterOrder order;
+  JsonReader json(its);
+  read_object(json, {{"cluster_key", text(json, order.key)},
+                     {"workers", [&] { json.array([&] { order.workers.push_back(read_worker(json)); }); }},
+                     {"models", [&] { json.array([&] { order.models.push_back(read_told_model(json)); }); }}});
+  return order;
+}
 
 LoadOrder read_load(std::string_view text_of_it) {
   LoadOrder order;

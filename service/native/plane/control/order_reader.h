@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "control/access.h"
+#include "control/cluster.h"
 #include "control/loading.h"
 #include "net/peer_budget.h"
 #include "request/problem.h"
@@ -12,6 +13,7 @@
 namespace octet::plane {
 
 LoadOrder read_load(std::string_view order);
+ClusterOrder read_cluster(std::string_view order);
 PeerLimits read_peer_limits(JsonReader& json);
 Key read_key(JsonReader& json);
 // That in an answer to a question.

@@ -1,5 +1,7 @@
 #include "control/orders.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -41,6 +43,7 @@ void Orders::obey(const Link::Frame& frame) {
   if (type == "unload") return unload(number);
   if (type == "routes") return route(frame.json);
   if (type == "keys") return set_keys(frame.json);
+  if (type == "workers") return set_workers(frame.json);
   if (type == "answer") return answer(frame);
   if (type == "gather") return report(number);
   if (type == "certificate") return certify(frame);
@@ -203,18 +206,29 @@ void Orders::route(std::string_view its) {
 void Orders::set_keys(std::string_view its) {
   JsonReader json(its);
   bool is_asked = true;
+  std::string cluster_sha256;
   std::vector<Key> keys;
   read_object(json, {{"is_asked", flag(json, is_asked)},
+                     {"cluster_sha256", text(json, cluster_sha256)},
                      {"keys", [&] { json.array([&] { keys.push_back(read_key(json)); }); }}});
   plane_.access.set_keys(is_asked, std::move(keys));
+  plane_.access.set_cluster(std::move(cluster_sha256));
 }
+
+// Of the control planes of APIs alone.
+void Orders::set_workers(std::string_view json) { plane_.workers_changed(plane_.cluster.set(read_cluster(json))); }
 
 void Orders::answer(const Link::Frame& frame) {
   JsonReader json(frame.json);
   int64_t question = 0;
+  bool passes = false;
   std::optional<Problem> problem;
-  read_object(json, {{"question", whole(json, question)}, {"problem", [&] { problem = read_problem(json); }}});
-  plane_.heard(question, {problem ? &*problem : nullptr, frame.json, frame.bytes});
+  read_object(json, {{"question", whole(json, question)},
+                     {"passes", flag(json, passes)},
+                     {"problem", [&] { problem = read_problem(json); }}});
+  int passed = passes ? plane_.link.take_passed() : -1;
+  plane_.heard(question, {problem ? &*problem : nullptr, frame.json, frame.bytes, &passed});
+  if (passed >= 0) ::close(passed);  // nobody waits for it any more
 }
 
 // One that is of no use leaves the one before where it is.
@@ -256,6 +270,7 @@ void Orders::report(int64_t gather) {
   for (const ModelRef& model : leaving_) tell(model);
   json.end(']');
   plane_.refusals.write_changes(json);
+  plane_.cluster.write_changes(json);
   write_cards(json);
   json.member("used").begin('{');
   for (const auto& [id, count] : plane_.access.take_used()) json.member(id).integer(count);

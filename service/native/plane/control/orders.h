@@ -41,6 +41,7 @@ class Orders {
   void unload(int64_t key);
   void route(std::string_view json);
   void set_keys(std::string_view json);
+  void set_workers(std::string_view json);
   void answer(const Link::Frame& frame);
   void certify(const Link::Frame& frame);
   void send_failure(int64_t key, const Problem& problem);

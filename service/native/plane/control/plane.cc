@@ -82,6 +82,17 @@ void Plane::resolve(int64_t exchange, const std::string& model, const std::strin
   });
 }
 
+void Plane::resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
+                                std::function<void(const Problem* problem)> then) {
+  if (cluster.knows(address_of(model, version))) return then(nullptr);
+  auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
+  ask(exchange, "resolve", name, {}, [this, model, version, then = std::move(then)](const Said& said) {
+    Problem unknown(Kind::kNotReady, {}, "try again later");
+    bool is_known = cluster.knows(address_of(model, version));
+    then(said.problem ? said.problem : is_known ? nullptr : &unknown);
+  });
+}
+
 void Plane::decode(int64_t exchange, const Prediction& prediction,
                    const std::function<void(size_t index, const Said& said)>& hear) {
   for (const auto& [index, file] : prediction.pictures()) {
@@ -102,6 +113,7 @@ void Plane::heard(int64_t question, const Said& said) {
 }
 
 void Plane::tell(const Asked& asked, const Said& said) {
+  if (asked.exchange == 0) return asked.hear(said);
   with(asked.exchange, [&](Peer&) { asked.hear(said); });
 }
 

@@ -14,6 +14,7 @@
 
 #include "control/access.h"
 #include "control/background.h"
+#include "control/cluster.h"
 #include "control/link.h"
 #include "control/model.h"
 #include "control/report.h"
@@ -26,6 +27,8 @@
 #include "tls/certificate.h"
 
 namespace octet::plane {
+
+inline constexpr size_t kMessageHeadBytes = 64 << 10;  // of a message of gRPC, beside its tensors
 
 struct Limits {
   double head_timeout_s = 10;    // for a head that has begun, and for the first one
@@ -70,6 +73,7 @@ struct Left {
 struct Said {
   const Problem* problem = nullptr;  // where it is none
   std::string_view json, bytes;
+  int* passed = nullptr;  // a descriptor, of who takes it and leaves -1
 };
 using Hear = std::function<void(const Said&)>;
 
@@ -81,6 +85,7 @@ class Plane {
   Routes routes;
   Access access;
   Refusals refusals;
+  Cluster cluster;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<ModelCounts>> counts;  // by name and version
   Link link;
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
@@ -101,6 +106,7 @@ class Plane {
   std::function<void()> gather = [] {};  // counts what the queues have done until now
   double traced = -1;  // the part of the requests that are traced, of those that do not say it; below 0: none is
   std::map<int64_t, Left> left;  // by job
+  int64_t hops = 0;  // requests to workers, of all time
 
   // An exchange's number, of which `descriptor_of` finds the connection.
   int64_t next_exchange(int descriptor);
@@ -108,12 +114,16 @@ class Plane {
 
   const Route* find(std::string_view model, std::string_view version) const;
   // Asks the control plane for an exchange, which hears of it as long as its connection is there. `members`: of the
-  // question's JSON, behind its kind and number. Where nobody is there, or leaves, that is what is heard.
+  // question's JSON, behind its kind and number. Where nobody is there, or leaves, that is what is heard. Of no exchange,
+  // 0: it is heard in any case.
   void ask(int64_t exchange, std::string_view kind, const std::function<void(class JsonWriter&)>& members,
            std::string bytes, Hear hear);
   // Who answers for a name that is not known here: null where that cannot be said, for the reason that there then is.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
   void resolve(int64_t exchange, const std::string& model, const std::string& version, Found found);
+  // The same of a name that workers may have: `then` hears why none does, or null where one may.
+  void resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
+                           std::function<void(const Problem* problem)> then);
   // Has the pictures of a request decoded, for one that has some; `hear` is called for each, with its input's place.
   void decode(int64_t exchange, const class Prediction& prediction,
               const std::function<void(size_t index, const Said& said)>& hear);
@@ -126,6 +136,9 @@ class Plane {
   // By the reactor. Has the connection of an exchange act, if it is still there; takes one more connection.
   std::function<void(int64_t exchange, const std::function<void(class Peer&)>& act)> with;
   std::function<void(int descriptor, std::unique_ptr<class Peer> peer)> take_in;
+  std::shared_ptr<class Upstreams> upstreams;  // to workers
+  // Of workers that are in no order any more.
+  std::function<void(const std::vector<WorkerRef>& gone)> workers_changed = [](const auto&) {};
 
  private:
   int64_t exchanges_ = 0, questions_ = 0;

@@ -38,6 +38,11 @@ class IncomingMessage {
     return true;
   }
 
+  /// Where the next bytes go that there is memory for, and that so many are there now.
+  uint8_t* room() { return memory_.get() + came_; }
+  size_t room_bytes() const { return capacity_ - came_; }
+  void filled(size_t bytes) { came_ += bytes; }
+
   /// Appends what there is memory for, and the message lacks; returns how much that was.
   size_t append(const uint8_t* bytes, size_t size) {
     const size_t taken = std::min(size, capacity_ - came_);

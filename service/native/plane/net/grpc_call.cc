@@ -10,23 +10,10 @@
 #include "net/shared_regions.h"
 #include "net/tracing.h"
 #include "request/infer_form.h"
+#include "request/sequence.h"
 #include "text/protobuf.h"
 
 namespace octet::plane {
-
-namespace {
-
-
-// The names that metrics have for the statuses of calls.
-std::string_view name_of(int status) {
-  constexpr std::string_view kNames[] = {
-      "OK",           "CANCELLED",          "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED", "NOT_FOUND",
-      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",          "OUT_OF_RANGE",
-      "UNIMPLEMENTED", "INTERNAL",          "UNAVAILABLE",       "DATA_LOSS",          "UNAUTHENTICATED"};
-  return kNames[status];
-}
-
-}  // namespace
 
 // What is done on another thread, while nobody else uses it.
 struct GrpcCall::Aside {
@@ -92,7 +79,7 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
   if (is_predict && !coding.empty() && accepts(accepted, coding)) wanted_coding_ = coding;
 }
 
-GrpcCall::~GrpcCall() = default;
+GrpcCall::~GrpcCall() { abandon(); }
 
 void GrpcCall::guard(const std::function<void()>& act) {
   try {
@@ -199,6 +186,7 @@ void GrpcCall::predict(h2::Buffer message) {
   double now = now_s();
   form_ = std::make_shared<InferForm>(read_infer(view(message)));
   auto [model, version] = parse_address(form_->model, form_->version);
+  if (plane_.cluster.is_on()) return forward(model, version, sequence_of(form_->form.parameters));
   resolve(model, version, [this, now](const Route& route) {
     prediction_ = std::make_shared<Prediction>(route.choose(affinity_), Protocol::kGrpc, id_, is_streaming_ ? now : began_s_);
     prediction_->times.arrived_s = now;
@@ -249,6 +237,7 @@ void GrpcCall::submit() {
 }
 
 void GrpcCall::on_alarm(double now_s) {
+  if (errand_ != nullptr && !is_over_) errand_->on_alarm(now_s);
   if (is_over_ || !is_busy_ || prediction_ == nullptr) return;
   const Times& times = prediction_->times;
   bool is_late = times.prepared_s > 0 && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
@@ -271,6 +260,10 @@ void GrpcCall::answer() {
   h2::Buffer message = h2::Buffer::allocate(head.size() + answer.bytes());
   auto* next_byte = std::copy(head.begin(), head.end(), message.data);
   for (std::string_view piece : pieces) next_byte = std::copy(piece.begin(), piece.end(), next_byte);
+  deliver(std::move(message));
+}
+
+void GrpcCall::deliver(h2::Buffer message) {
   if (wanted_coding_.empty() || message.size < kWorthCompressing) return reply(std::move(message), false);
   compress_aside(plane_, id_, is_here_, std::string(view(message)), wanted_coding_, [this](std::string bytes, bool is_compressed) {
     if (!is_over_) reply(h2::Buffer::copy_of(bytes), is_compressed);
@@ -278,16 +271,18 @@ void GrpcCall::answer() {
 }
 
 void GrpcCall::reply(h2::Buffer message, bool is_compressed) {
-  prediction_->count("OK", true, now_s());
+  if (prediction_ != nullptr) prediction_->count("OK", true, now_s());
   trace("OK");
   is_busy_ = false;
   send(std::move(message), is_compressed);
   if (is_streaming_) return next();
+  if (prediction_ == nullptr) return finish(worker_timing_);
   finish(server_timing(prediction_->job->stages, prediction_->times.ended_s - prediction_->times.arrived_s));
 }
 
 void GrpcCall::refused_in_stream(const Problem& problem) {
-  std::string code(name_of(problem.facts().grpc));
+  abandon();
+  std::string code(status_name(problem.facts().grpc));
   if (prediction_ && is_busy_) prediction_->count(code, false, now_s());
   prediction_.reset();
   is_busy_ = false;
@@ -297,11 +292,12 @@ void GrpcCall::refused_in_stream(const Problem& problem) {
 
 void GrpcCall::refuse(const Problem& problem) {
   if (std::exchange(is_over_, true)) return;
+  abandon();
   const KindFacts& its = problem.facts();
   if (is_busy_) {
     plane_.refusals.rejected(problem);
-    if (prediction_) prediction_->count(name_of(its.grpc), false, now_s());
-    trace(name_of(its.grpc));
+    if (prediction_) prediction_->count(status_name(its.grpc), false, now_s());
+    trace(status_name(its.grpc));
   }
   h2::HeaderBlock trailers;
   trailers.add("x-request-id", request_id_).add("octet-code", its.code);
@@ -327,7 +323,9 @@ void GrpcCall::finish(std::string_view timing) {
 
 // Its client waits no more. A computation that has begun is not interrupted, and what it gives is thrown away.
 void GrpcCall::on_cancel() {
-  if (std::exchange(is_over_, true) || !is_busy_ || prediction_ == nullptr) return;
+  if (std::exchange(is_over_, true) || !is_busy_) return;
+  abandon();
+  if (prediction_ == nullptr) return;
   plane_.refusals.canceled();
   prediction_->count("CANCELLED", false, now_s());
   trace("CANCELLED");

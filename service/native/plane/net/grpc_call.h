@@ -8,9 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "control/prediction.h"
 #include "h2/grpc.h"
+#include "h2/incoming_message.h"
+#include "net/errand.h"
 #include "net/grpc_connection.h"
 #include "net/progress.h"
 
@@ -24,15 +27,24 @@ inline std::string_view rpc_of(std::string_view path, std::string_view service) 
   return path.starts_with(service) ? path.substr(service.size()) : std::string_view();
 }
 
+// The first two fields of the messages that ask about a model; and the answers: whether it is ready, its metadata, its
+// config, its statistics.
+std::pair<std::string, std::string> name_and_version(std::string_view message);
+std::string told_of_model(const Plane& plane, std::string_view rpc, const std::string& model, const std::string& version,
+                          const Route& route);
+inline bool is_about_model(std::string_view rpc) {
+  return rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig" || rpc == "ModelStatistics";
+}
+
 inline std::string_view view(const h2::Buffer& buffer) {
   return {reinterpret_cast<const char*>(buffer.data), buffer.size};
 }
 
-class GrpcCall {
+class GrpcCall final : public Sender {
  public:
   GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,
            const MinimumRate& rate, double now_s);
-  ~GrpcCall();
+  ~GrpcCall() override;
 
   void on_message(h2::Buffer message, bool is_compressed);
   void on_half_close();
@@ -64,7 +76,17 @@ class GrpcCall {
   void decode_pictures();
   void submit();
   void answer();
+  void deliver(h2::Buffer message);
   void reply(h2::Buffer message, bool is_compressed);
+  // By a worker.
+  void forward(const std::string& model, const std::string& version, std::optional<std::string> sequence);
+  void on_answer(const ResponseHead& head, uint64_t bytes) override;
+  void on_piece(std::string_view piece) override;
+  bool takes_more() const override { return true; }  // an answer is sent whole
+  void on_answered() override;
+  void on_failed(const Problem& problem) override;
+  void tell_about_model(h2::Buffer message);
+  void abandon();
   void refuse(const Problem& problem);
   void refused_in_stream(const Problem& problem);
   void next();
@@ -94,6 +116,11 @@ class GrpcCall {
   Holding message_hold_;
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
+  std::shared_ptr<Errand> errand_;
+  int worker_status_ = 0;       // of its answer
+  std::string worker_timing_, worker_retry_;
+  h2::IncomingMessage answer_;
+  Holding answer_hold_;
   size_t pictures_ = 0;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };

@@ -15,7 +15,6 @@ namespace {
 constexpr size_t kMostReads = 16;   // then other connections have their turn
 constexpr size_t kMostSlices = 64;  // of a write
 constexpr size_t kMostUnread = 1 << 20;  // of a call's answers
-constexpr size_t kMessageHeadBytes = 64 << 10;  // of a message, beside its tensors
 
 h2::Limits http_limits(const PeerBudgets& budgets) {
   h2::Limits limits;

@@ -15,7 +15,8 @@ namespace {
 constexpr int kNotFound = 404, kUnavailable = 503;  // of HTTP
 constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // of grpc.health.v1
 
-// The first two fields of the messages that ask about a model.
+}  // namespace
+
 std::pair<std::string, std::string> name_and_version(std::string_view message) {
   std::pair<std::string, std::string> found;
   MessageReader reader(message);
@@ -26,7 +27,13 @@ std::pair<std::string, std::string> name_and_version(std::string_view message) {
   return found;
 }
 
-}  // namespace
+std::string told_of_model(const Plane& plane, std::string_view rpc, const std::string& model, const std::string& version,
+                          const Route& route) {
+  if (rpc == "ModelMetadata") return plane::about_model(model, route).message;
+  if (rpc == "ModelConfig") return model_config(model, *route.main).message;
+  if (rpc == "ModelStatistics") return statistics_message(plane, model, version.empty() ? "" : route.main->identity.version);
+  return MessageWriter().varint(1, 1).take();
+}
 
 void GrpcCall::answer_known() {
   std::string_view rpc = rpc_of(path_, kService), message = view(*message_);
@@ -52,12 +59,11 @@ void GrpcCall::answer_known() {
     is_watching_ = true;
     return plane_.is_stopping ? finish() : void();
   }
-  if (rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig") return about_model(message);
   if (rpc == "ModelStatistics") {
     auto [model, version] = name_and_version(message);
     if (model.empty()) return reply(statistics_message(plane_, {}, {}));
-    return about_model(message);
   }
+  if (is_about_model(rpc)) return about_model(message);
   if (rpc.starts_with(kSharedMemoryRpc)) {
     plane_.shared_memory.admit(connection_.client());
     return reply(shared_regions_answer(plane_.shared_memory, rpc.substr(kSharedMemoryRpc.size()), message));
@@ -79,14 +85,9 @@ void GrpcCall::answer_known() {
 void GrpcCall::about_model(std::string_view message) {
   auto [name, number] = name_and_version(message);
   auto [model, version] = parse_address(name, number);
+  if (plane_.cluster.is_on()) return forward(model, version, std::nullopt);
   auto tell = [this, model = model, version = version](const Route& route) {
-    std::string_view rpc = rpc_of(path_, kService);
-    if (rpc == "ModelReady") send(MessageWriter().varint(1, 1).take());
-    if (rpc == "ModelMetadata") send(plane::about_model(model, route).message);
-    if (rpc == "ModelConfig") send(model_config(model, *route.main).message);
-    if (rpc == "ModelStatistics") {
-      send(statistics_message(plane_, model, version.empty() ? "" : route.main->identity.version));
-    }
+    send(told_of_model(plane_, rpc_of(path_, kService), model, version, route));
     finish();
   };
   resolve(model, version, std::move(tell), [this](const Problem& problem) {

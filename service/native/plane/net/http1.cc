@@ -50,32 +50,78 @@ bool all_of(std::string_view text, const Characters& set) {
 
 constexpr char lower(char each) { return each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each; }
 
-
-// One head, as far as it is read.
-class HeadReader {
+// The lines of one head.
+class LineReader {
  public:
-  HeadReader(RequestHead& head, BadHead& bad) : head_(head), bad_(bad) {}
+  explicit LineReader(BadHead& bad) : bad_(bad) {}
+  virtual ~LineReader() = default;
 
-  // `lines`: from the request line to the empty line, which is not among them.
+  // `lines`: from the first line to the empty line, which is not among them.
   bool read(std::string_view lines) {
     bool is_first = true;
     while (!lines.empty()) {
       size_t end = lines.find("\r\n");
       std::string_view line = lines.substr(0, end);
       lines.remove_prefix(end + 2);
-      if (!(is_first ? request_line(line) : field(line))) return false;
+      if (!(is_first ? first_line(line) : field(line))) return false;
       is_first = false;
     }
     return understood();
   }
 
- private:
+ protected:
+  virtual bool first_line(std::string_view line) = 0;
+  // Those that say where the message ends, and what becomes of the connection.
+  virtual bool special(std::string_view name, std::string_view value) = 0;
+  virtual bool understood() = 0;
+
   bool refuse(int status, const char* what) {
     bad_ = {status, what};
     return false;
   }
 
-  bool request_line(std::string_view line) {
+  bool take_length(std::string_view value, std::optional<uint64_t>& known) {
+    uint64_t length = 0;
+    auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), length);
+    bool is_number = !value.empty() && value.size() <= kMostLengthDigits && std::all_of(value.begin(), value.end(), is_digit);
+    if (!is_number || error != std::errc() || rest != value.data() + value.size()) {
+      return refuse(400, "Content-Length is no length");
+    }
+    if (known && *known != length) return refuse(400, "there are two lengths");
+    known = length;
+    return true;
+  }
+
+  bool take_coding(std::string_view value, bool& is_chunked) {
+    if (is_chunked) return refuse(400, "Transfer-Encoding is there twice");
+    if (!same_but_case(value, "chunked")) return refuse(501, "the transfer coding is not supported");
+    return is_chunked = true;
+  }
+
+  std::vector<HeaderField> fields_;
+
+ private:
+  bool field(std::string_view line) {
+    size_t colon = line.find(':');
+    if (colon == line.npos) return refuse(400, "a header has no colon");
+    std::string_view name = line.substr(0, colon), value = stripped(line.substr(colon + 1));
+    if (name.empty() || !all_of(name, kToken)) return refuse(400, "the name of a header is no token");
+    if (!all_of(value, kValue)) return refuse(400, "a header has a control character");
+    if (fields_.size() == kMostHeaders) return refuse(431, "there are too many headers");
+    fields_.push_back({name, value});
+    return special(name, value);
+  }
+
+  BadHead& bad_;
+};
+
+// A request's.
+class HeadReader final : public LineReader {
+ public:
+  HeadReader(RequestHead& head, BadHead& bad) : LineReader(bad), head_(head) {}
+
+ private:
+  bool first_line(std::string_view line) override {
     constexpr std::string_view kVersion = "HTTP/1.";
     size_t first = line.find(' '), last = line.rfind(' ');
     if (first == line.npos || first == last) return refuse(400, "the request line has no target");
@@ -106,33 +152,10 @@ class HeadReader {
     return refuse(400, "the target is no path");
   }
 
-  bool field(std::string_view line) {
-    size_t colon = line.find(':');
-    if (colon == line.npos) return refuse(400, "a header has no colon");
-    std::string_view name = line.substr(0, colon), value = stripped(line.substr(colon + 1));
-    if (name.empty() || !all_of(name, kToken)) return refuse(400, "the name of a header is no token");
-    if (!all_of(value, kValue)) return refuse(400, "a header has a control character");
-    if (head_.fields.size() == kMostHeaders) return refuse(431, "there are too many headers");
-    head_.fields.push_back({name, value});
-    return special(name, value);
-  }
-
-  // Those that say where the request ends, and what becomes of the connection.
-  bool special(std::string_view name, std::string_view value) {
-    if (same_but_case(name, "content-length")) {
-      uint64_t length = 0;
-      auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), length);
-      bool is_number = !value.empty() && value.size() <= kMostLengthDigits && std::all_of(value.begin(), value.end(), is_digit);
-      if (!is_number || error != std::errc() || rest != value.data() + value.size()) {
-        return refuse(400, "Content-Length is no length");
-      }
-      if (head_.content_length && *head_.content_length != length) return refuse(400, "there are two lengths");
-      head_.content_length = length;
-    } else if (same_but_case(name, "transfer-encoding")) {
-      if (head_.is_chunked) return refuse(400, "Transfer-Encoding is there twice");
-      if (!same_but_case(value, "chunked")) return refuse(501, "the transfer coding is not supported");
-      head_.is_chunked = true;
-    } else if (same_but_case(name, "connection")) {
+  bool special(std::string_view name, std::string_view value) override {
+    if (same_but_case(name, "content-length")) return take_length(value, head_.content_length);
+    if (same_but_case(name, "transfer-encoding")) return take_coding(value, head_.is_chunked);
+    if (same_but_case(name, "connection")) {
       if (lists(value, "close")) closes_ = true;
       if (lists(value, "keep-alive")) head_.keeps_alive = true;
     } else if (same_but_case(name, "expect")) {
@@ -145,7 +168,8 @@ class HeadReader {
     return true;
   }
 
-  bool understood() {
+  bool understood() override {
+    head_.fields = std::move(fields_);
     if (closes_) head_.keeps_alive = false;
     if (head_.is_chunked && (head_.content_length || head_.minor_version == 0)) {
       return refuse(400, "the length of the body is said in two ways");
@@ -155,10 +179,51 @@ class HeadReader {
   }
 
   RequestHead& head_;
-  BadHead& bad_;
   int hosts_ = 0;
   bool closes_ = false;
 };
+
+// A response's.
+class ResponseReader final : public LineReader {
+ public:
+  ResponseReader(ResponseHead& head, BadHead& bad) : LineReader(bad), head_(head) {}
+
+ private:
+  bool first_line(std::string_view line) override {
+    constexpr std::string_view kVersion = "HTTP/1.1 ";
+    constexpr size_t kStatusDigits = 3;
+    std::string_view status = line.substr(std::min(line.size(), kVersion.size())), reason = status;
+    status = status.substr(0, kStatusDigits);
+    reason.remove_prefix(status.size());
+    bool is_status = status.size() == kStatusDigits && std::all_of(status.begin(), status.end(), is_digit);
+    if (!line.starts_with(kVersion) || !is_status || status[0] == '0') return refuse(502, "this is no response of HTTP/1.1");
+    if (!reason.empty() && (reason[0] != ' ' || !all_of(reason, kValue))) return refuse(502, "the reason has a control character");
+    std::from_chars(status.data(), status.data() + status.size(), head_.status);
+    head_.reason = stripped(reason);
+    return true;
+  }
+
+  bool special(std::string_view name, std::string_view value) override {
+    if (same_but_case(name, "content-length")) return take_length(value, head_.content_length);
+    if (same_but_case(name, "transfer-encoding")) return take_coding(value, head_.is_chunked);
+    if (same_but_case(name, "connection") && lists(value, "close")) head_.keeps_alive = false;
+    return true;
+  }
+
+  bool understood() override {
+    head_.fields = std::move(fields_);
+    return !(head_.is_chunked && head_.content_length) || refuse(502, "the length of the body is said in two ways");
+  }
+
+  ResponseHead& head_;
+};
+
+std::string_view value_in(const std::vector<HeaderField>& fields, std::string_view lower_name) {
+  for (const HeaderField& field : fields) {
+    if (same_but_case(field.name, lower_name)) return field.value;
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -201,12 +266,8 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return decoded;
 }
 
-std::string_view RequestHead::find(std::string_view lower_name) const {
-  for (const HeaderField& field : fields) {
-    if (same_but_case(field.name, lower_name)) return field.value;
-  }
-  return {};
-}
+std::string_view RequestHead::find(std::string_view lower_name) const { return value_in(fields, lower_name); }
+std::string_view ResponseHead::find(std::string_view lower_name) const { return value_in(fields, lower_name); }
 
 bool RequestHead::has(std::string_view lower_name) const {
   return std::any_of(fields.begin(), fields.end(), [&](const auto& field) { return same_but_case(field.name, lower_name); });
@@ -239,6 +300,20 @@ HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, B
   head = {};
   head.bytes = end + 4;
   return HeadReader(head, bad).read(lines) ? HeadState::kWhole : HeadState::kBad;
+}
+
+HeadState read_response(std::string_view bytes, size_t longest, ResponseHead& head, BadHead& bad) {
+  constexpr std::string_view kBeginning = "HTTP/1.1 ";
+  size_t end = bytes.substr(0, longest).find("\r\n\r\n");
+  bool may_be_one = bytes.starts_with(kBeginning.substr(0, bytes.size()));
+  if (end == bytes.npos && bytes.size() < longest && may_be_one) return HeadState::kUnfinished;
+  if (end == bytes.npos) {
+    bad = {502, may_be_one ? "the head of the response is too large" : "this is no response of HTTP/1.1"};
+    return HeadState::kBad;
+  }
+  head = {};
+  head.bytes = end + 4;
+  return ResponseReader(head, bad).read(bytes.substr(0, end + 2)) ? HeadState::kWhole : HeadState::kBad;
 }
 
 bool ChunkedBody::next(std::string_view& bytes, std::string_view& content) {

@@ -35,6 +35,20 @@ struct RequestHead {
   bool has(std::string_view lower_name) const;
 };
 
+// Of a response. Its views are of the bytes that were read.
+struct ResponseHead {
+  int status = 0;
+  std::string_view reason;
+  std::vector<HeaderField> fields;
+  size_t bytes = 0;         // of the head
+
+  std::optional<uint64_t> content_length;
+  bool is_chunked = false;
+  bool keeps_alive = true;
+
+  std::string_view find(std::string_view lower_name) const;
+};
+
 // What is wrong with a head: the connection ends with this status.
 struct BadHead {
   int status;
@@ -45,6 +59,9 @@ enum class HeadState : uint8_t { kWhole, kUnfinished, kBad };
 
 // Of bytes that begin with a request, or with the line break that some clients send behind the last one's body.
 HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, BadHead& bad);
+
+// Of bytes that begin with a response (section 4) of HTTP/1.1, as a client reads it.
+HeadState read_response(std::string_view bytes, size_t longest, ResponseHead& head, BadHead& bad);
 
 // A body in chunks (section 7.1), read as it comes.
 class ChunkedBody {

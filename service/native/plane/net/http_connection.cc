@@ -189,6 +189,7 @@ void HttpConnection::begin_exchange() {
   double now = now_s();
   id_ = plane_.next_exchange(descriptor_);
   request_id_ = request_id_of(head_.find("x-request-id"));
+  is_of_cluster_ = plane_.access.is_of_cluster(head_.find(kClusterKey));
   is_last_ = !head_.keeps_alive || plane_.is_stopping || is_for_probes();
   body_left_ = head_.content_length.value_or(0);
   chunks_.reset();
@@ -251,14 +252,19 @@ void HttpConnection::respond(const HttpResponse& response) {
   if (has_long_rest()) is_last_ = true;
   size_t bytes = 0;
   for (std::string_view piece : response.body) bytes += piece.size();
-  std::string head(status_line(response.status));
-  head.append("\r\ndate: ").append(plane_.date()).append("\r\n").append(response.headers);
-  head.append("content-length: ").append(std::to_string(bytes)).append("\r\nx-request-id: ").append(request_id_);
-  head.append(is_last_ ? "\r\nconnection: close\r\n\r\n" : "\r\n\r\n");
+  std::string head = head_of(response, bytes);
   std::vector<std::string_view> pieces{head};
   if (head_.method != "HEAD") pieces.insert(pieces.end(), response.body.begin(), response.body.end());
   output_ = Output::kWriting;
   send(pieces);
+}
+
+std::string HttpConnection::head_of(const HttpResponse& response, uint64_t bytes) {
+  std::string head(status_line(response.status));
+  head.append("\r\ndate: ").append(plane_.date()).append("\r\n").append(response.headers);
+  head.append("content-length: ").append(std::to_string(bytes)).append("\r\nx-request-id: ").append(request_id_);
+  if (is_of_cluster_) head.append("\r\n").append(kHopId).append(": ").append(head_.find(kHopId));
+  return head.append(is_last_ ? "\r\nconnection: close\r\n\r\n" : "\r\n\r\n");
 }
 
 void HttpConnection::respond(const Problem& problem, std::string_view headers) {
@@ -268,15 +274,16 @@ void HttpConnection::respond(const Problem& problem, std::string_view headers) {
     response.headers.append("retry-after: ").append(std::to_string(problem.whole_retry_after_s())).append("\r\n");
   }
   response.headers.append(headers);
+  if (is_of_cluster_) response.headers.append("octet-code: ").append(problem.facts().code).append("\r\n");
   if (problem.kind == Kind::kUnauthorized) response.headers.append("www-authenticate: Bearer\r\n");
   respond(response);
 }
 
-void HttpConnection::relay(std::string_view bytes) {
+void HttpConnection::relay(const std::vector<std::string_view>& pieces) {
   if (is_over_) return;
   output_ = Output::kWriting;
   is_relayed_ = true;
-  send({bytes});
+  send(pieces);
 }
 
 void HttpConnection::finish_relay(bool keeps_alive) {

@@ -76,12 +76,17 @@ class HttpConnection final : public Peer {
   const RequestHead& head() const { return head_; }
   const std::string& request_id() const { return request_id_; }
   const std::string& client() const { return client_; }  // its address
+  // The address of who asks; empty where that is a client of the cluster's API, wherever it is.
+  std::string asker() const { return is_of_cluster_ ? std::string() : client_; }
   bool is_encrypted() const { return transport_->is_encrypted(); }
   bool is_for_probes() const { return seat_.is_for_probes(); }
+  bool is_of_cluster() const { return is_of_cluster_; }  // the request came from the cluster's API, by its key
   void respond(const HttpResponse& response);
   void respond(const Problem& problem, std::string_view headers = {});  // further lines, each with its end
+  // The head of a response whose body has so many bytes.
+  std::string head_of(const HttpResponse& response, uint64_t bytes);
   // Raw bytes of a response, head and all; `finish_relay` after the last. `keeps_alive`: its end is plain to the client.
-  void relay(std::string_view bytes);
+  void relay(const std::vector<std::string_view>& pieces);
   void finish_relay(bool keeps_alive);
   size_t unsent_bytes() const { return outbox_.bytes(); }
   bool has_responded() const { return output_ != Output::kNone; }
@@ -136,6 +141,7 @@ class HttpConnection final : public Peer {
   std::string head_text_;    // of the request under way, which `head_` views
   RequestHead head_;
   std::string request_id_;
+  bool is_of_cluster_ = false;
   uint64_t body_left_ = 0;
   std::optional<ChunkedBody> chunks_;
   size_t window_bytes_ = 0;  // of a body, since it was looked at last

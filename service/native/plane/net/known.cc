@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "net/about.h"
+#include "net/reading.h"
 #include "text/json_writer.h"
 #include "text/protobuf.h"
 
@@ -61,16 +62,8 @@ void Known::json(std::string_view document) {
 
 void Known::begin() {
   guard([this] {
-    Plane& plane = connection_.plane();
     if (what_ != What::kLive && what_ != What::kReady) {  // probes and load balancers have no key, and learn one bit
-      const RequestHead& head = connection_.head();
-      Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), false};
-      try {
-        plane.access.admit(head.find("authorization"), origin, {"predict", "read"}, now_s());
-      } catch (const Problem& problem) {
-        plane.refusals.not_allowed(problem.facts().code);
-        throw;
-      }
+      admit_caller(connection_, {"predict", "read"}, false);
     }
     answer();
   });

@@ -1,46 +1,16 @@
 #include "net/predict.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "net/compressing.h"
 #include "net/gzip.h"
+#include "net/reading.h"
 #include "net/tracing.h"
 
 namespace octet::plane {
-
-namespace {
-
-constexpr size_t kMostDigits = 18;
-
-uint64_t number_of(std::string_view name, std::string_view what, std::string_view value) {
-  uint64_t number = 0;
-  auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  bool is_number = !value.empty() && value.size() <= kMostDigits && error == std::errc() && rest == value.data() + value.size();
-  if (!is_number) {
-    throw Problem(Kind::kInvalidInput, std::string("the header ").append(name).append(" is not a ").append(what),
-                  "send a decimal number");
-  }
-  return number;
-}
-
-std::string lower(std::string_view text) {
-  std::string its(stripped(text));
-  for (char& each : its) each = each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each;
-  return its;
-}
-
-Problem no_memory() { return Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"); }
-
-[[noreturn]] void refuse_size(size_t most) {
-  throw Problem(Kind::kTooLarge, "the request is larger than " + std::to_string(most) + " bytes",
-                "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
-}
-
-}  // namespace
 
 // What is done on another thread, while nobody else uses it.
 struct Predict::Aside {
@@ -52,6 +22,7 @@ struct Predict::Aside {
   BodyFacts facts;
   size_t most_bytes;
   double timeout_s;
+  std::shared_ptr<InferForm> form;
   Holding hold;
   std::optional<Problem> problem;
 
@@ -60,6 +31,12 @@ struct Predict::Aside {
       if (!coding.empty()) {
         *body = inflated(*body, coding, most_bytes);
         if (!hold.grow(body->size())) throw no_memory();
+      }
+      if (form != nullptr) {
+        prediction->accept(fitted(std::move(form->form), prediction->model().signature), timeout_s, *pool);
+        prediction->find_shared(shared_memory, client);
+        prediction->take(form->raw);
+        return prediction->fill();
       }
       Request request;
       size_t at = read_request(*body, body->size(), facts, prediction->model().signature, request);
@@ -78,8 +55,16 @@ struct Predict::Aside {
 Predict::Predict(HttpConnection& connection, std::string model, std::string version)
     : connection_(connection),
       plane_(connection.plane()),
+      is_message_(false),
       model_(std::move(model)),
       version_(std::move(version)),
+      began_s_(now_s()),
+      hold_{{}, connection.hold_bytes(), connection.hold_bytes()} {}
+
+Predict::Predict(HttpConnection& connection)
+    : connection_(connection),
+      plane_(connection.plane()),
+      is_message_(true),
       began_s_(now_s()),
       hold_{{}, connection.hold_bytes(), connection.hold_bytes()} {}
 
@@ -98,17 +83,14 @@ void Predict::guard(const std::function<void()>& act) {
 
 void Predict::begin() {
   guard([this] {
-    const RequestHead& head = connection_.head();
-    Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), true};
     try {
-      plane_.access.admit(head.find("authorization"), origin, {"predict"}, began_s_);
+      admit_caller(connection_, {"predict"}, true);
     } catch (const Problem& problem) {
-      plane_.refusals.not_allowed(problem.facts().code);
       has_failed_ = true;
       return connection_.respond(problem);
     }
     read_headers();
-    look_up();
+    if (!is_message_) look_up();
   });
 }
 
@@ -132,10 +114,7 @@ void Predict::read_headers() {
         break;
       case 16:
         if (same_but_case(field.name, "content-encoding")) coding_ = lower(field.value);
-        if (same_but_case(field.name, "octet-timeout-ms")) {
-          constexpr double kMilliseconds = 1e-3;
-          timeout_s_ = kMilliseconds * static_cast<double>(number_of("Octet-Timeout-Ms", "time in milliseconds", field.value));
-        }
+        if (same_but_case(field.name, "octet-timeout-ms")) timeout_s_ = timeout_of(field.value);
         break;
       case 31:
         if (same_but_case(field.name, "inference-header-content-length")) {
@@ -155,7 +134,7 @@ void Predict::read_headers() {
                   "bodies with the encoding " + brief(std::string_view(coding_)) + " are not supported",
                   "send it uncompressed, or as gzip or deflate");
   }
-  if (connection_.head().content_length.value_or(0) > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
+  if (connection_.head().content_length.value_or(0) > most_bytes()) refuse_size(most_bytes());
 }
 
 void Predict::look_up() {
@@ -174,7 +153,7 @@ void Predict::look_up() {
 
 void Predict::admit(const Route& route) {
   ModelRef chosen = route.choose(connection_.head().find("octet-affinity"));
-  prediction_ = std::make_shared<Prediction>(std::move(chosen), Protocol::kRest, connection_.id(), began_s_);
+  prediction_ = std::make_shared<Prediction>(std::move(chosen), protocol(), connection_.id(), began_s_);
   prediction_->admit();
   has_model_ = true;
   plane_.alarms.set(began_s_ + plane_.limits.lend_after_s, connection_.id());
@@ -200,7 +179,7 @@ void Predict::on_body(std::string_view piece) {
   guard([&] {
     charge(piece.size());
     if (is_parsed_) return prediction_->take({piece});
-    if (body_->size() + piece.size() > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
+    if (body_->size() + piece.size() > most_bytes()) refuse_size(most_bytes());
     body_->append(piece);
     if (may_parse()) parse();
   });
@@ -209,7 +188,7 @@ void Predict::on_body(std::string_view piece) {
 // Whether enough of a body has come whose tensors are received where they belong.
 bool Predict::may_parse() const {
   const auto& length = connection_.head().content_length;
-  if (!coding_.empty() || !length) return false;
+  if (!coding_.empty() || !length || is_message_) return false;
   if (facts_.is_raw()) return body_->size() >= std::min<uint64_t>(kMagicBytes, *length);
   return facts_.json_bytes && *facts_.json_bytes < *length && body_->size() >= *facts_.json_bytes;
 }
@@ -219,7 +198,7 @@ void Predict::parse() {
   uint64_t bytes = *connection_.head().content_length;
   size_t at = read_request(*body_, bytes, facts_, signature(), request);
   prediction_->accept(std::move(request), timeout_s_, *plane_.pool);
-  prediction_->find_shared(plane_.shared_memory, connection_.client());
+  prediction_->find_shared(plane_.shared_memory, connection_.asker());
   prediction_->take({std::string_view(*body_).substr(at)});
   is_parsed_ = true;
 }
@@ -227,6 +206,7 @@ void Predict::parse() {
 void Predict::on_body_end() {
   if (has_failed_) return;
   has_body_ended_ = true;
+  if (is_message_ && form_ == nullptr) return guard([this] { read_message(); });
   if (prediction_ == nullptr) return;  // there was none, and who answers is not known yet
   guard([this] {
     prediction_->times.arrived_s = now_s();
@@ -237,11 +217,20 @@ void Predict::on_body_end() {
   });
 }
 
+// It says which model it is for.
+void Predict::read_message() {
+  form_ = std::make_shared<InferForm>(read_infer(*body_));
+  model_ = form_->model;
+  version_ = form_->version;
+  look_up();
+  if (prediction_ != nullptr) on_body_end();
+}
+
 // The rest of the reading: at once where it is little.
 void Predict::fill_aside() {
   auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, plane_.shared_memory,
-                                             connection_.client(), coding_, facts_, plane_.limits.max_body_bytes, timeout_s_,
-                                             connection_.hold_bytes(), {}});
+                                             connection_.asker(), coding_, facts_, plane_.limits.max_body_bytes, timeout_s_,
+                                             form_, connection_.hold_bytes(), {}});
   auto done = [this, aside] {
     guard([&] {
       if (aside->problem) throw *aside->problem;
@@ -250,7 +239,8 @@ void Predict::fill_aside() {
       decode_pictures();
     });
   };
-  if (coding_.empty() && body_->size() < kWorthAside) {
+  bool is_raw = form_ != nullptr && !form_->raw.empty();
+  if (coding_.empty() && (body_->size() < kWorthAside || is_raw)) {
     aside->run();
     return done();
   }
@@ -303,7 +293,9 @@ void Predict::answer() {
   prediction_->share(answer);
   double now = now_s();
   HttpResponse response;
-  if (answer.has_binary) {
+  if (is_message_) {
+    response.headers = "content-type: application/x-protobuf\r\n";
+  } else if (answer.has_binary) {
     response.headers = "content-type: application/octet-stream\r\ninference-header-content-length: ";
     response.headers.append(std::to_string(answer.document.size())).append("\r\n");
   } else {
@@ -325,16 +317,22 @@ void Predict::answer() {
   compress_aside(plane_, connection_.id(), is_here_, std::move(whole), wanted_coding_, then);
 }
 
+std::string Predict::code_of(const Problem& problem) const {
+  const KindFacts& its = problem.facts();
+  return is_message_ ? std::string(status_name(its.grpc)) : std::to_string(its.http);
+}
+
 void Predict::refuse(const Problem& problem) {
   if (std::exchange(has_failed_, true)) return;
   plane_.refusals.rejected(problem);
-  std::string code = std::to_string(problem.facts().http);
+  std::string code = code_of(problem);
   if (prediction_) prediction_->count(code, false, now_s());
   trace(code);
   connection_.respond(problem);
 }
 
 void Predict::finish(HttpResponse response, std::string_view code, bool is_success) {
+  if (is_message_) code = "OK";
   prediction_->count(code, is_success, now_s());
   trace(code);
   for (std::string_view piece : response.body) hold_.answers.charge(piece.size());
@@ -343,15 +341,16 @@ void Predict::finish(HttpResponse response, std::string_view code, bool is_succe
 
 void Predict::trace(std::string_view code) {
   if (plane_.traced < 0 || !is_traced(plane_, traceparent_)) return;
-  tell_trace(plane_, {Protocol::kRest, traceparent_, tracestate_, connection_.request_id(), connection_.head().path(),
-                      version_.empty() ? "/v2/models/{model}/infer" : "/v2/models/{model}/versions/{version}/infer",
+  std::string_view path = connection_.head().path();
+  tell_trace(plane_, {protocol(), traceparent_, tracestate_, connection_.request_id(), path,
+                      is_message_ ? path : version_.empty() ? "/v2/models/{model}/infer" : "/v2/models/{model}/versions/{version}/infer",
                       connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
 }
 
 // A call that has begun is not interrupted, and what it gives is thrown away.
 void Predict::on_gone() {
   if (std::exchange(has_failed_, true) || prediction_ == nullptr) return;
-  constexpr std::string_view kLeft = "499";  // nginx's, for an answer that nobody waits for
+  const std::string_view kLeft = is_message_ ? "CANCELLED" : "499";  // nginx's, for an answer that nobody waits for
   plane_.refusals.canceled();
   prediction_->count(kLeft, false, now_s());
   trace(kLeft);

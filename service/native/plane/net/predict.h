@@ -10,12 +10,15 @@
 #include "control/prediction.h"
 #include "net/http_connection.h"
 #include "request/http_request.h"
+#include "request/infer_form.h"
 
 namespace octet::plane {
 
 class Predict final : public HttpExchange {
  public:
   Predict(HttpConnection& connection, std::string model, std::string version);
+  // Of the cluster's API: a message of gRPC is the body, and so is the answer.
+  explicit Predict(HttpConnection& connection);
   ~Predict() override;
 
   void begin() override;
@@ -23,7 +26,7 @@ class Predict final : public HttpExchange {
   void filled(size_t bytes) override;
   void on_body(std::string_view piece) override;
   void on_body_end() override;
-  bool wants_body() const override { return has_model_ || has_failed_; }
+  bool wants_body() const override { return has_model_ || has_failed_ || is_message_; }
   void on_alarm(double now_s) override;
   void on_ran() override;
   void on_gone() override;
@@ -35,8 +38,12 @@ class Predict final : public HttpExchange {
   void read_headers();
   void look_up();
   void admit(const Route& route);
+  Protocol protocol() const { return is_message_ ? Protocol::kGrpc : Protocol::kRest; }
+  size_t most_bytes() const { return plane_.limits.max_body_bytes + (is_message_ ? kMessageHeadBytes : 0); }
   Signature const& signature() const { return prediction_->model().signature; }
   bool may_parse() const;
+  void read_message();
+  std::string code_of(const Problem& problem) const;
   void parse();
   void accept(Request request);
   void inflate();
@@ -52,11 +59,13 @@ class Predict final : public HttpExchange {
 
   HttpConnection& connection_;
   Plane& plane_;
-  const std::string model_, version_;
+  const bool is_message_;
+  std::string model_, version_;
   const double began_s_;
   BodyFacts facts_;
   std::string coding_, wanted_coding_;
   std::string traceparent_, tracestate_;
+  std::shared_ptr<InferForm> form_;  // of a message
   CallHold hold_;  // of memory
   Holding inflated_;
   double timeout_s_ = kNever;

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "net/forward.h"
+#include "net/grpc_call.h"
 #include "net/http_connection.h"
 #include "net/known.h"
+#include "net/message_question.h"
 #include "net/predict.h"
+#include "net/routed.h"
 #include "net/shared_regions.h"
 
 namespace octet::plane {
@@ -70,6 +73,15 @@ std::unique_ptr<HttpExchange> about_regions(HttpConnection& connection, const st
   return std::make_unique<SharedRegions>(connection, *what, has_name ? segments[3] : "");
 }
 
+// What the cluster's API asks as a message of gRPC.
+std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
+  const RequestHead& head = connection.head();
+  std::string_view rpc = rpc_of(head.path(), kService);
+  if (rpc.empty() || head.method != "POST" || !connection.is_of_cluster()) return nullptr;
+  if (rpc == "ModelInfer") return std::make_unique<Predict>(connection);
+  return is_about_model(rpc) ? std::make_unique<MessageQuestion>(connection, rpc) : nullptr;
+}
+
 // A path that is known, and a method that it does not take.
 class NotAllowed final : public HttpExchange {
  public:
@@ -112,7 +124,9 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   std::string_view path = head.path();
   auto about = about_server(path);
   if (connection.is_for_probes() && (!about || !is_probe(*about))) return std::make_unique<NoPlace>(connection);
+  if (auto message = of_cluster(connection)) return message;
   if (path.substr(0, 3) == "/v2") {
+    bool routes = connection.plane().cluster.is_on();
     bool looks = head.method == "GET" || head.method == "HEAD";
     if (about) {
       if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
@@ -123,10 +137,18 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
     if (auto model = model_path(segments)) {
       if (model->verb == "infer") {
         if (head.method != "POST") return std::make_unique<NotAllowed>(connection, "POST");
+        if (routes) {
+          using enum Routed::What;
+          return std::make_unique<Routed>(connection, kPrediction, std::move(model->model), std::move(model->version));
+        }
         return std::make_unique<Predict>(connection, std::move(model->model), std::move(model->version));
       }
       if (auto what = about_model(*model)) {
         if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
+        if (routes) {
+          using enum Routed::What;
+          return std::make_unique<Routed>(connection, kQuestion, std::move(model->model), std::move(model->version));
+        }
         return std::make_unique<Known>(connection, *what, std::move(model->model), std::move(model->version));
       }
     }

@@ -110,7 +110,7 @@ void SharedRegions::begin() {
       plane.refusals.not_allowed(problem.facts().code);
       throw;
     }
-    plane.shared_memory.admit(connection_.client());
+    plane.shared_memory.admit(connection_.asker());
   });
 }
 

@@ -51,6 +51,14 @@ std::string shortened(std::string_view text) {
 
 }  // namespace
 
+std::string_view status_name(int grpc) {
+  constexpr std::string_view kNames[] = {
+      "OK",           "CANCELLED",          "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED", "NOT_FOUND",
+      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",          "OUT_OF_RANGE",
+      "UNIMPLEMENTED", "INTERNAL",          "UNAVAILABLE",       "DATA_LOSS",          "UNAUTHENTICATED"};
+  return kNames[grpc];
+}
+
 const KindFacts& facts(Kind kind) { return kFacts[static_cast<size_t>(kind)]; }
 
 std::string_view Problem::said() const { return detail.empty() ? facts().title : std::string_view(detail); }

@@ -43,6 +43,7 @@ struct KindFacts {
 };
 
 const KindFacts& facts(Kind kind);
+std::string_view status_name(int grpc);  // OK, CANCELLED, ...
 
 // A kind that only the control plane knows.
 struct ForeignFacts {

@@ -21,7 +21,16 @@ _SOURCES = (
         "request/infer_form",
         "request/json_form",
     ),
-    *("request/problem", "request/request", "request/signature", "queue/tensor", "answer/answer", "answer/outputs"),
+    *(
+        "request/problem",
+        "request/problem_reader",
+        "request/sequence",
+        "request/request",
+        "request/signature",
+        "queue/tensor",
+        "answer/answer",
+        "answer/outputs",
+    ),
 )
 _SANITIZED = ("g++", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 

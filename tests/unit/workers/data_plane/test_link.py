@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.workers.data_plane.frames import Frames, frame
-from service.workers.data_plane.link import Link
+from service.workers.data_plane.link import Link, connected_to
 from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
@@ -117,3 +117,44 @@ async def test_nothing_is_heard_after_it_is_closed(ends: Ends) -> None:
     await asyncio.sleep(0.05)
     assert [each[0]["type"] for each in ends.heard] == ["a"]
     assert ends.losses == 0
+
+
+async def test_a_descriptor_goes_with_its_frame_and_is_closed(ends: Ends) -> None:
+    ours, theirs = socket.socketpair()
+    ends.link.send({"type": "a"}, LARGE)
+    ends.link.send({"type": "b"}, b"", ours)
+    frames, heard, found = Frames(), list[str](), list[int]()
+    while len(heard) < 2:
+        try:
+            received, descriptors, _, _ = socket.recv_fds(ends.theirs, 1 << 20, 4)
+        except BlockingIOError:
+            await asyncio.sleep(0.001)
+            continue
+        found += descriptors
+        heard += [members["type"] for members, _ in frames.feed(received)]
+    assert (heard, len(found), ours.fileno()) == (["a", "b"], 1, -1)
+    theirs.send(b"x")
+    with socket.socket(fileno=found[0]) as passed:
+        assert passed.recv(1) == b"x"
+    theirs.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_descriptor_for_nobody_is_closed(ends: Ends, when: str) -> None:
+    ours, theirs = socket.socketpair()
+    if when == "before":
+        ends.link.close()
+    ends.link.send({"type": "a"}, LARGE)
+    ends.link.send({"type": "b"}, b"", ours)
+    ends.link.close()
+    assert theirs.recv(1) == b""
+    theirs.close()
+
+
+async def test_a_connection_that_cannot_be_made_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with await connected_to("127.0.0.1", port) as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+    with pytest.raises(ConnectionRefusedError):
+        await connected_to("127.0.0.1", port)

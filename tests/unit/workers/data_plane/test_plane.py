@@ -12,7 +12,7 @@ import pytest
 from service.core.errors import NotReady, Restarting
 from service.workers.data_plane import plane as data_plane
 from service.workers.data_plane.orders import Named
-from service.workers.data_plane.plane import DataPlane, Found, Said, Unheard
+from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
 from tests.support.plane_end import PlaneEnd
 from tests.support.waiting import eventually_async
 
@@ -46,11 +46,11 @@ class Listener(Unheard):
     def connected(self, descriptor: int) -> None:
         self.descriptors.append(descriptor)
 
-    async def asked(self, question: Members, data: bytes) -> Said:
+    async def asked(self, question: Members, data: bytes) -> Answer:
         await self.may_answer.wait()
         if question["kind"] == "broken":
             raise RuntimeError("not foreseen")
-        return {"echo": question["kind"]}, data
+        return Answer({"echo": question["kind"]}, data)
 
 
 @pytest.fixture

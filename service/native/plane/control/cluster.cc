@@ -1,0 +1,149 @@
+#include "control/cluster.h"
+
+#include <algorithm>
+
+#include "control/chance.h"
+#include "control/names.h"
+#include "request/problem.h"
+
+namespace octet::plane {
+
+namespace {
+
+// FNV-1a, whose bits a finalizer mixes (Stafford's thirteenth variant of that of MurmurHash3): the same in each process.
+uint64_t mixed(uint64_t bits) {
+  bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
+  return bits ^ bits >> 31;
+}
+
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned char each : text) hash = (hash ^ each) * 0x100000001b3;
+  return mixed(hash);
+}
+
+// Rendezvous hashing (Thaler, Ravishankar: IEEE/ACM Transactions on Networking 6(1), 1998): where a worker leaves, no
+// sequence but its own moves.
+WorkerRef highest(const std::vector<WorkerRef>& workers, std::string_view model, std::string_view sequence) {
+  uint64_t its = hash_of(std::string(model).append("\n").append(sequence));
+  auto less = [&](const WorkerRef& one, const WorkerRef& other) {
+    return mixed(its ^ one->hash) < mixed(its ^ other->hash);
+  };
+  return *std::max_element(workers.begin(), workers.end(), less);
+}
+
+WorkerRef least_busy(const std::vector<WorkerRef>& workers, double now_s) {
+  const WorkerRef* best = nullptr;
+  std::pair<bool, double> least{};
+  int equals = 0;
+  for (const WorkerRef& each : workers) {
+    std::pair<bool, double> its{each->avoided_until_s > now_s, static_cast<double>(each->under_way) / each->capacity};
+    if (best != nullptr && its > least) continue;
+    equals = best != nullptr && its == least ? equals + 1 : 1;
+    if (equals > 1 && chance() * equals >= 1) continue;  // each of those so far is as likely
+    best = &each;
+    least = its;
+  }
+  return *best;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& each : names) text.append(text.empty() ? "" : ", ").append(each);
+  return text;
+}
+
+}  // namespace
+
+std::vector<WorkerRef> Cluster::set(ClusterOrder order) {
+  is_on_ = true;
+  key_ = std::move(order.key);
+  names_.clear();
+  pools_.clear();
+  std::map<std::string, WorkerRef, std::less<>> before = std::exchange(workers_, {});
+  for (ToldWorker& told : order.workers) {
+    auto known = before.find(told.id);
+    WorkerRef worker = known == before.end() ? std::make_shared<Worker>() : known->second;
+    if (known != before.end()) before.erase(known);
+    worker->hash = hash_of(told.id);
+    worker->capacity = std::max(1.0, told.capacity);
+    worker->is_ready = told.is_ready;
+    worker->pool = std::move(told.pool);
+    worker->id = told.id;
+    for (const std::string& each : told.loaded) names_[each].loaded.push_back(worker);
+    pools_[worker->pool].push_back(worker);
+    workers_[told.id] = std::move(worker);
+  }
+  for (ToldModel& told : order.models) {
+    Name& name = names_[told.address];
+    name.pools = std::move(told.pools);
+    name.reason = std::move(told.reason);
+  }
+  std::vector<WorkerRef> gone;
+  for (auto& [id, worker] : before) {
+    worker->is_ready = false;
+    gone.push_back(worker);
+  }
+  return gone;
+}
+
+std::vector<WorkerRef> Cluster::workers() const {
+  std::vector<WorkerRef> all;
+  for (const auto& [id, worker] : workers_) all.push_back(worker);
+  return all;
+}
+
+std::vector<WorkerRef> Cluster::candidates(const Name& name, const Tried& tried) const {
+  std::vector<WorkerRef> found;
+  auto add = [&](const std::vector<WorkerRef>& workers) {
+    for (const WorkerRef& each : workers) {
+      bool was_tried = std::find(tried.begin(), tried.end(), each) != tried.end();
+      if (each->is_ready && !was_tried) found.push_back(each);
+    }
+  };
+  add(name.loaded);
+  if (!found.empty()) return found;
+  for (const std::string& pool : name.pools) {
+    if (auto its = pools_.find(pool); its != pools_.end()) add(its->second);
+  }
+  return found;
+}
+
+WorkerRef Cluster::choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
+                          double now_s) const {
+  auto found = names_.find(std::string(address));
+  if (found == names_.end()) throw Problem(Kind::kNotReady, {}, "try again later");
+  const Name& name = found->second;
+  std::vector<WorkerRef> workers = candidates(name, tried);
+  if (!workers.empty()) {
+    return sequence ? highest(workers, names_in(address).first, *sequence) : least_busy(workers, now_s);
+  }
+  if (!tried.empty()) throw Problem(Kind::kRestarting, "no other worker that could answer is ready", "try again later");
+  if (!name.pools.empty()) {
+    throw Problem(Kind::kNotReady, "no worker is ready in the pools that can serve it: " + listed(name.pools), "try again later");
+  }
+  if (!name.reason.empty()) throw Problem(Kind::kNotReady, name.reason);
+  throw Problem(Kind::kNotReady, "no worker that has it is ready", "try again later");
+}
+
+ForwardCounts& Cluster::counts(const Worker& worker, std::string_view model) {
+  return counts_[{worker.id, std::string(model)}];
+}
+
+void Cluster::write_changes(JsonWriter& json) {
+  json.member("forwards").begin('[');
+  for (const auto& [which, its] : std::exchange(counts_, {})) {
+    json.begin('{').member("worker").string(which.first).member("model").string(which.second);
+    json.member("forwarded").integer(its.forwarded).member("retried").integer(its.retried);
+    json.member("failed").integer(its.failed);
+    if (!its.hop.is_empty()) {
+      json.member("hop");
+      its.hop.write(json);
+    }
+    json.end('}');
+  }
+  json.end(']');
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,93 @@
+// Who beyond this machine answers predictions, as the control plane says it, and which of them gets one:
+// docs/adr/0050.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "control/report.h"
+
+namespace octet::plane {
+
+struct Worker {
+  std::string id, pool;
+  double capacity = 1;       // calls at a time
+  bool is_ready = false;     // else it drains, or is in no order any more
+  uint64_t hash = 0;         // of its id
+  int64_t under_way = 0;     // requests that were given to it from here
+  double avoided_until_s = 0;  // a connection to it failed
+};
+using WorkerRef = std::shared_ptr<Worker>;
+
+// What an order says.
+struct ToldWorker {
+  std::string id, pool;
+  double capacity = 1;
+  bool is_ready = false;
+  std::vector<std::string> loaded;  // addresses
+};
+struct ToldModel {
+  std::string address;
+  std::vector<std::string> pools;  // that have what it takes
+  std::string reason;              // why there are none
+};
+struct ClusterOrder {
+  std::string key;
+  std::vector<ToldWorker> workers;
+  std::vector<ToldModel> models;
+};
+
+// What was forwarded to a worker for a model, since the last report.
+struct ForwardCounts {
+  int64_t forwarded = 0, retried = 0, failed = 0;
+  LatencyHistogram hop;  // what an answer took beyond what the worker says that it took
+};
+
+// For the event loop's thread.
+class Cluster {
+ public:
+  using Tried = std::vector<WorkerRef>;
+
+  // In place of what was said before. Returns the workers that were there, and are not any more.
+  std::vector<WorkerRef> set(ClusterOrder order);
+  // Whether there was an order: predictions are then forwarded.
+  bool is_on() const { return is_on_; }
+  const std::string& key() const { return key_; }  // what workers know this process by
+  std::vector<WorkerRef> workers() const;
+
+  bool knows(std::string_view address) const { return names_.count(std::string(address)) > 0; }
+  // Of the workers that are ready and not among `tried`: one that has it loaded, or else one of a pool that can serve it.
+  // The least busy for its capacity, by chance among equals; those whose connections failed lately come last. Of a
+  // sequence always the same, as long as the same are there. Throws Problem where there is none.
+  WorkerRef choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
+                   double now_s) const;
+
+  ForwardCounts& counts(const Worker& worker, std::string_view model);
+  // And forgets it.
+  void write_changes(JsonWriter& json);
+
+ private:
+  struct Name {
+    std::vector<WorkerRef> loaded;
+    std::vector<std::string> pools;
+    std::string reason;
+  };
+
+  std::vector<WorkerRef> candidates(const Name& name, const Tried& tried) const;
+
+  bool is_on_ = false;
+  std::string key_;
+  std::map<std::string, WorkerRef, std::less<>> workers_;           // by id
+  std::map<std::string, std::vector<WorkerRef>, std::less<>> pools_;
+  std::unordered_map<std::string, Name> names_;                     // by address
+  std::map<std::pair<std::string, std::string>, ForwardCounts> counts_;  // by worker and model
+};
+
+}  // namespace octet::plane

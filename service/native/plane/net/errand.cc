@@ -1,0 +1,252 @@
+#include "net/errand.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+namespace octet::plane {
+
+namespace {
+
+constexpr double kConnectS = 3;     // then the control plane does not answer
+constexpr double kAvoidedS = 1;     // a worker whose connection failed, while there are others
+constexpr double kAnswerStalls = 10;  // stall timeouts until an answer without a deadline begins
+constexpr int kNotThere = 404, kNotNow = 503, kLeastFinal = 200;  // statuses
+
+// That a worker has not what is asked for, or takes no more: another may.
+bool is_refusal(const ResponseHead& head) {
+  std::string_view code = head.find("octet-code");
+  return (head.status == kNotThere && code == "not_found") ||
+         (head.status == kNotNow && (code == "not_ready" || code == "restarting"));
+}
+
+// Of `Server-Timing`, what an answer took in all; 0 where that is not said.
+double total_s(std::string_view timing) {
+  constexpr std::string_view kTotal = "total;dur=";
+  constexpr double kMilliseconds = 1e-3;
+  size_t at = timing.find(kTotal);
+  if (at == timing.npos) return 0;
+  double total = std::strtod(std::string(timing.substr(at + kTotal.size())).c_str(), nullptr);
+  return std::isfinite(total) ? kMilliseconds * total : 0;
+}
+
+}  // namespace
+
+Errand::Errand(Plane& plane, Sender& sender, int64_t exchange, Ask ask)
+    : plane_(plane), sender_(sender), exchange_(exchange), ask_(std::move(ask)), address_(address_of(ask_.model, ask_.version)) {}
+
+Errand::~Errand() { abandon(); }
+
+void Errand::abandon() {
+  is_over_ = true;
+  is_waiting_ = false;
+  end_upstream();
+  leave_worker();
+}
+
+void Errand::begin() {
+  auto self = shared_from_this();  // its sender may let it go meanwhile
+  try_next();
+}
+
+void Errand::try_next() {
+  while (true) {
+    double now = now_s();
+    if (ask_.deadline_s <= now) return fail(Problem(Kind::kDeadlinePassed));
+    try {
+      worker_ = plane_.cluster.choose(address_, ask_.sequence, tried_, now);
+    } catch (const Problem& problem) {
+      return fail(problem);
+    }
+    ++worker_->under_way;
+    int64_t upstream = plane_.upstreams->get(*worker_, exchange_, weak_from_this());
+    if (upstream == Upstreams::kLater) {
+      is_waiting_ = true;
+      waits_until_s_ = now + kConnectS;
+      return plane_.alarms.set(std::min(waits_until_s_, ask_.deadline_s), exchange_);
+    }
+    if (upstream != Upstreams::kNone && send(upstream)) return;
+    if (upstream == Upstreams::kNone) tried_.push_back(worker_);
+    leave_worker();
+  }
+}
+
+// False: the connection is over, and nothing was sent.
+bool Errand::send(int64_t upstream) {
+  double now = now_s();
+  hop_id_ = std::to_string(++plane_.hops);
+  std::string text = head(now);
+  std::string_view body(reinterpret_cast<const char*>(ask_.body.data), ask_.body.size);
+  double stall_s = plane_.limits.stall_timeout_s;
+  double due_s = ask_.deadline_s == kNever ? now + kAnswerStalls * stall_s : ask_.deadline_s + stall_s;
+  bool was_taken = false;
+  with_upstream(plane_, upstream, [&](Upstream& its) {
+    is_reused_ = its.was_used();
+    its.serve(exchange_, weak_from_this(), due_s, stall_s);
+    was_taken = its.send({text, body});
+    if (!was_taken) its.end();
+  });
+  if (!was_taken) return false;
+  upstream_ = upstream;
+  sent_s_ = now;
+  ++counts().forwarded;
+  return true;
+}
+
+std::string Errand::head(double now_s) const {
+  constexpr double kMilliseconds = 1e3;
+  std::string text(ask_.line);
+  text.append(" HTTP/1.1\r\nhost: worker\r\n").append(ask_.headers);
+  text.append("content-length: ").append(std::to_string(ask_.body.size)).append("\r\nx-request-id: ").append(ask_.request_id);
+  if (ask_.deadline_s < kNever) {
+    auto left_ms = static_cast<int64_t>(std::ceil(kMilliseconds * std::min(ask_.deadline_s - now_s, 1e9)));
+    text.append("\r\noctet-timeout-ms: ").append(std::to_string(left_ms));
+  }
+  text.append("\r\n").append(kHopId).append(": ").append(hop_id_).append("\r\n").append(kClusterKey).append(": ");
+  return text.append(plane_.cluster.key()).append("\r\n\r\n");
+}
+
+void Errand::leave_worker() {
+  if (worker_ != nullptr) --worker_->under_way;
+  worker_.reset();
+}
+
+void Errand::end_upstream() {
+  with_upstream(plane_, std::exchange(upstream_, 0), [](Upstream& its) { its.end(); });
+}
+
+bool Errand::on_connection(int64_t upstream) {
+  if (!std::exchange(is_waiting_, false)) return false;
+  if (send(upstream)) return true;
+  leave_worker();
+  try_next();
+  return true;
+}
+
+// Nothing was sent, so that any other worker may have it.
+void Errand::on_no_connection() {
+  if (!std::exchange(is_waiting_, false)) return;
+  worker_->avoided_until_s = now_s() + kAvoidedS;
+  ++counts().failed;
+  tried_.push_back(worker_);
+  leave_worker();
+  try_next();
+}
+
+void Errand::on_alarm(double now_s) {
+  if (!is_waiting_) return;
+  auto self = shared_from_this();
+  if (ask_.deadline_s <= now_s) {
+    is_waiting_ = false;
+    return fail(Problem(Kind::kDeadlinePassed));
+  }
+  if (waits_until_s_ <= now_s) on_no_connection();
+}
+
+void Errand::go_on() {
+  auto self = shared_from_this();
+  with_upstream(plane_, upstream_, [](Upstream& its) { its.resume(); });
+}
+
+bool Errand::on_response(std::string_view bytes) {
+  if (is_over_) return false;
+  if (has_head_) {
+    follow(bytes);
+  } else {
+    text_.append(bytes);
+    read_head();
+  }
+  return !is_over_ && sender_.takes_more();
+}
+
+void Errand::read_head() {
+  ResponseHead head;
+  BadHead bad{};
+  HeadState state = read_response(text_, kLongestAnswerHead, head, bad);
+  if (state == HeadState::kUnfinished) return;
+  bool makes_sense = state == HeadState::kWhole && head.status >= kLeastFinal && head.content_length && head.find(kHopId) == hop_id_;
+  if (!makes_sense) return lose();
+  if (is_refusal(head) && !ask_.sequence && !was_sent_again_ && has_other()) return go_elsewhere();
+  has_head_ = true;
+  keeps_alive_ = head.keeps_alive;
+  left_ = ask_.line.starts_with("HEAD ") ? 0 : *head.content_length;
+  counts().hop.observe(std::max(0.0, now_s() - sent_s_ - total_s(head.find("server-timing"))));
+  std::string text = std::exchange(text_, {});  // of which the views are
+  sender_.on_answer(head, *head.content_length);
+  follow(std::string_view(text).substr(head.bytes));
+}
+
+void Errand::follow(std::string_view bytes) {
+  std::string_view piece = bytes.substr(0, std::min<uint64_t>(left_, bytes.size()));
+  left_ -= piece.size();
+  if (!piece.empty()) sender_.on_piece(piece);
+  if (left_ > 0 || is_over_) return;
+  is_over_ = true;
+  bool has_more = bytes.size() > piece.size();  // then nobody knows what else will come
+  with_upstream(plane_, std::exchange(upstream_, 0), [&](Upstream& its) {
+    keeps_alive_ && !has_more && its.unsent_bytes() == 0 ? its.release() : its.end();
+  });
+  leave_worker();
+  sender_.on_answered();
+}
+
+// Whether another worker could have it.
+bool Errand::has_other() const {
+  Cluster::Tried tried = tried_;
+  tried.push_back(worker_);
+  try {
+    plane_.cluster.choose(address_, ask_.sequence, tried, now_s());
+    return true;
+  } catch (const Problem&) {
+    return false;
+  }
+}
+
+void Errand::go_elsewhere() {
+  was_sent_again_ = true;
+  ++counts().retried;
+  end_upstream();
+  text_.clear();
+  tried_.push_back(worker_);
+  leave_worker();
+  try_next();
+}
+
+void Errand::on_response_end() {
+  upstream_ = 0;
+  if (is_over_) return;
+  if (!has_head_) return lose();
+  ++counts().failed;
+  fail(Problem(Kind::kRestarting, "the worker was lost while it answered", "try again later"));
+}
+
+// There will be no answer. A computation of a sequence may have been done, and is not done again.
+void Errand::lose() {
+  ++counts().failed;
+  worker_->avoided_until_s = now_s() + kAvoidedS;
+  bool is_stale = is_reused_ && text_.empty();  // maybe: a worker ends a connection that is idle, too
+  bool has_others = has_other();
+  if (ask_.sequence || was_sent_again_ || (!has_others && !is_stale)) {
+    end_upstream();
+    return fail(Problem(Kind::kRestarting, "the worker that was to answer was lost", "try again later"));
+  }
+  if (has_others) return go_elsewhere();
+  was_sent_again_ = true;
+  ++counts().retried;
+  end_upstream();
+  leave_worker();
+  try_next();
+}
+
+void Errand::on_leaving() {
+  if (!is_over_ && !has_head_ && !ask_.sequence && !was_sent_again_ && has_other()) lose();
+}
+
+void Errand::fail(const Problem& problem) {
+  if (std::exchange(is_over_, true)) return;
+  leave_worker();
+  sender_.on_failed(problem);
+}
+
+}  // namespace octet::plane

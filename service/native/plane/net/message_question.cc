@@ -1,0 +1,48 @@
+#include "net/message_question.h"
+
+#include <utility>
+
+#include "net/grpc_call.h"
+#include "net/reading.h"
+
+namespace octet::plane {
+
+void MessageQuestion::guard(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Problem& problem) {
+    connection_.respond(problem);
+  }
+}
+
+void MessageQuestion::on_body(std::string_view piece) {
+  guard([&] {
+    if (message_.size() + piece.size() > kMessageHeadBytes) refuse_size(kMessageHeadBytes);
+    message_.append(piece);
+  });
+}
+
+void MessageQuestion::on_body_end() {
+  guard([this] {
+    auto [name, number] = name_and_version(message_);
+    auto [model, version] = parse_address(name, number);
+    if (connection_.plane().find(model, version) != nullptr) return answer(model, version);
+    std::weak_ptr<bool> is_here = is_here_;
+    auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
+      if (is_here.expired()) return;
+      guard([&] {
+        if (route == nullptr) throw *problem;
+        answer(model, version);
+      });
+    };
+    connection_.plane().resolve(connection_.id(), model, version, std::move(found));
+  });
+}
+
+void MessageQuestion::answer(const std::string& model, const std::string& version) {
+  Plane& plane = connection_.plane();
+  std::string told = told_of_model(plane, rpc_, model, version, *plane.find(model, version));
+  connection_.respond({200, "content-type: application/x-protobuf\r\n", {told}});
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,243 @@
+#include "net/routed.h"
+
+#include <array>
+#include <new>
+#include <tuple>
+#include <utility>
+
+#include "net/compressing.h"
+#include "net/gzip.h"
+#include "net/reading.h"
+#include "request/http_request.h"
+#include "request/sequence.h"
+
+namespace octet::plane {
+
+namespace {
+
+// What a worker is told of a request beside what `Errand` says, and what its client is told of the answer.
+constexpr std::array kPassedOn = {"accept",
+                                  "accept-encoding",
+                                  "content-encoding",
+                                  "content-type",
+                                  "inference-header-content-length",
+                                  "octet-affinity",
+                                  "traceparent",
+                                  "tracestate"};
+constexpr char kJsonLength[] = "inference-header-content-length";
+constexpr std::array kPassedBack = {"allow",       "content-encoding", "content-type", "inference-header-content-length",
+                                    "retry-after", "server-timing",    "vary"};
+
+template <typename Names>
+std::string among(const std::vector<HeaderField>& fields, const Names& names) {
+  std::string lines;
+  for (const HeaderField& field : fields) {
+    for (const char* each : names) {
+      if (same_but_case(field.name, each)) lines.append(each).append(": ").append(field.value).append("\r\n");
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+Routed::Routed(HttpConnection& connection, What what, std::string model, std::string version)
+    : connection_(connection),
+      plane_(connection.plane()),
+      what_(what),
+      asked_model_(std::move(model)),
+      asked_version_(std::move(version)),
+      began_s_(now_s()),
+      hold_(connection.hold_bytes()) {}
+
+void Routed::guard(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Problem& problem) {
+    refuse(problem);
+  } catch (const std::bad_alloc&) {
+    refuse(no_memory());
+  }
+}
+
+void Routed::begin() {
+  try {
+    bool predicts = what_ == What::kPrediction;
+    predicts ? admit_caller(connection_, {"predict"}, true) : admit_caller(connection_, {"predict", "read"}, false);
+  } catch (const Problem& problem) {
+    has_failed_ = true;
+    return connection_.respond(problem);
+  }
+  guard([this] {
+    const RequestHead& head = connection_.head();
+    if (head.has("octet-timeout-ms")) deadline_s_ = began_s_ + timeout_of(head.find("octet-timeout-ms"));
+    uint64_t bytes = head.content_length.value_or(0);
+    if (bytes > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
+    incoming_.begin(bytes);
+    look_up();
+  });
+}
+
+void Routed::look_up() {
+  std::tie(model_, version_) = parse_address(asked_model_, asked_version_);
+  std::weak_ptr<bool> is_here = is_here_;
+  plane_.resolve_for_workers(connection_.id(), model_, version_, [this, is_here](const Problem* problem) {
+    if (is_here.expired() || has_failed_) return;
+    guard([&] {
+      if (problem != nullptr) throw *problem;
+      plane_.cluster.choose(address_of(model_, version_), std::nullopt, {}, now_s());  // or the body need not come
+      is_known_ = true;
+      has_body_ended_ ? on_body_end() : connection_.want_body();
+    });
+  });
+}
+
+Room Routed::room() {
+  if (has_failed_ || incoming_.is_whole()) return {nullptr, 0};
+  if (incoming_.is_full()) {
+    if (!hold_.grow(incoming_.wanted()) || !incoming_.grow()) {
+      refuse(no_memory());
+      return {nullptr, 0};
+    }
+  }
+  return {reinterpret_cast<char*>(incoming_.room()), incoming_.room_bytes()};
+}
+
+void Routed::filled(size_t bytes) { incoming_.filled(bytes); }
+
+void Routed::on_body(std::string_view piece) {
+  if (has_failed_) return;
+  guard([&] {
+    while (connection_.head().content_length && !piece.empty()) {
+      Room room = this->room();
+      if (room.bytes == 0) return;
+      piece.remove_prefix(incoming_.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size()));
+    }
+    if (!hold_.grow(piece.size())) throw no_memory();
+    if (chunks_.size() + piece.size() > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
+    chunks_.append(piece);
+  });
+}
+
+void Routed::on_body_end() {
+  if (has_failed_) return;
+  has_body_ended_ = true;
+  if (!is_known_) return;  // there was none, and who answers is not known yet
+  guard([this] {
+    body_ = connection_.head().content_length ? incoming_.take() : h2::Buffer::copy_of(std::exchange(chunks_, {}));
+    find_sequence();
+  });
+}
+
+// What is compressed is looked into on another thread, and sent as it came.
+void Routed::find_sequence() {
+  const RequestHead& head = connection_.head();
+  BodyFacts facts;
+  facts.media_type = lower(head.find("content-type").substr(0, head.find("content-type").find(';')));
+  if (head.has(kJsonLength)) facts.json_bytes = number_of(kJsonLength, "length in bytes", head.find(kJsonLength));
+  if (what_ == What::kQuestion || facts.is_raw()) return send();
+  std::string coding = lower(head.find("content-encoding"));
+  if (coding.empty() || coding == "identity") {
+    sequence_ = sequence_in(body().substr(0, facts.json_bytes.value_or(body_.size)));
+    return send();
+  }
+  if (!is_known_coding(coding)) return send();  // a worker says what is wrong with it
+  struct Work {
+    h2::Buffer body;
+    std::string coding;
+    uint64_t json_bytes;
+    size_t most_bytes;
+    std::optional<std::string> sequence;
+    std::optional<Problem> problem;
+  };
+  auto work = std::make_shared<Work>(
+      Work{body_, coding, facts.json_bytes.value_or(UINT64_MAX), plane_.limits.max_body_bytes, {}, {}});
+  auto find = [work] {
+    try {
+      std::string_view compressed(reinterpret_cast<const char*>(work->body.data), work->body.size);
+      std::string text = inflated(compressed, work->coding, work->most_bytes);
+      work->sequence = sequence_in(std::string_view(text).substr(0, work->json_bytes));
+    } catch (const Problem& problem) {
+      work->problem = problem;
+    } catch (const std::exception&) {
+      work->problem = no_memory();
+    }
+  };
+  std::weak_ptr<bool> is_here = is_here_;
+  plane_.background.post(find, [this, plane = &plane_, id = connection_.id(), is_here, work] {
+    plane->with(id, [&](Peer&) {
+      if (is_here.expired() || has_failed_) return;
+      guard([&] {
+        if (work->problem) throw *work->problem;
+        sequence_ = std::move(work->sequence);
+        send();
+      });
+    });
+  });
+}
+
+void Routed::send() {
+  const RequestHead& head = connection_.head();
+  Ask ask;
+  ask.model = model_;
+  ask.version = version_;
+  ask.line = std::string(head.method).append(" ").append(head.target);
+  ask.headers = among(head.fields, kPassedOn);
+  ask.body = std::move(body_);
+  ask.sequence = std::move(sequence_);
+  ask.deadline_s = deadline_s_;
+  ask.request_id = connection_.request_id();
+  errand_ = std::make_shared<Errand>(plane_, *this, connection_.id(), std::move(ask));
+  errand_->begin();
+}
+
+void Routed::on_answer(const ResponseHead& head, uint64_t bytes) {
+  answer_head_ = connection_.head_of({head.status, among(head.fields, kPassedBack), {}}, bytes);
+}
+
+void Routed::on_piece(std::string_view piece) {
+  std::string head = std::exchange(answer_head_, {});
+  has_begun_answer_ = true;
+  is_relaying_ = true;
+  connection_.relay({head, piece});
+  is_relaying_ = false;
+}
+
+bool Routed::takes_more() const { return connection_.unsent_bytes() <= kMostUnsent; }
+
+void Routed::on_drained() {
+  if (!is_relaying_ && errand_ != nullptr) errand_->go_on();  // the next piece has to wait for the rest of this one
+}
+
+void Routed::on_answered() {
+  if (!answer_head_.empty()) on_piece({});
+  connection_.finish_relay(true);
+}
+
+void Routed::on_failed(const Problem& problem) {
+  if (!has_begun_answer_) return refuse(problem);
+  connection_.finish_relay(false);
+}
+
+void Routed::refuse(const Problem& problem) {
+  if (std::exchange(has_failed_, true)) return;
+  plane_.refusals.rejected(problem);
+  connection_.respond(problem);
+}
+
+void Routed::on_alarm(double now_s) {
+  if (errand_ != nullptr && !has_failed_) errand_->on_alarm(now_s);
+}
+
+void Routed::on_gone() {
+  if (std::exchange(has_failed_, true)) return;
+  plane_.refusals.canceled();
+  abandon();
+}
+
+void Routed::abandon() {
+  if (errand_ != nullptr) errand_->abandon();
+  errand_.reset();
+}
+
+}  // namespace octet::plane

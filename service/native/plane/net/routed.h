@@ -1,0 +1,69 @@
+// What a worker answers over HTTP: predictions, and questions about models. docs/adr/0050.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "control/plane.h"
+#include "h2/incoming_message.h"
+#include "net/errand.h"
+#include "net/http_connection.h"
+
+namespace octet::plane {
+
+class Routed final : public HttpExchange, public Sender {
+ public:
+  enum class What : uint8_t { kPrediction, kQuestion };
+
+  Routed(HttpConnection& connection, What what, std::string model, std::string version);
+
+  ~Routed() override { abandon(); }
+
+  void begin() override;
+  Room room() override;
+  void filled(size_t bytes) override;
+  void on_body(std::string_view piece) override;
+  void on_body_end() override;
+  bool wants_body() const override { return is_known_ || has_failed_; }
+  void on_drained() override;
+  void on_alarm(double now_s) override;
+  void on_gone() override;
+
+ private:
+  void on_answer(const ResponseHead& head, uint64_t bytes) override;
+  void on_piece(std::string_view piece) override;
+  bool takes_more() const override;
+  void on_answered() override;
+  void on_failed(const Problem& problem) override;
+
+  void guard(const std::function<void()>& act);
+  void look_up();
+  void find_sequence();
+  void send();
+  void abandon();
+  void refuse(const Problem& problem);
+  std::string_view body() const { return {reinterpret_cast<const char*>(body_.data), body_.size}; }
+
+  HttpConnection& connection_;
+  Plane& plane_;
+  const What what_;
+  const std::string asked_model_, asked_version_;
+  std::string model_, version_;
+  const double began_s_;
+  double deadline_s_ = kNever;
+  Holding hold_;                 // of memory
+  h2::IncomingMessage incoming_; // a body of known length
+  std::string chunks_;           // another
+  h2::Buffer body_;
+  std::optional<std::string> sequence_;
+  std::string answer_head_;      // that goes with the first piece of its body
+  bool is_known_ = false, has_failed_ = false, has_body_ended_ = false, has_begun_answer_ = false, is_relaying_ = false;
+  std::shared_ptr<Errand> errand_;
+  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
+};
+
+}  // namespace octet::plane

@@ -1,0 +1,142 @@
+#include "net/upstream.h"
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <utility>
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kTurns = 8;     // reads, then others have theirs
+constexpr double kIdleS = 30;    // less than a worker lets one be idle, or a request might meet its end
+
+}  // namespace
+
+Upstream::Upstream(Plane& plane, int descriptor)
+    : plane_(plane), id_(plane.next_exchange(descriptor)), transport_(descriptor), due_s_(now_s() + kIdleS) {}
+
+void Upstream::serve(int64_t exchange, std::weak_ptr<Asker> asker, double due_s, double rest_s) {
+  exchange_ = exchange;
+  rest_s_ = rest_s;
+  asker_ = std::move(asker);
+  due_s_ = due_s;
+  is_announced_ = false;
+}
+
+bool Upstream::send(const std::vector<std::string_view>& pieces) {
+  bool was_empty = outbox_.is_empty();
+  if (outbox_.send(transport_, pieces)) {
+    was_used_ = true;
+    return true;
+  }
+  bool was_some_taken = !was_empty || !outbox_.is_empty();
+  outbox_ = {};  // it takes no more, and may have answered
+  return was_some_taken;
+}
+
+void Upstream::resume() {
+  due_s_ = now_s() + rest_s_;
+  read();
+}
+
+void Upstream::release() {
+  exchange_ = 0;
+  asker_.reset();
+  due_s_ = now_s() + kIdleS;
+}
+
+void Upstream::happened(uint32_t events) {
+  may_read_ = true;
+  bool was_full = unsent_bytes() > kMostUnsent;
+  if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) && !outbox_.flush(transport_)) outbox_ = {};
+  if (was_full && unsent_bytes() <= kMostUnsent) {
+    tell([](Asker& asker) {
+      asker.on_taken();
+      return true;
+    });
+  }
+  read();
+}
+
+// False: there is nobody any more, or `act` says so.
+bool Upstream::tell(const std::function<bool(Asker&)>& act) {
+  bool goes_on = false;
+  bool was_there = false;
+  plane_.with(exchange_, [&](Peer&) {
+    auto asker = asker_.lock();
+    was_there = asker != nullptr;
+    if (was_there) goes_on = act(*asker);
+  });
+  if (!was_there) is_over_ = true;
+  return goes_on;
+}
+
+void Upstream::read() {
+  wants_turn_ = false;
+  for (size_t turn = 0; may_read_ && !is_over_; ++turn) {
+    if (turn == kTurns) {
+      wants_turn_ = true;
+      return;
+    }
+    std::array<char, 64 << 10> bytes;
+    ssize_t count = transport_.receive(bytes.data(), bytes.size());
+    if (count == Transport::kNothingNow) {
+      may_read_ = false;
+      break;
+    }
+    bool is_end = count == Transport::kOver;
+    if (is_end || is_free()) is_over_ = true;  // nobody waits for what comes: it belongs to no request
+    if (is_free()) return;
+    due_s_ = now_s() + rest_s_;
+    bool goes_on = tell([&](Asker& asker) {
+      if (!is_end) return asker.on_response({bytes.data(), static_cast<size_t>(count)});
+      asker.on_response_end();
+      return false;
+    });
+    if (!goes_on && !is_free()) {
+      due_s_ = kNever;  // it is the client who is waited for, and its connection has a limit of its own
+      return;
+    }
+  }
+  if (is_over_ || !is_free() || std::exchange(is_announced_, true)) return;
+  if (plane_.is_stopping) {
+    is_over_ = true;
+  } else {
+    on_free();
+  }
+}
+
+void Upstream::check_timeouts(double now_s) {
+  if (now_s < due_s_) return;
+  is_over_ = true;
+  if (is_free()) return;
+  tell([](Asker& asker) {
+    asker.on_response_end();
+    return false;
+  });
+}
+
+void Upstream::leave() {
+  if (is_free()) {
+    is_over_ = true;
+    return;
+  }
+  tell([](Asker& asker) {
+    asker.on_leaving();
+    return true;
+  });
+}
+
+void Upstream::stop(bool at_once) { is_over_ = is_over_ || at_once || is_free(); }
+
+void with_upstream(Plane& plane, int64_t id, const std::function<void(Upstream&)>& act) {
+  if (id == 0) return;
+  plane.with(id, [&](Peer& peer) {
+    auto* upstream = dynamic_cast<Upstream*>(&peer);
+    if (upstream != nullptr && upstream->id() == id) act(*upstream);
+  });
+}
+
+}  // namespace octet::plane

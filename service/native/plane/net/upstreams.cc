@@ -1,0 +1,115 @@
+#include "net/upstreams.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "net/upstream.h"
+#include "text/json_writer.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kInAdvance = 2;  // connections to who is new
+
+}  // namespace
+
+void Upstreams::changed(const std::vector<WorkerRef>& gone) {
+  for (const WorkerRef& worker : gone) {
+    auto line = lines_.extract(worker->id);
+    if (line.empty()) continue;
+    for (int64_t each : line.mapped().all) {
+      with_upstream(plane_, each, [](Upstream& upstream) { upstream.leave(); });
+    }
+    for (const Waiting& each : line.mapped().waiting) {
+      plane_.with(each.exchange, [&](Peer&) {
+        if (auto waiter = each.waiter.lock()) waiter->on_no_connection();
+      });
+    }
+  }
+  for (const WorkerRef& worker : plane_.cluster.workers()) {
+    if (!worker->is_ready || !lines_.emplace(worker->id, Line{}).second) continue;
+    for (size_t each = 0; each < kInAdvance; ++each) ask(worker->id);
+  }
+}
+
+int64_t Upstreams::get(const Worker& worker, int64_t exchange, std::weak_ptr<Waiter> waiter) {
+  Line& line = lines_[worker.id];
+  while (!line.free.empty()) {
+    int64_t last = line.free.back();
+    line.free.pop_back();
+    bool is_there = false;
+    with_upstream(plane_, last, [&](Upstream& upstream) { is_there = upstream.is_free(); });
+    if (is_there) return last;
+  }
+  if (!plane_.link.is_open()) return kNone;
+  line.waiting.push_back({exchange, std::move(waiter)});
+  ask(worker.id);
+  return kLater;
+}
+
+void Upstreams::ask(const std::string& worker) {
+  auto members = [&](JsonWriter& json) { json.member("worker").string(worker); };
+  plane_.ask(0, "connect", members, {}, [this, worker](const Said& said) {
+    bool is_open = said.problem == nullptr && said.passed != nullptr && *said.passed >= 0;
+    is_open ? opened(worker, std::exchange(*said.passed, -1)) : refused(worker);
+  });
+}
+
+void Upstreams::opened(const std::string& worker, int descriptor) {
+  auto line = lines_.find(worker);
+  if (line == lines_.end()) {
+    ::close(descriptor);
+    return;
+  }
+  auto upstream = std::make_unique<Upstream>(plane_, descriptor);
+  int64_t id = upstream->id();
+  line->second.all.insert(id);
+  upstream->on_free = [this, worker, id] { is_free(worker, id); };
+  upstream->on_gone = [this, worker, id] { is_gone(worker, id); };
+  plane_.take_in(descriptor, std::move(upstream));
+}
+
+// One who waits, for this connection or for another, looks elsewhere.
+void Upstreams::refused(const std::string& worker) {
+  auto line = lines_.find(worker);
+  bool was_heard = false;
+  while (line != lines_.end() && !was_heard && !line->second.waiting.empty()) {
+    Waiting first = std::move(line->second.waiting.front());
+    line->second.waiting.pop_front();
+    plane_.with(first.exchange, [&](Peer&) {
+      auto waiter = first.waiter.lock();
+      was_heard = waiter != nullptr;
+      if (was_heard) waiter->on_no_connection();
+    });
+    line = lines_.find(worker);
+  }
+}
+
+void Upstreams::is_free(const std::string& worker, int64_t upstream) {
+  auto line = lines_.find(worker);
+  if (line == lines_.end()) return with_upstream(plane_, upstream, [](Upstream& its) { its.end(); });
+  bool is_taken = false;
+  while (!is_taken && !line->second.waiting.empty()) {
+    Waiting first = std::move(line->second.waiting.front());
+    line->second.waiting.pop_front();
+    plane_.with(first.exchange, [&](Peer&) {
+      auto waiter = first.waiter.lock();
+      is_taken = waiter != nullptr && waiter->on_connection(upstream);
+    });
+    line = lines_.find(worker);
+    if (line == lines_.end()) return;
+  }
+  if (!is_taken) line->second.free.push_back(upstream);
+}
+
+void Upstreams::is_gone(const std::string& worker, int64_t upstream) {
+  auto line = lines_.find(worker);
+  if (line == lines_.end()) return;
+  line->second.all.erase(upstream);
+  std::erase(line->second.free, upstream);
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,58 @@
+// Connections to workers. The control plane opens them: this process connects to nobody.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "control/cluster.h"
+#include "control/plane.h"
+
+namespace octet::plane {
+
+class Upstreams {
+ public:
+  static constexpr int64_t kLater = 0, kNone = -1;
+
+  // Who wants a connection. Called while the connection of its client acts.
+  class Waiter {
+   public:
+    virtual ~Waiter() = default;
+    virtual bool on_connection(int64_t upstream) = 0;  // false: it is not wanted any more
+    virtual void on_no_connection() = 0;
+  };
+
+  explicit Upstreams(Plane& plane) : plane_(plane) {}
+
+  // By an order: opens some connections to who is new; those to who is gone are told.
+  void changed(const std::vector<WorkerRef>& gone);
+  // The id of a free connection; kLater: the waiter is called when there is one, or cannot be; kNone: there will be none.
+  int64_t get(const Worker& worker, int64_t exchange, std::weak_ptr<Waiter> waiter);
+
+ private:
+  struct Waiting {
+    int64_t exchange;
+    std::weak_ptr<Waiter> waiter;
+  };
+  struct Line {
+    std::set<int64_t> all;
+    std::vector<int64_t> free;    // the last one was used last
+    std::deque<Waiting> waiting;  // for connections that were asked for
+  };
+
+  void ask(const std::string& worker);
+  void opened(const std::string& worker, int descriptor);
+  void refused(const std::string& worker);
+  void is_free(const std::string& worker, int64_t upstream);
+  void is_gone(const std::string& worker, int64_t upstream);
+
+  Plane& plane_;
+  std::map<std::string, Line, std::less<>> lines_;  // by worker
+};
+
+}  // namespace octet::plane

@@ -1,0 +1,55 @@
+#include "request/problem_reader.h"
+
+#include <memory>
+#include <string>
+
+#include "text/json_members.h"
+#include "text/utf8.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr int kServerErrors = 500;
+constexpr size_t kLongestDocument = 64 << 10;
+
+// Of a code that this process does not know.
+std::shared_ptr<const ForeignFacts> foreign(std::string code, std::string title, int status) {
+  auto its = std::make_shared<ForeignFacts>();
+  its->code = std::move(code);
+  its->title = std::move(title);
+  int grpc = facts(status < kServerErrors ? Kind::kInvalidInput : Kind::kInternal).grpc;
+  its->facts = {its->code, its->title, status, grpc, false};
+  return its;
+}
+
+}  // namespace
+
+Problem read_document(std::string_view document, int status) {
+  Problem problem(Kind::kInternal, "a worker gave an answer that makes no sense");
+  if (document.size() > kLongestDocument || !is_utf8(document)) return problem;
+  std::string code, title, detail, hint, tensor;
+  try {
+    JsonReader json(document);
+    read_object(json, {{"code", text(json, code)},
+                       {"title", text(json, title)},
+                       {"detail", text(json, detail)},
+                       {"hint", text(json, hint)},
+                       {"tensor", text(json, tensor)}});
+    json.finish();
+  } catch (const Problem&) {
+    return problem;
+  }
+  if (code.empty()) return problem;
+  problem.detail = std::move(detail);
+  problem.hint = std::move(hint);
+  problem.tensor = std::move(tensor);
+  for (int each = 0; each <= static_cast<int>(Kind::kInternal); ++each) {
+    problem.kind = static_cast<Kind>(each);
+    if (facts(problem.kind).code == code) return problem;
+  }
+  problem.foreign = foreign(std::move(code), std::move(title), status);
+  return problem;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,235 @@
+"""A router's data plane and workers' data planes, whose control planes a test is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.core.digest import digest_of
+from service.core.queueing import Scheduling
+from service.core.settings import Settings
+from service.workers.data_plane import loads, orders, program
+from service.workers.data_plane.frames import Frames, frame
+from tests.support import gates, runners
+from tests.support.runners import FunctionRunner
+from tests.support.waiting import GIVE_UP_S, eventually
+
+KEY = "the cluster's key, which nobody else knows".replace(" ", "-")
+_numbers = itertools.count(1)
+
+Array = npt.NDArray[Any]
+
+
+def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any]], binary: Path) -> Started:
+    with ExitStack() as stack:
+        listeners = {
+            name: stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512)) for name in ("http", "grpc")
+        }
+        if control is not None:
+            listeners["control"] = control
+        for listener in listeners.values():
+            listener.setblocking(False)
+        first = os.memfd_create("orders")
+        stack.callback(os.close, first)
+        os.write(first, b"".join(frame(each) for each in said))
+        os.lseek(first, 0, os.SEEK_SET)
+        descriptors = {name: listener.fileno() for name, listener in listeners.items()}
+        descriptors |= {"orders": first, "gates": gates.descriptor()}
+        arguments = [text for name, each in descriptors.items() for text in (f"--{name}", str(each))]
+        arguments += ["--reads", str(runners.folder())] if binary == program.PATH else []
+        process = subprocess.Popen([str(binary), *arguments], pass_fds=list(descriptors.values()))
+        http, grpc = (listeners[name].getsockname()[1] for name in ("http", "grpc"))
+        return Started(process, http, grpc)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A data plane's process.
+
+    Attributes:
+        http, grpc: its ports.
+    """
+
+    process: subprocess.Popen[bytes]
+    http: int
+    grpc: int
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass
+class WorkerProcess:
+    """A worker, and what the router is told of it."""
+
+    id: str
+    started: Started
+    loaded: list[tuple[str, str]]
+    pool: str = "p"
+    capacity: float = 4
+    state: str = "ready"
+
+    def kill(self) -> None:
+        self.started.end()
+
+
+@dataclass
+class Cluster:
+    """Attributes:
+    router: its data plane.
+    workers: those that it is told of by `tell`.
+    places: where connections are opened for a worker that is no process of ours, by its id.
+    asked: what the router asked, as it came.
+    resolve: called for a name that the router does not know; an error's code, or None: it may know it now.
+    """
+
+    router: Started
+    workers: list[WorkerProcess] = field(default_factory=list)
+    models: list[orders.Servable] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    resolve: Callable[[str, str], str | None] = lambda model, version: "not_found"
+    _link: socket.socket | None = None
+    _saying: Any = field(default_factory=threading.Lock)
+    _gathers: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.router.http}"
+
+    @property
+    def grpc(self) -> str:
+        return f"127.0.0.1:{self.router.grpc}"
+
+    def tell(self) -> None:
+        """Says the workers as they are now; returns when the router has heard it."""
+        told = [
+            orders.Worker(each.id, each.pool, each.capacity, each.state, tuple(each.loaded)) for each in self.workers
+        ]
+        self.say(orders.workers(KEY, told, self.models))
+        self.gather()
+
+    def say(self, message: Mapping[str, Any], passed: socket.socket | None = None) -> None:
+        assert self._link is not None
+        raw = frame(message)
+        with self._saying:
+            if passed is not None:
+                sent = socket.send_fds(self._link, [raw], [passed.fileno()])
+                raw = raw[sent:]
+            self._link.sendall(raw)
+
+    def gather(self) -> None:
+        """Returns when all that was counted until now is in `reports`, and what was said is heard."""
+        self._gathers += 1
+        number = self._gathers
+        self.say({"type": "gather", "gather": number})
+        eventually(lambda: any(each["gather"] == number for each in list(self.reports)))
+
+    def forwards(self) -> dict[str, dict[str, int]]:
+        """Forwards, retries and failures by worker, of all time."""
+        self.gather()
+        found: dict[str, dict[str, int]] = {}
+        for each in [each for report in list(self.reports) for each in report["forwards"]]:
+            its = found.setdefault(each["worker"], {"forwarded": 0, "retried": 0, "failed": 0})
+            for name in its:
+                its[name] += each[name]
+        return found
+
+    def listen(self, link: socket.socket) -> None:
+        """Answers the router until it ends."""
+        self._link = link
+        frames = Frames()
+        with suppress(OSError):
+            while data := link.recv(1 << 16):
+                for message, _ in frames.feed(data):
+                    self._hear(message)
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if message["type"] == "report":
+            self.reports.append(message)
+        if message["type"] == "question":
+            self.asked.append(message)
+            answer = {"type": "answer", "question": message["question"]}
+            if message["kind"] == "connect":
+                self._connect(answer, message["worker"])
+            elif (code := self.resolve(message["model"], message["version"])) is not None:
+                self.say({**answer, "problem": {"code": code, "title": code, "http": 404, "grpc": 5, "detail": "no"}})
+            else:
+                self.say(answer)
+
+    def _connect(self, answer: dict[str, Any], worker: str) -> None:
+        ports = {each.id: each.started.http for each in self.workers} | self.places
+        try:
+            with socket.create_connection(("127.0.0.1", ports[worker]), GIVE_UP_S) as connection:
+                self.say({**answer, "passes": True}, connection)
+        except (OSError, KeyError):
+            problem = {"code": "restarting", "title": "gone", "http": 503, "grpc": 14, "detail": "it is not there"}
+            self.say({**answer, "problem": problem})
+
+    def worker(self, models: Mapping[str, FunctionRunner], **members: Any) -> WorkerProcess:
+        """Starts one more that has `models` loaded."""
+        settings = Settings(data_dir=Path("/nonexistent"), auth="on")
+        said: list[Mapping[str, Any]] = [orders.configure(settings), orders.keys(True, (), KEY)]
+        named = []
+        for key, (name, runner) in enumerate(models.items(), 1):
+            part = runner.part(1, digest_of(name.encode()))
+            order = loads.load_parts(name, "1", "x86-64-v3", [part], runner.signature, Scheduling(queue_size=64))
+            said.append({**order, "key": key})
+            named += [orders.Named(name, version, key, ["1"]) for version in ("", "1")]
+        said.append(orders.routes(named))
+        started = _start(None, said, program.PATH)
+        loaded = [(name, version) for name in models for version in ("", "1")]
+        made = WorkerProcess(f"w{next(_numbers)}", started, loaded, **members)
+        self.workers.append(made)
+        return made
+
+
+@contextmanager
+def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Iterator[Cluster]:
+    """A router without workers; `settings` as orders have them, beside those of `configure`."""
+    path = folder / "control"
+    with ExitStack() as stack:
+        control = stack.enter_context(socket.socket(socket.AF_UNIX))
+        control.bind(str(path))
+        control.listen()
+        configured = orders.configure(Settings(data_dir=Path("/nonexistent")))
+        said = [{**configured, **settings}, orders.keys(is_asked=False), orders.workers(KEY, (), ())]
+        made = Cluster(_start(control, said, binary))
+        link = stack.enter_context(socket.socket(socket.AF_UNIX))
+        link.connect(str(path))
+        made._link = link
+        thread = threading.Thread(target=made.listen, args=(link,), daemon=True)
+        thread.start()
+        try:
+            yield made
+            assert made.router.process.poll() is None, "the router ended before it was told to"
+        finally:
+            for each in made.workers:
+                each.kill()
+            made.router.end()
+            thread.join(GIVE_UP_S)
+
+
+def request(value: Array, name: str = "x", **members: Any) -> bytes:
+    """A prediction's body, as JSON."""
+    datatype = {"uint8": "UINT8", "int32": "INT32", "float32": "FP32"}[value.dtype.name]
+    entry = {"name": name, "datatype": datatype, "shape": list(value.shape), "data": value.reshape(-1).tolist()}
+    return json.dumps({"inputs": [entry], **members}).encode()
+
+
+def vector(seed: int, length: int = 16) -> Array:
+    return np.random.default_rng(seed).integers(0, 256, (1, length), np.uint8)
