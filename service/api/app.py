@@ -21,6 +21,7 @@ from service.api.control import (
     openapi,
     page,
     paths,
+    quantizations,
     quarantine,
     targets,
     workers,
@@ -52,6 +53,7 @@ def control_plane() -> FastAPI:
     )
     for module in (
         models,
+        quantizations,
         deletion,
         aliases,
         builds,

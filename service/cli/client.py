@@ -86,10 +86,27 @@ class Client:
         """As `push`, of an archive of an artifact."""
         return self._put("/api/v1/artifacts", {"name": name}, archive, on_sent)
 
-    def _put(self, route: str, query: dict[str, str], path: Path, on_sent: Callable[[int], None]) -> Document:
+    def quantize(self, name: str, query: Mapping[str, Any], data: Path, on_sent: Callable[[int], None]) -> Document:
+        """Requests a quantization by the inputs in `data`, as `push` does a build."""
+        return self._sent("POST", f"/api/v1/models/{name}/quantizations", query, "data", data, on_sent)
+
+    def quantization(self, name: str, identifier: str) -> Document:
+        return self._document("GET", f"/api/v1/models/{name}/quantizations/{identifier}")
+
+    def download_quantized(self, name: str, identifier: str, path: Path) -> None:
+        """Writes the file that a quantization made to `path`."""
+        self._download(f"/api/v1/models/{name}/quantizations/{identifier}/file", path)
+
+    def _put(self, route: str, query: Mapping[str, Any], path: Path, on_sent: Callable[[int], None]) -> Document:
+        return self._sent("PUT", route, query, "source", path, on_sent)
+
+    def _sent(
+        self, method: str, route: str, query: Mapping[str, Any], member: str, path: Path, on_sent: Callable[[int], None]
+    ) -> Document:
+        """Sends a file; or, where the server has it, its digest as `member` of the query."""
         digest = digest_of_file(path)
         if self._http_request("HEAD", f"/api/v1/blobs/{digest}").is_success:
-            return self._document("PUT", route, params=query | {"source": digest})
+            return self._document(method, route, params={**query, member: digest})
 
         def chunks() -> Iterator[bytes]:
             with path.open("rb") as file:
@@ -98,7 +115,7 @@ class Client:
                     on_sent(len(chunk))
 
         length = {"Content-Length": str(path.stat().st_size)}
-        return self._document("PUT", route, params=query, content=chunks(), headers=length)
+        return self._document(method, route, params=query, content=chunks(), headers=length)
 
     def models(self) -> list[Document]:
         return list(self._pages("/api/v1/models", "models", {}))
@@ -198,8 +215,11 @@ class Client:
 
     def download(self, artifact: str, path: Path) -> None:
         """Writes the artifact and what is attached to it to `path`: a tar archive of an OCI image layout."""
+        self._download(f"/api/v1/artifacts/{artifact}/content", path)
+
+    def _download(self, url: str, path: Path) -> None:
         try:
-            with self._http.stream("GET", f"/api/v1/artifacts/{artifact}/content") as response, path.open("wb") as file:
+            with self._http.stream("GET", url) as response, path.open("wb") as file:
                 if not response.is_success:
                     response.read()
                 for chunk in _checked(response).iter_bytes(_CHUNK_BYTES):

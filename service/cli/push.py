@@ -167,7 +167,7 @@ def _pushed(
     client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, metadata: ModelMetadata
 ) -> dict[str, Any]:
     started_s = time.monotonic()
-    build = _upload(file, send, output)
+    build = uploading(file, send, output)
     if metadata:
         version = next(each["version"] for each in build["models"] if each["name"] == name)
         client.describe(name, version, metadata.to_json())
@@ -208,7 +208,8 @@ def short_id(build: str) -> str:
     return build[:8]
 
 
-def _upload(file: Path, send: Send, output: Output) -> dict[str, Any]:
+def uploading(file: Path, send: Send, output: Output) -> dict[str, Any]:
+    """What `send` returns, which sends `file`, and a bar meanwhile."""
     columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(
         *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal

@@ -100,6 +100,12 @@ def quantize(
         typer.Option("--output", "-o", help="The file to write.", show_default="FILE with .int8", dir_okay=False),
     ] = None,
     push: Annotated[str | None, typer.Option("--push", metavar="NAME", help="Also push it under this name.")] = None,
+    on_server: Annotated[
+        bool,
+        typer.Option(
+            "--on-server", help="Push the float model under the name of --push, and have the server quantize it."
+        ),
+    ] = False,
     input_shape: InputShapeOption = "",
     mean: MeanOption = "",
     std: StdOption = "",
@@ -113,6 +119,8 @@ def quantize(
     as_json: JsonOption = False,
 ) -> None:
     """Quantize a float ONNX model by some of its inputs, and show what that costs."""
+    if on_server and (push is None or data is None):
+        raise typer.BadParameter("--on-server takes inputs and the model's name: --data … --push NAME")
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
         limit = parse_share(budget) if budget else None
@@ -128,16 +136,18 @@ def quantize(
         with upload_of(file) as upload:
             if data is None:
                 document = _weights_quantized(upload.absolute(), weight_bits, block, target, settings)
+            elif on_server and push:
+                document = _on_server(upload, push, data, labels, asked, input_shape, target, output, server, key)
             else:
-                request = Request(
-                    upload.absolute(), data.absolute(), asked, labels and labels.absolute(), data.name, shapes
+                inputs, right = data.absolute(), labels and labels.absolute()
+                document = _quantized(
+                    Request(upload.absolute(), inputs, asked, right, data.name, shapes), target, output, settings
                 )
-                document = _quantized(request, target, output, settings)
         if curve_file is not None:
             _write_curve(curve_file, document["sensitivity"]["curve"])
         if not as_json:
             _show(output, document)
-        if push:
+        if push and not on_server:
             document["pushed"] = _push(output, target, push, server, key, input_shape, metadata)
         if as_json:
             output.document(document)
@@ -173,6 +183,29 @@ def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
             file.write_text(plot.svg(points), encoding="utf-8")
         case _:
             file.write_bytes(plot.png(points))
+
+
+def _on_server(
+    upload: Path,
+    name: str,
+    data: Path,
+    labels: Path | None,
+    asked: QuantizationOptions,
+    input_shape: str,
+    target: Path,
+    output: Output,
+    server: str | None,
+    key: str | None,
+) -> dict[str, Any]:
+    from service.cli.client import Client
+    from service.cli.quantize_on_server import quantize_on_server
+    from service.cli.reports import summary
+
+    with Client(server_url(server), key) as client:
+        document = quantize_on_server(client, upload, name, data, labels, asked, input_shape, target, output)
+    if not output.as_json:
+        output.show(f"{name} version {document['version']}", summary(document["reports"]))
+    return document
 
 
 def _push(

@@ -19,7 +19,8 @@ _PACKAGES = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "linker": "ziglan
 _NVRTC = "nvidia-cuda-nvrtc-cu12"
 
 
-def _digest_of_sources(folder: Path) -> Digest:
+def digest_of_sources(folder: Path) -> Digest:
+    """Of all code below `folder`."""
     sources = sorted(path for kind in ("*.py", "*.cuh") for path in folder.rglob(kind))
     return digest_of_json({str(path.relative_to(folder)): digest_of_file(path) for path in sources})
 
@@ -27,7 +28,7 @@ def _digest_of_sources(folder: Path) -> Digest:
 @cache
 def core_digest() -> Digest:
     """Of the sources of the domain: what children answer is in its words, and to inputs that it makes."""
-    return _digest_of_sources(Path(core.__file__).parent)
+    return digest_of_sources(Path(core.__file__).parent)
 
 
 @cache
@@ -37,7 +38,7 @@ def _fingerprint() -> tuple[tuple[str, str], ...]:
         {
             **versions,
             "llvm": LLVM_VERSION,
-            "octet_compiler": _digest_of_sources(Path(__file__).parent),
+            "octet_compiler": digest_of_sources(Path(__file__).parent),
             "passes": pass_order.text(),
         }.items()
     )

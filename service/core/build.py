@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from service.core.digest import Digest, digest_of_json
 from service.core.options import batch_of, place_of, tune_s_of
+from service.core.quantization import is_quantization
 
 
 class BuildState(StrEnum):
@@ -72,7 +73,8 @@ class BuildInputs:
     @property
     def background(self) -> bool:
         """Whether it makes better what is served without it too: it is built when nothing else waits."""
-        return batch_of(self.options) > 1 or place_of(self.options) > 0 or tune_s_of(self.options) is not None
+        makes_better = batch_of(self.options) > 1 or place_of(self.options) > 0 or tune_s_of(self.options) is not None
+        return makes_better or is_quantization(self.options)
 
     @property
     def key(self) -> Digest:

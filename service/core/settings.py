@@ -183,6 +183,7 @@ class Settings(BaseSettings, Serving):
         False, description="build, and run artifacts, even where the kernel cannot sandbox that"
     )
     build_time_limit_s: float = Field(600.0, gt=0)
+    quantize_time_limit_s: float = Field(3600.0, gt=0, description="of a quantization, with all builds that it takes")
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")
     build_cores: int = Field(

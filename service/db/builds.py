@@ -14,6 +14,7 @@ from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
 from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
 from service.core.errors import OctetError
+from service.core.quantization import is_quantization, quantization_of
 from service.db import claims
 from service.db.bell import Bell, ring
 from service.db.claims import Claim, Claimable
@@ -22,7 +23,7 @@ from service.db.finding import as_asked, build_as_asked, by_id, one
 from service.db.requests import is_wanted, withdraw
 from service.db.rows import Row, append_event, build_from, change, event_from, position
 from service.db.statistics import Statistics, statistics
-from service.db.tables import build_events, build_requests, builds, is_live
+from service.db.tables import build_events, build_requests, builds, is_live, is_unfinished
 
 _BUSY_S = 1.0  # after a claim: so long it is not looked first whether there is anything to claim
 
@@ -125,7 +126,8 @@ class BuildStore:
         if version is not None:
             query = query.where(build_requests.c.version == version)
         with self._database.read() as connection:
-            return [build_as_asked(row) for row in connection.execute(query)]
+            found = [build_as_asked(row) for row in connection.execute(query)]
+        return [build for build in found if not is_quantization(build.options)]
 
     @repeated
     def answering(self, artifact: Digest) -> Builds:
@@ -326,13 +328,30 @@ class BuildStore:
         with self._database.write() as connection:
             withdraw(connection, model, [version], self._now(connection))
 
-    @repeated
     def wanted_by(self, models: Collection[str]) -> Builds:
-        """Every build that versions of these models want, as they asked for it; what was asked for last first."""
+        """Every build that versions of these models want, as they asked for it; what was asked for last first. Those
+        that quantize are not among them: they make other versions.
+        """
+        return [build for build in self._wanted_by(models) if not is_quantization(build.options)]
+
+    def quantizations(self, model: str) -> Builds:
+        """Every build that quantizes a version of the model, what was asked for last first."""
+        return [build for build in self._wanted_by({model}) if is_quantization(build.options)]
+
+    @repeated
+    def _wanted_by(self, models: Collection[str]) -> Builds:
         query = as_asked(sa.select(builds)).where(build_requests.c.model.in_(models))
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(build_requests.c.sequence.desc())).all()
         return [build_as_asked(row) for row in rows]
+
+    @repeated
+    def calibration_sets(self) -> Digests:
+        """Of the quantizations that wait or run: the garbage collector must spare them."""
+        with self._database.read() as connection:
+            rows = connection.execute(sa.select(builds.c.options).where(is_unfinished)).scalars().all()
+        asked = filter(None, map(quantization_of, rows))
+        return [each.data for each in asked if each.data is not None]
 
     @repeated
     def requests_of(self, ids: Collection[str]) -> dict[str, Requests]:

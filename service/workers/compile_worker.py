@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from service.cache import OciLayout
@@ -34,14 +35,18 @@ from service.core.errors import (
     OctetError,
     StoreUnreachable,
 )
+from service.core.quantization import is_quantization
 from service.core.scheduling import step_back
 from service.core.settings import Settings
 from service.core.target import parse_target
 from service.core.worker import WorkerKind
-from service.db import BuildStore, Claim, Database, WorkerStore
+from service.db import BuildStore, Claim, Database, ModelStore, WorkerStore
+from service.quantize.publishing import quantize_stored
+from service.quantize.stored import build_inputs, versions
 from service.workers.attempt import Attempt, Stopping
 from service.workers.catalog import record_build
 from service.workers.presence import Presence
+from service.workers.quantized import add_for_all
 from service.workers.scratch import attempt_directory, sweep
 from service.workers.store import open_store
 
@@ -51,12 +56,20 @@ _TROUBLE_S = 2.0
 Compile = Callable[[CompileRequest, OciLayout, Path, Progress, Settings], Digest]
 
 
+def quantize_or_compile(
+    request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
+) -> Digest:
+    work = quantize_stored if is_quantization(request.options) else build_artifact
+    return work(request, layout, scratch, progress, settings)
+
+
 class CompileWorker:
     """Builds what the table asks for.
 
     Args:
         targets: the targets to build for; empty: all.
-        compile: the compiler; a test may give another function.
+        compile: the compiler, and what quantizes; a test may give another function.
+        on_quantized: told of a quantization and of its result, before that counts as done.
         on_build: told of the build that is worked on from now on, or None.
         on_idle: called when nothing was built for `settings.compiler_idle_s`; again only after another build.
     """
@@ -69,12 +82,14 @@ class CompileWorker:
         owner: str,
         *,
         targets: Collection[str] = (),
-        compile: Compile = build_artifact,
+        compile: Compile = quantize_or_compile,
+        on_quantized: Callable[[Build, Digest], None] = lambda build, result: None,
         on_build: Callable[[str | None], None] = lambda build: None,
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._builds, self._layout, self._settings, self._owner = builds, layout, settings, owner
         self._targets, self._compile, self._on_build = targets, compile, on_build
+        self._on_quantized = on_quantized
         self._on_idle, self._idle_since_s = on_idle, time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
@@ -121,6 +136,8 @@ class CompileWorker:
                 attempt.stage(Stage.FETCH)
                 request = self._request(claim)
                 artifact = self._compile(request, self._layout, scratch, attempt, self._settings)
+                if is_quantization(build.options):
+                    self._on_quantized(build, artifact)
         except LeaseLost:
             _logger.warning("build %s is another worker's now", build.id)
         except Stopping:
@@ -143,11 +160,12 @@ class CompileWorker:
         else:
             self._builds.finish(claim, artifact=artifact)
             _logger.info("build %s succeeded: %s", build.id, artifact)
-            record_build(self._layout, self._builds, replace(build, artifact=artifact))
+            if not is_quantization(build.options):
+                record_build(self._layout, self._builds, replace(build, artifact=artifact))
 
     def _request(self, claim: Claim) -> CompileRequest:
         inputs = claim.inputs
-        if inputs.toolchain != toolchain.versions(parse_target(inputs.target)):
+        if inputs.toolchain != versions(parse_target(inputs.target), inputs.options):
             raise BuildFailed(
                 "it was requested with another version of the compiler than is installed now",
                 stage=Stage.FETCH,
@@ -164,7 +182,7 @@ class CompileWorker:
     def _ask_anew(self, claim: Claim) -> Build:
         """The build by this version of the compiler, for all versions that requested the claimed one."""
         old = claim.inputs
-        inputs = toolchain.build_inputs(old.source, parse_target(old.target), old.numerics, old.options)
+        inputs = build_inputs(old.source, parse_target(old.target), old.numerics, old.options)
         requests = self._builds.requests(claim.build.id)
         return [self._builds.submit(inputs, model, version)[0] for model, version, _ in requests][-1]
 
@@ -207,6 +225,7 @@ def run(
             settings,
             presence.id,
             targets=targets,
+            on_quantized=partial(add_for_all, layout, builds, ModelStore(database)),
             on_build=presence.works_on,
             on_idle=shut_down if is_lasting else stop.set,
         )

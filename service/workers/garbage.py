@@ -77,3 +77,4 @@ def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:
     """A generator, because it is to be asked when the layout is locked: what is named later was stored lately."""
     yield from models.sources()
     yield from builds.artifacts()
+    yield from builds.calibration_sets()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 from PIL import Image
 
 from scripts.certificates import make_certificate
+from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,6 +112,12 @@ def provide(folder: Path) -> None:
         Image.open(_FILES["picture.png"]).convert("RGB").save(folder / name)
     (folder / "model.onnx").write_bytes(_onnx_with_external_data("model.onnx.data"))
     (folder / "model.onnx.data").write_bytes(_WEIGHTS.tobytes())
+    (folder / "float.onnx").write_bytes(residual_network())
+    (folder / "pictures").mkdir()
+    with zipfile.ZipFile(folder / "pictures.zip", "w") as archive:
+        for picture in sorted((_EXAMPLES / "digits").glob("*.png")):
+            shutil.copy(picture, folder / "pictures")
+            archive.write(picture, picture.name)
     (folder / "bert.onnx").write_bytes(_onnx_of_tokens())
     make_certificate(folder)  # cert.pem and key.pem
 

@@ -153,7 +153,7 @@ def list_models(
     response_model=wire.ModelVersions,
 )
 def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
-    versions, facts = services.models.versions(name), _facts(services, name, None)
+    versions, facts = services.models.versions(name), facts_of(services, name, None)
     standing = _standings(services, versions)
     shown = [views.version(each, standing[name, each.number], facts.get(each.number)) for each in versions]
     aliases = [views.alias(alias) for alias in services.aliases.list(name)]
@@ -164,7 +164,7 @@ def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
 def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
     found = services.models.version(name, version)
     return views.version(
-        found, _standings(services, [found])[name, version], _facts(services, name, version).get(version)
+        found, _standings(services, [found])[name, version], facts_of(services, name, version).get(version)
     )
 
 
@@ -211,7 +211,7 @@ def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tup
     return standings(asked, wanted, services.registry, services.crashes.quarantined())
 
 
-def _facts(services: Services, name: str, number: int | None) -> dict[int, Any]:
+def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any]:
     """The facts that the builds of a model, or of one version of it, found in its files; by version number."""
     found: dict[int, Any] = {}
     for build in services.builds.serving(name, number, [target.name for target in TARGETS]):

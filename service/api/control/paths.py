@@ -25,6 +25,10 @@ def build(id: str) -> str:
     return f"{PREFIX}/builds/{id}"
 
 
+def quantization(name: str, id: str) -> str:
+    return f"{model(name)}/quantizations/{id}"
+
+
 def artifact(digest: str) -> str:
     return f"{PREFIX}/artifacts/{digest}"
 

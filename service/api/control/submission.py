@@ -18,9 +18,12 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
-from service.core.options import OpenShapes, with_sizes, with_tuning
+from service.core.options import OpenShapes, Shapes, with_shapes, with_sizes, with_tuning
+from service.core.quantization import QUANTIZE, QuantizationOptions
 from service.core.target import Target, parse_target
+from service.quantize import stored
 from service.workers.catalog import record_build, record_metadata, record_version
+from service.workers.quantized import add_quantized
 
 
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
@@ -75,6 +78,30 @@ def request_builds(
     builds = [_submit(services, inputs, version.name, version.number) for inputs in questions]
     _check_still_there(services, version)
     return builds
+
+
+def request_quantization(
+    services: Services, version: ModelVersion, target: Target, asked: QuantizationOptions, shapes: Shapes
+) -> Build:
+    """The build that quantizes a version: a new one, one under way, or one that succeeded before, whose result is then
+    a version of this model too.
+
+    Args:
+        target: of the quantized version's build.
+
+    Raises as `request_builds`.
+    """
+    require_compiler()
+    options = {**with_shapes(shapes), QUANTIZE: asked.to_json()}
+    inputs = stored.build_inputs(version.source, target, DEFAULT_MODE[version.format], options)
+    build, _ = services.builds.submit(inputs, version.name, version.number)
+    if build.state is BuildState.SUCCEEDED and build.artifact and not stored.is_intact(services.layout, build.artifact):
+        services.builds.invalidate(build.artifact)
+        build, _ = services.builds.submit(inputs, version.name, version.number)
+    _check_still_there(services, version)
+    if build.state is BuildState.SUCCEEDED and build.artifact:
+        add_quantized(services.layout, services.builds, services.models, build, build.artifact, version)
+    return build
 
 
 def _request_artifact(

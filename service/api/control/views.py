@@ -14,6 +14,7 @@ from service.core.build import Build
 from service.core.key import Key
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
+from service.core.quantization import is_quantization
 from service.db import BuildStore
 from service.db.builds import Requests
 from service.workers.inference.states import Standing
@@ -65,7 +66,7 @@ def build(of: Build, store: BuildStore) -> wire.Build:
 
 
 def _build(of: Build, asking: Requests) -> wire.Build:
-    here = paths.build(of.id)
+    here, quantizes = paths.build(of.id), is_quantization(of.options)
     return wire.Build(
         id=of.id,
         key=of.key,
@@ -82,7 +83,7 @@ def _build(of: Build, asking: Requests) -> wire.Build:
         attempt=of.attempt,
         cancel_requested=of.cancel_requested,
         invalidated=of.invalidated,
-        artifact=of.artifact,
+        artifact=None if quantizes else of.artifact,
         error=wire.BuildError(**of.error) if of.error else None,
         created_at=of.created_at,
         started_at=of.started_at,
@@ -92,7 +93,8 @@ def _build(of: Build, asking: Requests) -> wire.Build:
             events=f"{here}/events",
             log=f"{here}/log",
             model=paths.version(of.model, of.version),
-            artifact=paths.artifact(of.artifact) if of.artifact else None,
+            artifact=paths.artifact(of.artifact) if of.artifact and not quantizes else None,
+            quantization=paths.quantization(of.model, of.id) if quantizes else None,
         ),
     )
 

@@ -2,7 +2,16 @@
 
 from service.api.control.wire.aliases import Alias, Aliases, Canary, Promotion, Rollback
 from service.api.control.wire.base import Wire
-from service.api.control.wire.builds import AskedBy, Build, BuildError, BuildLinks, BuildOptions, BuildRequest, Builds
+from service.api.control.wire.builds import (
+    AskedBy,
+    Build,
+    BuildError,
+    BuildLinks,
+    BuildOptions,
+    BuildRequest,
+    Builds,
+    QuantizedModel,
+)
 from service.api.control.wire.hosts import (
     Affected,
     LoadedModel,
@@ -83,6 +92,7 @@ __all__ = [
     "Problem",
     "Promotion",
     "Quantization",
+    "QuantizedModel",
     "Quarantine",
     "Quarantined",
     "QueryCursor",

@@ -28,6 +28,7 @@ class BuildLinks(Wire):
     log: str
     model: str
     artifact: str | None = None
+    quantization: str | None = Field(None, description="What a build that quantizes made, and what that costs.")
 
 
 class AskedBy(Wire):
@@ -51,7 +52,10 @@ class Build(Wire):
     source: str = Field(description="The digest of the model file.")
     target: str
     numerics: str
-    options: dict[str, Any] = Field(description="Other options that affect the result, such as `batch`; usually empty.")
+    options: dict[str, Any] = Field(
+        description="Other options that affect the result, such as `batch`; usually empty. A build with "
+        "`quantize` makes a quantized version of the model; it has no artifact."
+    )
     state: BuildState
     stage: Stage | None = Field(description="The last stage that has begun.")
     progress: float = Field(ge=0, le=1, description="The share of the stage that is done.")
@@ -68,6 +72,20 @@ class Build(Wire):
 
 class Builds(Wire):
     builds: list[Build]
+
+
+class QuantizedModel(Wire):
+    """A build that quantizes, and what came of it."""
+
+    build: Build
+    version: int | None = Field(None, description="The version that it made, once it has succeeded.")
+    source: str | None = Field(None, description="The digest of the quantized file.")
+    file: str | None = Field(None, description="Where the quantized file is.")
+    report: dict[str, Any] | None = Field(
+        None,
+        description="What the quantization costs: docs/how-to/quantize.md describes its members. `sensitivity.curve` "
+        "is the accuracy by the layers in float.",
+    )
 
 
 class BuildOptions(Wire):

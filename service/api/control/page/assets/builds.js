@@ -5,6 +5,7 @@ import { bar, element, failure, h, show } from "./dom.js";
 import { ago, duration } from "./format.js";
 
 const STAGES = ["fetch", "import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"];
+const QUANTIZING = ["fetch", "calibrate", "rank", "measure", "publish"];
 const FINAL = ["succeeded", "failed", "canceled"];
 const FOLLOWED = 2; // a browser opens six connections at most, and other questions want some
 const SHOWN = 8;
@@ -19,6 +20,11 @@ export function isBuilt(build) {
   return build.state === "succeeded" && !build.invalidated && build.artifact !== null;
 }
 
+/** Whether the build makes a quantized version of the model. */
+export function isQuantization(build) {
+  return build.options.quantize !== undefined;
+}
+
 /** Whether a version of a model requested the build: a file with two names is built once. */
 export function isWantedBy({ models }, name, version) {
   return models.some((each) => each.name === name && each.version === version);
@@ -26,7 +32,9 @@ export function isWantedBy({ models }, name, version) {
 
 /** "x86-64-v3, batch 8": what distinguishes the builds of a version. */
 export function described(build) {
-  const options = Object.entries(build.options).map(([name, value]) => `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`);
+  const options = Object.entries(build.options).map(([name, value]) => (
+    name === "quantize" ? `quantized by ${value.method}` : `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`
+  ));
   return [build.target, ...options].join(", ");
 }
 
@@ -35,10 +43,15 @@ export class Builds {
   #courses = new Map(); // by id: the stages of a build that is or was followed
   #following = new Set();
   #onChange;
+  #onCost;
 
-  /** @param {function()} onChange called when a build under way has progressed. */
-  constructor(onChange) {
+  /**
+   * @param {function()} onChange called when a build under way has progressed.
+   * @param {function(Object)} onCost called with a build that quantized, when somebody wants to see what that costs.
+   */
+  constructor(onChange, onCost) {
     this.#onChange = onChange;
+    this.#onCost = onCost;
   }
 
   /** The builds, newest first. */
@@ -100,6 +113,7 @@ export class Builds {
     if (kind === "stage" || kind === "progress") {
       if (!course.stages.has(data.stage)) course.stages.set(data.stage, data.at);
       course.fraction = data.fraction;
+      this.#all.set(id, { ...this.#all.get(id), stage: data.stage, progress: data.fraction });
     }
     if (kind === "state") {
       course.ended = FINAL.includes(data.state) ? data.at : undefined;
@@ -116,7 +130,8 @@ export class Builds {
         h("span", { class: `state ${build.state}` }, build.state),
         h("span", { class: "quiet end" }, isOver(build) ? `${took(build)}${ago(build.created_at)}` : ""),
       ),
-      course?.stages.size ? strip(course) : null,
+      course?.stages.size ? strip(course, isQuantization(build) ? QUANTIZING : STAGES) : null,
+      isQuantization(build) && build.state === "succeeded" && h("button", { type: "button", class: "plain", "data-build": build.id, onclick: () => this.#onCost(build) }, "Show what it costs"),
       build.error && failure({ message: build.error.message + placeOf(build.error), hint: build.error.hint }),
     );
   }
@@ -131,10 +146,10 @@ function took({ started_at: started, finished_at: finished }) {
   return started && finished ? `${duration((new Date(finished) - new Date(started)) / 1000)}, ` : "";
 }
 
-/** The stages in order, with the times of those that are over and the progress of the one under way. */
-function strip({ stages, fraction, ended }) {
+/** The `known` stages in order, with the times of those that are over and the progress of the one under way. */
+function strip({ stages, fraction, ended }, known) {
   const begun = [...stages.keys()];
-  const names = [...STAGES, ...begun.filter((name) => !STAGES.includes(name))];
+  const names = [...known, ...begun.filter((name) => !known.includes(name))];
   return h("ol", { class: "stages" }, names.map((name) => {
     const index = begun.indexOf(name);
     const next = stages.get(begun[index + 1]) ?? ended;

@@ -1,7 +1,7 @@
 // The page: polls the server every two seconds while the page is visible, and shows its state.
 
 import { ask, json, pages, Problem, Unreachable } from "./api.js";
-import { Builds } from "./builds.js";
+import { Builds, isQuantization } from "./builds.js";
 import { element, h, show } from "./dom.js";
 import { History } from "./history.js";
 import { askForKey, key } from "./key.js";
@@ -9,14 +9,16 @@ import { showMatrix } from "./matrix.js";
 import { ModelView } from "./model.js";
 import { showNow } from "./now.js";
 import { installPush, showTargets } from "./push.js";
+import { Quantizing } from "./quantize.js";
 import { showBroken, showQuarantine } from "./quarantine.js";
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 15_000;
 
 const known = { models: [], index: [], targets: [], machine: "", history: new History() };
-const builds = new Builds(showBuilds);
+const builds = new Builds(showBuilds, (build) => { quantizing.open(build); showBuilds(); });
 const view = new ModelView(showModel, poll);
+const quantizing = new Quantizing(takeBuild, (name, version) => view.choose(name, version, { focus: true }));
 let attended = true; // whether a user may be asked for a key, and has not dismissed the prompt
 
 async function poll() {
@@ -37,7 +39,7 @@ async function poll() {
     showQuarantine(quarantine?.artifacts ?? [], forgive);
     showBroken(listed?.broken_files ?? []);
     if (!known.targets.length && models !== null) await learnMachine(options);
-    for (const id of ["builds-title", "push-title"]) element(id).parentElement.hidden = models === null;
+    for (const id of ["builds-title", "push-title", "quantize-title"]) element(id).parentElement.hidden = models === null;
     say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", models === null ? "This key allows predictions, but does not show builds." : known.machine);
     showNow(known.history);
     showBuilds();
@@ -93,7 +95,8 @@ async function all(path, member, options) {
 
 function showBuilds() {
   builds.show();
-  showMatrix({ ...known, builds: builds.list() }, (name, version) => view.choose(name, version, { focus: true }));
+  quantizing.show(builds.list()).catch(explain);
+  showMatrix({ ...known, builds: builds.list().filter((build) => !isQuantization(build)) }, (name, version) => view.choose(name, version, { focus: true }));
 }
 
 function showModel() {
@@ -128,9 +131,14 @@ async function watch() {
   }
 }
 
-installPush((build) => {
+/** Takes a build that was just requested. */
+function takeBuild(build) {
   builds.add(build);
   view.choose(build.model, build.version);
+}
+
+installPush((build) => {
+  takeBuild(build);
   element("builds-title").scrollIntoView({ behavior: "smooth", block: "nearest" });
 });
 watch();

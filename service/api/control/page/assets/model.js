@@ -127,6 +127,7 @@ function versions({ name, versions: all, aliases }, isOffered, { onChosen, onSwi
     reason && h("div", { class: "quiet" }, reason),
     h("div", { class: "quiet" }, `${format}, ${bytes(size)}, ${ago(created)}`),
     facts && h("div", { class: "quiet" }, `${count(facts.parameters)} parameters, ${count(facts.macs)} multiply-accumulates; ${signature(facts.signature)}`),
+    (facts?.notices ?? []).map((notice) => h("div", { class: "quiet" }, notice)),
     actions(name, version, aliases, isOffered(version), onSwitched),
     all.length > 1 && button(`delete-${version}`, name, `Delete version ${version}`, () => remove(name, version, onDeleted)),
   )));

@@ -13,7 +13,7 @@ import { acceptDrops } from "./tryit.js";
 export function installPush(onBuild) {
   const file = element("model-file");
   file.addEventListener("change", () => describe(file.files[0]));
-  acceptDrops(element("push-drop"), (dropped) => {
+  acceptDrops(element("push-drop"), ([dropped]) => {
     const transfer = new DataTransfer();
     transfer.items.add(dropped);
     file.files = transfer.files;
@@ -57,5 +57,10 @@ function describe(file) {
   if (!file) return;
   element("push-drop").querySelector("span").textContent = `${file.name}, ${bytes(file.size)}`;
   const name = element("model-name");
-  if (!name.value) name.value = file.name.toLowerCase().replace(/\.[^.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 63);
+  if (!name.value) name.value = nameOf(file);
+}
+
+/** A model's name, from a file's. */
+export function nameOf(file) {
+  return file.name.toLowerCase().replace(/\.[^.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 63);
 }

@@ -20,7 +20,7 @@ export class TryIt {
         target.value = ""; // so that the same file can be chosen again
       });
     }
-    acceptDrops(element("try-drop"), (file) => this.#send(file));
+    acceptDrops(element("try-drop"), ([file]) => this.#send(file));
     element("labels").addEventListener("change", async ({ target }) => {
       if (!target.files.length || !this.#model) return;
       localStorage.setItem(`octet-labels-${this.#model.name}`, await target.files[0].text());
@@ -60,7 +60,7 @@ export class TryIt {
 }
 
 /** Lets files be dropped on `place`, and highlights it meanwhile. */
-export function acceptDrops(place, onFile) {
+export function acceptDrops(place, onFiles) {
   const over = (event) => { event.preventDefault(); place.classList.add("over"); };
   place.addEventListener("dragenter", over);
   place.addEventListener("dragover", over);
@@ -68,12 +68,12 @@ export function acceptDrops(place, onFile) {
   place.addEventListener("drop", (event) => {
     event.preventDefault();
     place.classList.remove("over");
-    if (event.dataTransfer.files.length) onFile(event.dataTransfer.files[0]);
+    if (event.dataTransfer.files.length) onFiles([...event.dataTransfer.files]);
   });
 }
 
 /** A picture in a format that the server reads; any other that the browser can show becomes a PNG. */
-async function sendable(file) {
+export async function sendable(file) {
   if (SENT_AS_IS.includes(file.type)) return file;
   const image = await createImageBitmap(file).catch(() => {
     throw new Error(`${file.name} is not a picture that this browser can read.`);

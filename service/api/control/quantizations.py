@@ -1,0 +1,174 @@
+"""`/api/v1/models/{name}/quantizations`: from a float version of a model and some inputs to a quantized version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse
+
+from service.api.control import models, paths, submission, views, wire
+from service.api.control.body import source_of
+from service.api.control.bounded import BoundedRoute
+from service.api.injected import ServicesOf
+from service.api.services import Services
+from service.compiler.importers.detect import ONNX
+from service.core.build import Build
+from service.core.errors import NotFound, Unsupported, UnsupportedFormat
+from service.core.metadata import ModelMetadata
+from service.core.model import ModelVersion
+from service.core.options import parse_shapes
+from service.core.quantization import MOST_SAMPLES, Method, QuantizationOptions, Storage, is_quantization, parse_share
+from service.quantize.stored import stored
+
+router = APIRouter(prefix=f"{paths.PREFIX}/models/{{name}}/quantizations", tags=["models"], route_class=BoundedRoute)
+
+_BINARY = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
+_BODY = {"content": {"application/octet-stream": {"schema": _BINARY}, "multipart/form-data": {"schema": _FORM}}}
+
+
+@router.post(
+    "",
+    summary="Quantize a float model",
+    operation_id="quantize_model",
+    status_code=202,
+    response_model=wire.Build,
+    openapi_extra={"requestBody": _BODY},
+    responses={
+        200: {"description": "The same was quantized before, and that build is the answer.", "model": wire.Build},
+        202: {"description": "The quantization has been queued or is running; `Location` is the URL of its build."},
+        413: {"description": "The calibration set is larger than the server accepts."},
+        415: {"description": "The body is neither a zip archive nor an array of NumPy."},
+        422: {"description": "The version is no ONNX model, an option is unknown, or this server has no compiler."},
+    },
+)
+async def quantize(
+    name: wire.PathName,
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    version: Annotated[
+        int | None, Query(ge=1, le=10**9, description="The float version; by default the newest.")
+    ] = None,
+    method: Annotated[Method, Query(description="How the ranges of activations are chosen.")] = Method.MINMAX,
+    activations: Annotated[Storage, Query(description="How activations are stored.")] = Storage.UINT8,
+    keep: Annotated[
+        list[str] | None,
+        Query(max_length=10_000, description="The output of an operator that stays in float. Repeatable."),
+    ] = None,
+    sensitivity: Annotated[
+        bool, Query(description="Also measure the cost of each layer, and what is left with the worst in float.")
+    ] = False,
+    budget: Annotated[
+        str | None,
+        Query(
+            max_length=20,
+            description="The share of answers that may be lost, such as `0.5%`: the layers that cost most stay in "
+            "float until it is met.",
+        ),
+    ] = None,
+    samples: Annotated[int, Query(ge=1, le=MOST_SAMPLES, description="The number of inputs to use at most.")] = 256,
+    target: Annotated[str, Query(description="The target of the quantized version's build.")] = "host",
+    input_shape: Annotated[
+        str, Query(max_length=1000, description="The shapes of inputs that the file leaves open: `1,3,224,224`.")
+    ] = "",
+    data: Annotated[
+        str | None,
+        Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored calibration set to use, not a body."),
+    ] = None,
+) -> wire.Build:
+    """The body is the calibration set: a zip archive of pictures, or an `.npz` with an array `[count, …]` for each
+    input of the model; either may have `labels.csv` in it. Pictures become tensors by the version's metadata.
+
+    A build quantizes. When it has succeeded, the quantized model is a new version, and its own build is under way.
+    """
+    await run_in_threadpool(submission.require_compiler)
+    share = None if budget is None else parse_share(budget)
+    shapes, resolved = parse_shapes(input_shape), submission.resolve_target(services, target)
+    found = await run_in_threadpool(_float_version, services, name, version)
+    digest = await source_of(request, services, data, _check_head)
+    options = QuantizationOptions(method, activations, tuple(keep or ()), sensitivity, share, samples, data=digest)
+
+    def record() -> wire.Build:
+        services.layout.blobs.renew(digest)  # or it could be garbage until the build names it
+        metadata = replace(found.metadata.over(_said(services, found)), labels=())
+        build = submission.request_quantization(services, found, resolved, replace(options, metadata=metadata), shapes)
+        services.audit.note("quantize", model=name, version=found.number, data=digest, build=build.id)
+        return views.answer_with_build(response, build, services.builds)
+
+    return await run_in_threadpool(record)
+
+
+@router.get("", summary="List the quantizations of a model", response_model=wire.Builds)
+def list_quantizations(name: wire.PathName, services: ServicesOf) -> wire.Builds:
+    """The builds that quantize versions of the model, those that were requested last first."""
+    services.models.get(name)
+    return wire.Builds(builds=views.builds(services.builds.quantizations(name), services.builds))
+
+
+@router.get("/{id}", summary="Get a quantization", response_model=wire.QuantizedModel)
+def get_quantization(name: wire.PathName, id: wire.PathBuild, services: ServicesOf) -> wire.QuantizedModel:
+    """The build, and once it has succeeded what the quantization costs and which version it made."""
+    build = _quantization(services, name, id)
+    shown = views.build(build, services.builds)
+    if build.artifact is None:
+        return wire.QuantizedModel(build=shown)
+    result = stored(services.layout, build.artifact)
+    made = (each for each in services.models.versions(name) if each.source == result.file.digest)
+    return wire.QuantizedModel(
+        build=shown,
+        version=next((each.number for each in made), None),
+        source=result.file.digest,
+        file=f"{paths.quantization(name, build.id)}/file",
+        report=dict(result.report),
+    )
+
+
+@router.get(
+    "/{id}/file",
+    summary="Download a quantized model",
+    response_class=FileResponse,
+    responses={200: {"content": {"application/octet-stream": {"schema": _BINARY}}}},
+)
+def get_file(name: wire.PathName, id: wire.PathBuild, services: ServicesOf) -> FileResponse:
+    """The ONNX file, with QuantizeLinear and DequantizeLinear."""
+    build = _quantization(services, name, id)
+    if build.artifact is None:
+        raise NotFound(f"quantization {build.id} has made no file", hint="ask for its state")
+    path = services.layout.blobs.path(stored(services.layout, build.artifact).file.digest)
+    return FileResponse(path, media_type="application/octet-stream", filename=f"{name}.int8.onnx")
+
+
+def _quantization(services: Services, name: str, id: str) -> Build:
+    build = services.builds.get(id)
+    if not is_quantization(build.options) or all(name != each for each, _, _ in services.builds.requests(build.id)):
+        raise NotFound(f"there is no quantization {id} of {name!r}")
+    return build
+
+
+def _float_version(services: Services, name: str, number: int | None) -> ModelVersion:
+    """Raises `Unsupported`: it is of a format whose own tools quantize."""
+    found = services.models.get(name) if number is None else services.models.version(name, number)
+    if found.format != ONNX:
+        raise Unsupported(
+            f"version {found.number} of {name!r} is {found.format}; only float ONNX models are quantized here",
+            hint="the tools of its framework quantize it; docs/how-to has them",
+        )
+    return found
+
+
+def _said(services: Services, version: ModelVersion) -> ModelMetadata:
+    """What the file itself says of how pictures become tensors."""
+    facts: dict[str, Any] = models.facts_of(services, version.name, version.number).get(version.number) or {}
+    return ModelMetadata.from_json(facts.get("metadata") or {})
+
+
+def _check_head(head: bytes) -> None:
+    if not head.startswith((b"PK", b"\x93NUMPY")):
+        raise UnsupportedFormat(
+            "the body is neither a zip archive nor an array of NumPy",
+            hint="send a zip archive of pictures, or what numpy.savez writes",
+        )

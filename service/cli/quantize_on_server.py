@@ -1,0 +1,102 @@
+"""`octet quantize --on-server`: the float model and the inputs are sent, and the server's build quantizes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from service.cli.client import Client
+from service.cli.output import Output
+from service.cli.push import follow, push_model, uploading
+from service.cli.reports import attached
+from service.core.errors import InvalidInput
+from service.core.quantization import QuantizationOptions
+
+_LABELS = "labels.csv"
+
+
+def quantize_on_server(
+    client: Client,
+    model: Path,
+    name: str,
+    data: Path,
+    labels: Path | None,
+    asked: QuantizationOptions,
+    input_shape: str,
+    target: Path,
+    output: Output,
+) -> dict[str, Any]:
+    """Pushes the float model as `name`, has it quantized, writes the quantized file to `target`, and follows the build
+    of the new version. What it costs, and the `version` with its `build` and `reports`.
+
+    Raises:
+        OctetError: the server refused one of the files, or a build failed.
+    """
+    shape = {"input_shape": input_shape} if input_shape else {}
+    pushed = push_model(client, model, name, "host", None, output, shape, detach=True, metadata=asked.metadata)["build"]
+    version = next(each["version"] for each in pushed["models"] if each["name"] == name)
+    query = {
+        "version": version,
+        "method": asked.method.value,
+        "activations": asked.activations.value,
+        "keep": list(asked.keep),
+        "sensitivity": str(asked.sensitivity).lower(),
+        "samples": asked.samples,
+        **({} if asked.budget is None else {"budget": str(asked.budget)}),
+        **shape,
+    }
+    with _packed(data, labels, asked.samples) as file:
+        build = uploading(file, lambda on_sent: client.quantize(name, query, file, on_sent), output)
+    if build["state"] != "succeeded":
+        build = follow(client, build, output)
+    made = client.quantization(name, build["id"])
+    client.download_quantized(name, build["id"], target)
+    own = [each for each in client.builds(name) if "quantize" not in each["options"] and _is_of(each, name, made)]
+    built = follow(client, own[0], output) if own else None
+    reports = attached(client, built["artifact"]) if built else {}
+    return {"output": str(target), **made["report"], "version": made["version"], "build": built, "reports": reports}
+
+
+def _is_of(build: dict[str, Any], name: str, made: dict[str, Any]) -> bool:
+    return any((each["name"], each["version"]) == (name, made["version"]) for each in build["models"])
+
+
+@contextmanager
+def _packed(data: Path, labels: Path | None, samples: int) -> Iterator[Path]:
+    """The inputs, and their labels, as one file.
+
+    Raises:
+        InvalidInput: a single array has no room for labels.
+    """
+    if data.is_file() and labels is None:
+        yield data
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "inputs.zip"
+        if data.is_dir():
+            _pack(data, archive, samples)
+        elif zipfile.is_zipfile(data):
+            shutil.copyfile(data, archive)
+        else:
+            raise InvalidInput(f"{data} is no archive, so its labels cannot be sent with it", hint="write an .npz")
+        if labels is not None:
+            with zipfile.ZipFile(archive, "a") as file:
+                file.write(labels, _LABELS)
+        yield archive
+
+
+def _pack(folder: Path, archive: Path, samples: int) -> None:
+    """The pictures that are used: labels may name others, so all are there, but those beyond are empty."""
+    from service.quantize.data import Data
+
+    with zipfile.ZipFile(archive, "w") as file:
+        for place, name in enumerate(Data(folder).pictures()):
+            if place < samples:
+                file.write(folder / name, name)
+            else:
+                file.writestr(name, b"")

@@ -1,0 +1,68 @@
+"""A quantization on a server: from a stored model and a stored calibration set to a stored result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.cache import OciLayout
+from service.compiler.pipeline import CompileRequest
+from service.compiler.sandbox import Limits
+from service.core.build import Progress, Stage
+from service.core.cores import Core, build_cores
+from service.core.digest import Digest
+from service.core.errors import BuildTimedOut, CorruptBlob, NotFound
+from service.core.options import shapes_of
+from service.core.quantization import quantization_of
+from service.core.settings import Settings
+from service.quantize.sandboxed import Request, quantize
+from service.quantize.stored import store
+
+_NAME = "upload"  # what errors call the calibration set
+
+
+def quantize_stored(
+    request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
+) -> Digest:
+    """Quantizes `request.source` by the set that the request's options name.
+
+    Args:
+        scratch: an empty directory on the store's file system; the caller removes it.
+
+    Returns:
+        The digest of the result's manifest.
+
+    Raises:
+        OctetError: as `sandboxed.quantize`; or the set is lost.
+        BuildCanceled: `progress` said so.
+    """
+    options = quantization_of(request.options)
+    if options is None or options.data is None:
+        raise ValueError("a build without a calibration set is no quantization")
+    try:
+        data = layout.blobs.path(options.data).absolute()
+    except (NotFound, CorruptBlob) as error:
+        raise type(error)(
+            f"the calibration set cannot be read: {error.message}", stage=Stage.FETCH, hint="send it again"
+        ) from error
+    asked = Request(request.source.absolute(), data, options, name=_NAME, shapes=shapes_of(request.options))
+    try:
+        result = quantize(asked, scratch.absolute(), progress, settings, _limits(settings))
+    except BuildTimedOut as error:
+        error.hint = "use fewer samples, or raise OCTET_QUANTIZE_TIME_LIMIT_S"
+        raise
+    progress.stage(Stage.PUBLISH)
+    return store(layout, request.source_digest, result.file, options.data, result.report)
+
+
+def _limits(settings: Settings) -> Limits:
+    processors = tuple(sorted(Core().union(*build_cores(settings.build_cores))))
+    memory = settings.build_memory_limit_bytes
+    return Limits(
+        wall_s=settings.quantize_time_limit_s,
+        cpu_s=settings.quantize_time_limit_s * len(processors),
+        memory_bytes=memory,
+        file_bytes=memory,
+        threads=64 + 2 * len(processors),
+        nice=settings.build_nice,
+        processors=processors,
+    )

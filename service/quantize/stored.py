@@ -1,0 +1,83 @@
+"""A quantization in a store: which build it is, and what came of it. Loads nothing of the compiler.
+
+Its result is an OCI manifest: the report is the config, the quantized file and the calibration set are layers. No index
+lists it; the build that answers with it keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
+from service.compiler import toolchain
+from service.core.artifact import SOURCE_ANNOTATION, SOURCE_MEDIA_TYPE
+from service.core.build import BuildInputs
+from service.core.digest import Digest, canonical_json
+from service.core.errors import CorruptBlob, InvalidInput, NotFound
+from service.core.quantization import ARTIFACT_TYPE, DATA_MEDIA_TYPE, REPORT_MEDIA_TYPE, is_quantization
+from service.core.target import Target
+
+
+@dataclass(frozen=True)
+class Stored:
+    """
+    Attributes:
+        file: the quantized ONNX file.
+        report: see docs/how-to/quantize.md.
+    """
+
+    file: Descriptor
+    report: Mapping[str, Any]
+
+
+def versions(target: Target, options: Mapping[str, Any]) -> dict[str, str]:
+    """All that decides what a build becomes, here, besides what is asked for, be it to compile or to quantize."""
+    own = {"octet_quantize": _digest()} if is_quantization(options) else {}
+    return {**toolchain.versions(target), **own}
+
+
+def build_inputs(source: Digest, target: Target, numerics: str, options: Mapping[str, Any]) -> BuildInputs:
+    """The build that answers this question, here."""
+    return BuildInputs(source, target.name, numerics, versions(target, options), dict(options))
+
+
+@cache
+def _digest() -> str:
+    return toolchain.digest_of_sources(Path(__file__).parent)
+
+
+def store(layout: OciLayout, source: Digest, file: Path, data: Digest, report: Mapping[str, Any]) -> Digest:
+    """Puts the result of quantizing `source` into the store."""
+    layers = (
+        layout.put_blob_descriptor(SOURCE_MEDIA_TYPE, file),
+        Descriptor(DATA_MEDIA_TYPE, data, layout.blobs.size_bytes(data)),
+    )
+    config = layout.put_blob_descriptor(REPORT_MEDIA_TYPE, canonical_json(report))
+    manifest = Manifest(ARTIFACT_TYPE, config, layers, {SOURCE_ANNOTATION: source})
+    return layout.put_blob_descriptor(MANIFEST_MEDIA_TYPE, manifest.to_bytes()).digest
+
+
+def stored(layout: OciLayout, result: Digest) -> Stored:
+    """What `store` put.
+
+    Raises:
+        NotFound: a part of it is lost.
+        CorruptBlob: a part of it is damaged.
+    """
+    manifest = layout.manifest(result)
+    return Stored(manifest.layers[0], json.loads(layout.blobs.read(manifest.config.digest)))
+
+
+def is_intact(layout: OciLayout, result: Digest) -> bool:
+    """Whether the result is there, in full size, and so is the set that another one can be made of."""
+    try:
+        manifest = layout.manifest(result)
+        parts = (manifest.config, *manifest.layers)
+        return [layout.blobs.size_bytes(part.digest) for part in parts] == [part.size_bytes for part in parts]
+    except (NotFound, CorruptBlob, InvalidInput):
+        return False

@@ -1,0 +1,47 @@
+"""What a quantization made becomes a version of the model that it was made of, like any that is pushed."""
+
+from __future__ import annotations
+
+from service.cache import OciLayout
+from service.compiler import toolchain
+from service.compiler.importers.detect import ONNX
+from service.core.build import Build
+from service.core.digest import Digest
+from service.core.errors import NotFound
+from service.core.model import ModelVersion
+from service.core.options import shapes_of, with_shapes
+from service.core.target import parse_target
+from service.db import BuildStore, ModelStore
+from service.quantize.stored import stored
+from service.workers.catalog import record_metadata, record_version
+
+
+def add_for_all(layout: OciLayout, builds: BuildStore, models: ModelStore, build: Build, result: Digest) -> None:
+    """`add_quantized` for every version that requests the quantization, but those that were deleted meanwhile."""
+    for model, number, _ in builds.requests(build.id):
+        try:
+            add_quantized(layout, builds, models, build, result, models.version(model, number))
+        except NotFound:
+            continue
+
+
+def add_quantized(
+    layout: OciLayout, builds: BuildStore, models: ModelStore, build: Build, result: Digest, of: ModelVersion
+) -> ModelVersion:
+    """Makes the file of a quantization's result a version of the model, with the metadata of the float one, and
+    requests its build. Made before, it is that version.
+
+    Raises:
+        NotFound: the model was deleted meanwhile, or the result is lost.
+        StorageFull: no space is left.
+    """
+    file = stored(layout, result).file
+    version = models.push(of.name, file.digest, ONNX, file.size_bytes)
+    record_version(layout, models, version)
+    if of.metadata and not version.metadata:
+        version = models.describe(of.name, version.number, of.metadata)
+        record_metadata(layout, models, version)
+    options = with_shapes(shapes_of(build.options))
+    inputs = toolchain.build_inputs(file.digest, parse_target(build.target), build.numerics, options)
+    builds.submit(inputs, of.name, version.number)
+    return version

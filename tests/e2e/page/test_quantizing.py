@@ -1,0 +1,150 @@
+"""Somebody drops a float model and pictures, sees what quantization costs, chooses a mixture, and promotes it."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Route, expect
+
+from tests.support.browser import PHONE, visit
+from tests.support.float_networks import SIZE, residual_network
+from tests.support.serving import Served
+from tests.support.waiting import WORK_TIMEOUT_S
+
+pytestmark = pytest.mark.slow
+
+_PATIENCE_MS = 3000 * WORK_TIMEOUT_S  # for three builds, one after another
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A float model, six pictures and their labels."""
+    folder = tmp_path_factory.mktemp("float")
+    (folder / "net.onnx").write_bytes(residual_network())
+    for number in range(6):
+        pixels = np.random.default_rng(number).integers(0, 256, (SIZE, SIZE, 3), np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        (folder / f"{number}.png").write_bytes(file.getvalue())
+    (folder / "labels.csv").write_text("".join(f"{number}.png,{number % 3}\n" for number in range(6)))
+    return folder
+
+
+CURVE = [
+    {"kept": ["a", "b", "c"][:count], "share": share, "output_db": noise}
+    for count, share, noise in ((0, 0.9, 21.5), (1, 0.95, 25.0), (3, 1.0, None))
+]
+RIGHT = {"right": 9, "inputs": 10, "share": 0.9, "standard_error": 0.095}
+REPORT = {
+    "bytes": {"float": 4000, "quantized": 1000},
+    "quantized": 3,
+    "inputs": 10,
+    "kept": [],
+    "outputs_db": {"y": 21.5},
+    "tensors_db": {"a": 20.0},
+    "accuracy": {"float": {**RIGHT, "right": 10, "share": 1.0, "standard_error": 0.0}, "quantized": RIGHT},
+    "same_class": RIGHT,
+    "sensitivity": {"layers_db": {"<b>a</b>": 22.0, "b": 30.0, "c": None}, "curve": CURVE},
+}
+
+
+def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) -> None:
+    """By what a server could say."""
+    options = {"quantize": {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "keep": []}}
+    build = {
+        **{"id": "q1", "model": "net", "version": 1, "models": [{"name": "net", "version": 1}], "target": "x86-64-v3"},
+        **{
+            "options": options,
+            "state": "succeeded",
+            "stage": "publish",
+            "progress": 1,
+            "artifact": None,
+            "error": None,
+        },
+        **{"invalidated": False, "created_at": "2026-01-01T00:00:00Z", "started_at": None, "finished_at": None},
+    }
+    result = {"build": build, "version": 2, "file": "/api/v1/models/net/quantizations/q1/file", "report": REPORT}
+    asked: list[str] = []
+
+    def quantized(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(json={**build, "id": "q2", "state": "queued"})
+
+    with visit(browser, served.url) as page:
+        page.route("**/api/v1/builds?limit=100", lambda route: route.fulfill(json={"builds": [build]}))
+        page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
+        page.route("**/quantizations?*", quantized)
+        page.get_by_role("button", name="Show what it costs").click()
+        cost = page.locator("#quantization")
+        expect(cost).to_contain_text("right: 100.0 % ± 0.0 in float, 90.0 % ± 9.5 quantized")
+        expect(cost).to_contain_text("signal to noise at the output: 21.5 dB")
+        expect(cost.locator("svg.curve circle")).to_have_count(3)
+        points = cost.locator(".mixtures li")
+        expect(points.first).to_contain_text("0 in float: 90.0 %, 21.5 dB chosen")
+        expect(points.last).to_contain_text("3 in float: 100.0 %, no noise")
+        cost.get_by_text("The output with one layer").click()
+        expect(cost.locator("details li").first).to_have_text("<b>a</b>: 22.0 dB")
+        cost.get_by_role("button", name="Choose 1 in float").click()
+        expect(cost).to_contain_text("net 1: queued")
+    (url,) = asked
+    assert "method=mse" in url
+    assert "keep=a" in url
+    assert "keep=b" not in url
+
+
+def test_a_float_model_is_quantized_before_ones_eyes(browser: Browser, served: Served, files: Path) -> None:
+    with visit(browser, served.url) as page:
+        page.set_default_timeout(_PATIENCE_MS)
+        page.set_input_files("#float-file", files / "net.onnx")
+        expect(page.locator("#quantize-name")).to_have_value("net")
+        page.set_input_files("#inputs-files", [*sorted(files.glob("*.png")), files / "labels.csv"])
+        expect(page.locator("#inputs-drop")).to_contain_text("7 files")
+        page.get_by_role("button", name="Quantize", exact=True).click()
+        cost = page.locator("#quantization")
+        expect(cost).to_contain_text(re.compile("in float, .* quantized"), timeout=_PATIENCE_MS)
+        expect(cost).to_contain_text("measured on 6 inputs")
+        expect(cost.locator(".mixtures li")).to_have_count(5)
+        expect(cost.locator(".mixtures li").first).to_contain_text("chosen")
+        expect(cost.locator("svg.curve circle")).to_have_count(5)
+        expect(cost).to_contain_text("net 1 → 2")
+
+        cost.get_by_role("button", name="Choose 1 in float").click()
+        expect(cost).to_contain_text("net 1 → 3", timeout=_PATIENCE_MS)
+        expect(cost.locator(".mixtures li").nth(1)).to_contain_text("chosen")
+        expect(cost.get_by_role("button", name="Choose 0 in float")).to_be_visible()
+        with page.expect_download() as downloaded:
+            cost.get_by_role("button", name="Download").click()
+        assert b"QuantizeLinear" in Path(downloaded.value.path()).read_bytes()
+
+        cost.get_by_role("button", name="Show and promote version 3").click()
+        expect(page.locator("#model-title")).to_have_text("net 3")
+        expect(page.locator("#versions li").last).to_contain_text("quantize it with octet quantize")
+        page.get_by_role("button", name="Promote version 3").click(timeout=_PATIENCE_MS)
+        page.get_by_role("dialog").get_by_role("button", name="Promote").click()
+        expect(page.locator("#versions li").first).to_contain_text("stable")
+    (alias,) = served.client.get("/api/v1/models/net/aliases").json()["aliases"]
+    assert alias["version"] == 3
+
+
+def test_what_is_wrong_with_the_pictures_is_said(browser: Browser, served: Served, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "damaged.png").write_bytes((files / "0.png").read_bytes()[:60])
+    with visit(browser, served.url, width=PHONE) as page:
+        page.set_input_files("#float-file", files / "net.onnx")
+        page.get_by_role("button", name="Quantize", exact=True).click()
+        expect(page.locator("#quantize-said")).to_contain_text("Choose some pictures")
+        page.set_input_files("#inputs-files", tmp_path / "damaged.png")
+        page.get_by_role("button", name="Quantize", exact=True).click()
+        expect(page.locator("#quantization")).to_contain_text("upload: damaged.png: ", timeout=_PATIENCE_MS)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_what_it_cost_is_shown_again(browser: Browser, served: Served) -> None:
+    with visit(browser, served.url) as page:
+        page.locator("#builds li", has_text="succeeded").get_by_role("button", name="Show what it costs").last.click()
+        expect(page.locator("#quantization")).to_contain_text("net 1 → 2")
+        expect(page.locator("#quantization .mixtures li")).to_have_count(5)

@@ -1,0 +1,192 @@
+"""Quantizations, with a stand-in for the worker that does them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.core.build import BuildState, Stage
+from service.core.digest import Digest, digest_of
+from service.core.errors import InvalidInput
+from service.core.quantization import quantization_of
+from service.quantize.stored import store
+from service.workers.garbage import collect_garbage
+from service.workers.quantized import add_for_all
+from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane
+from tests.support.float_networks import residual_network
+
+FLOAT = residual_network()
+QUANTIZED = b"an ONNX file"
+REPORT = {"kept": [], "sensitivity": {"curve": [{"kept": [], "share": 1, "output_db": 40}]}}
+
+
+def archive(name: str = "a.png") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as opened:
+        opened.writestr(name, b"a picture")
+    return file.getvalue()
+
+
+SET = archive()
+
+
+def quantize(plane: ControlPlane, body: bytes | None = None, **query: Any) -> httpx.Response:
+    content = SET if body is None else body
+    return plane.client.post("/api/v1/models/net/quantizations", params=query, content=content)
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """With a float model of which nothing was built."""
+    with control_plane(tmp_path / "data") as plane:
+        assert plane.push(FLOAT, name="net", mean="0.5", std="0.25").status_code == 202
+        plane.services.builds.cancel(plane.client.get("/api/v1/builds").json()["builds"][0]["id"])
+        yield plane
+
+
+def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Digest:
+    """Does the oldest quantization, as a worker would."""
+    claim = plane.claim()
+    asked = quantization_of(claim.inputs.options)
+    assert asked is not None
+    assert asked.data is not None
+    services = plane.services
+    services.builds.progress(claim, Stage.CALIBRATE, 0.5)
+    (tmp_path / "made").write_bytes(made)
+    result = store(services.layout, claim.inputs.source, tmp_path / "made", asked.data, REPORT)
+    add_for_all(services.layout, services.builds, services.models, claim.build, result)
+    services.builds.finish(claim, artifact=result)
+    return result
+
+
+def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
+    response = quantize(plane, method="kl", keep=["a", "b"], samples=10, budget="0.5%")
+    assert response.status_code == 202, response.text
+    build = response.json()
+    assert response.headers["location"] == build["links"]["self"]
+    assert build["links"]["quantization"] == f"/api/v1/models/net/quantizations/{build['id']}"
+    assert (build["state"], build["target"], build["source"]) == ("queued", HOST_TARGET, digest_of(FLOAT))
+    assert build["options"]["quantize"] == {
+        "method": "kl",
+        "activations": "uint8",
+        "keep": ["a", "b"],
+        "sensitivity": False,
+        "budget": 0.005,
+        "samples": 10,
+        "metadata": {"mean": [0.5], "std": [0.25]},
+        "data": digest_of(SET),
+    }
+    assert quantize(plane, method="kl", keep=["a", "b"], samples=10, budget="0.5%").json()["id"] == build["id"]
+    assert plane.client.get(build["links"]["quantization"]).json()["report"] is None
+    assert plane.client.get(f"{build['links']['quantization']}/file").status_code == 404
+
+
+def test_its_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
+    build = quantize(plane).json()
+    succeed(plane, tmp_path)
+    said = plane.client.get(build["links"]["quantization"]).json()
+    assert (said["version"], said["source"], said["report"]) == (2, digest_of(QUANTIZED), REPORT)
+    assert said["build"]["artifact"] is None
+    assert said["build"]["links"]["artifact"] is None
+    assert plane.client.get(said["file"]).content == QUANTIZED
+    version, float_version = plane.client.get("/api/v1/models/net").json()["versions"]
+    assert (version["version"], version["state"], version["format"]) == (2, "building", "onnx")
+    assert version["metadata"] == float_version["metadata"]
+    assert float_version["state"] == "canceled", "the quantization is no build of the float version"
+    claim = plane.claim()
+    assert (claim.build.version, claim.inputs.source, dict(claim.inputs.options)) == (2, digest_of(QUANTIZED), {})
+    (listed,) = plane.client.get("/api/v1/models/net/quantizations").json()["builds"]
+    assert listed["id"] == build["id"]
+
+
+def test_what_was_quantized_before_is_a_version_of_another_model_too(plane: ControlPlane, tmp_path: Path) -> None:
+    quantize(plane)
+    succeed(plane, tmp_path)
+    plane.push(FLOAT, name="other", mean="0.5", std="0.25")
+    response = plane.client.post("/api/v1/models/other/quantizations", content=SET)
+    assert response.status_code == 200
+    assert [each["version"] for each in plane.client.get("/api/v1/models/other").json()["versions"]] == [2, 1]
+
+
+def test_a_result_that_is_lost_is_made_again(plane: ControlPlane, tmp_path: Path) -> None:
+    build = quantize(plane).json()
+    succeed(plane, tmp_path)
+    plane.services.layout.blobs.delete(digest_of(QUANTIZED), 0)
+    again = quantize(plane).json()
+    assert again["id"] != build["id"]
+    assert again["state"] == "queued"
+
+
+def test_the_set_stays_as_long_as_it_is_needed(plane: ControlPlane, tmp_path: Path) -> None:
+    build, services = quantize(plane).json(), plane.services
+
+    def collect() -> tuple[Digest, ...]:
+        return collect_garbage(services.layout, services.builds, services.models, services.crashes, 0).digests
+
+    collect()
+    assert services.layout.blobs.exists(digest_of(SET)), "the build waits"
+    succeed(plane, tmp_path)
+    collect()
+    assert services.layout.blobs.exists(digest_of(SET)), "another mixture may be made of it"
+    assert plane.client.get(build["links"]["quantization"]).json()["report"] == REPORT
+    assert quantize(plane, b"", data=digest_of(SET), method="mse").status_code == 202
+    assert plane.client.delete("/api/v1/models/net").is_success
+    assert digest_of(SET) in collect()
+
+
+def test_a_version_that_was_deleted_gets_no_other(plane: ControlPlane, tmp_path: Path) -> None:
+    build = quantize(plane).json()
+    assert plane.client.delete("/api/v1/models/net").is_success
+    assert plane.client.get(f"/api/v1/builds/{build['id']}").status_code == 404
+
+
+def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
+    build = quantize(plane).json()
+    plane.fail(InvalidInput("upload: input 2 is NaN", stage=Stage.CALIBRATE, tensor="image"))
+    said = plane.client.get(build["links"]["quantization"]).json()["build"]
+    assert said["error"]["stage"] == "calibrate"
+    assert said["error"]["tensor"] == "image"
+    again = quantize(plane).json()
+    assert again["id"] != build["id"]
+    assert plane.client.post(f"/api/v1/builds/{again['id']}/cancel").json()["state"] == BuildState.CANCELED
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "status", "said"),
+    [
+        (b"", {}, 400, "the body is empty"),
+        (b"no archive", {}, 415, "neither a zip archive nor an array"),
+        (None, {"budget": "much"}, 400, "is no share"),
+        (None, {"method": "best"}, 400, ""),
+        (None, {"samples": 0}, 400, ""),
+        (None, {"version": 7}, 404, "7"),
+        (None, {"target": "6502"}, 422, "6502"),
+        (None, {"data": "sha256:" + 64 * "0"}, 400, "both a source and a body"),
+        (b"", {"data": "sha256:" + 64 * "0"}, 404, ""),
+    ],
+)
+def test_what_is_refused(plane: ControlPlane, body: bytes | None, query: Any, status: int, said: str) -> None:
+    response = quantize(plane, body, **query)
+    assert response.status_code == status, response.text
+    assert said in response.json()["detail"]
+
+
+def test_other_formats_are_quantized_by_their_own_tools(plane: ControlPlane) -> None:
+    plane.push(MODEL, name="net")
+    response = quantize(plane)
+    assert response.status_code == 422
+    assert "is tflite; only float ONNX models" in response.json()["detail"]
+
+
+def test_other_builds_are_no_quantizations(plane: ControlPlane) -> None:
+    build = plane.push(MODEL, name="net").json()
+    assert plane.client.get(f"/api/v1/models/net/quantizations/{build['id']}").status_code == 404
+    id = quantize(plane, version=1).json()["id"]
+    plane.push(MODEL, name="other")
+    assert plane.client.get(f"/api/v1/models/other/quantizations/{id}").status_code == 404
