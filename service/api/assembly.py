@@ -17,7 +17,7 @@ from service.core.cards import detect_cards, usable_bytes
 from service.core.certificate import Certificate
 from service.core.errors import OctetError, StoreUnreachable
 from service.core.queueing import scheduling_of
-from service.core.settings import Settings
+from service.core.settings import Role, Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.runtime.trust import Trust
@@ -26,6 +26,7 @@ from service.workers.crashes import crashes_of
 from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
+from service.workers.routing import Members, Servable, routing_of
 from service.workers.store import open_store
 
 _logger = logging.getLogger(__name__)
@@ -86,6 +87,10 @@ def assemble(
         card_memory_bytes=settings.card_memory_bytes or usable_bytes(detect_cards().cards),
     )
     workers, tracing = WorkerStore(database), start_tracing(settings)
+    routing = None
+    if settings.role is Role.API:
+        members = Members(workers, settings.worker_heartbeat_s)
+        routing = routing_of(settings, members, Servable(builds, models, aliases), plane, builds.bell)
     services = Services(
         settings,
         layout,
@@ -102,6 +107,7 @@ def assemble(
         crashes,
         tracing=tracing,
         certificate=certificate,
+        routing=routing,
     )
     try:
         yield services

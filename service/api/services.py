@@ -14,8 +14,9 @@ from service.core.settings import Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 from service.workers.crashes import Crashes
-from service.workers.data_plane.plane import DataPlane, Routing
+from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
+from service.workers.routing import Routing
 
 if TYPE_CHECKING:  # it loads OpenTelemetry
     from service.api.ops.tracing import Tracing

@@ -113,6 +113,7 @@ class DataPlane:
             traced=-1.0 if tracing is None else tracing.ratio,
             certificate=certificate_of(chosen),
             stopping=threading.Event(),
+            routing=None,
         )
         self.services = cast(Services, services)
         self.app = FastAPI()

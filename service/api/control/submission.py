@@ -44,9 +44,12 @@ def describe(services: Services, name: str, number: int, metadata: ModelMetadata
 def resolve_target(services: Services, name: str) -> Target:
     """The target called `name`; "host" ends here, and no build ever has it for a name. Raises `UnknownTarget`.
 
-    A plus sign of a query arrives as a space, if its sender did not escape it; no target has a space in its name.
+    Of a cluster, "host" is the best target of its workers' CPUs. A plus sign of a query arrives as a space, if its
+    sender did not escape it; no target has a space in its name.
     """
-    return services.host.target if name == "host" else parse_target(name.replace(" ", "+"))
+    if name != "host":
+        return parse_target(name.replace(" ", "+"))
+    return services.host.target if services.routing is None else services.routing.best_target()
 
 
 def request_builds(

@@ -55,7 +55,8 @@ class Questions:
     async def _answer(self, question: Members, data: bytes) -> bytes:
         match question["kind"]:
             case "resolve":
-                await self._registry.resolve(*parse_address(question["model"], question["version"]))
+                resolver = self._services.routing or self._registry
+                await resolver.resolve(*parse_address(question["model"], question["version"]))
                 return b""
             case "picture":
                 return await self._decoded(question, data)

@@ -17,16 +17,17 @@ _LOOK_AT_BELL_S = 0.2
 @asynccontextmanager
 async def at_work(services: Services) -> AsyncIterator[None]:
     """Ends what `services` hold when it is left."""
-    wanted = parse_addresses(services.settings.preload)
+    wanted, routing = parse_addresses(services.settings.preload), services.routing
     reaching = asyncio.create_task(services.plane.run())
     saving = asyncio.create_task(_save_usage(services))
-    preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
+    # Requests are taken meanwhile.
+    models = asyncio.create_task(routing.run() if routing is not None else services.registry.preload(wanted))
     following = asyncio.create_task(_follow_files(services))
     refreshing = asyncio.create_task(_refresh_keys(services))
     await asyncio.sleep(0)  # so that it has begun before the server is announced as ready
     yield
     services.stopping.set()
-    for task in (preloading, saving, following, refreshing, reaching):
+    for task in (models, saving, following, refreshing, reaching):
         task.cancel()
     await services.registry.close()
     await asyncio.to_thread(services.access.save)

@@ -1,0 +1,11 @@
+"""The control side of an API's router: which workers there are, and which of them can serve what.
+
+The data plane chooses a worker for each request (`service/native/plane/control/cluster.cc`), by the order that is made
+here of the table of workers and the builds.
+"""
+
+from service.workers.routing.members import Members
+from service.workers.routing.routing import Routing, routing_of
+from service.workers.routing.servable import Servable
+
+__all__ = ["Members", "Routing", "Servable", "routing_of"]

@@ -1,0 +1,62 @@
+"""The workers of a cluster, as the table of workers shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from service.core.worker import Beat, Worker
+
+_BEATS = 2  # that a worker may miss
+_HORIZON_S = 24 * 3600.0  # after which the row of one that was killed is gone
+
+
+class Table(Protocol):
+    """What is asked of the table of workers: `service.db.WorkerStore`."""
+
+    def beats(self, within_s: float) -> Collection[Beat]: ...
+
+    def find(self, ids: Collection[str]) -> Collection[Worker]: ...
+
+
+class Members:
+    """Who is there. For one thread at a time; `look` blocks.
+
+    A worker is gone when its row is, or when it was silent for two heartbeats by the database's clock. Where the
+    database was away itself, all were silent for as long: those that were there then have two heartbeats to be heard.
+    """
+
+    def __init__(self, table: Table, heartbeat_s: float, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._table, self._heartbeat_s, self._monotonic_s = table, heartbeat_s, monotonic_s
+        self._workers: dict[str, Worker] = {}
+        self._looked_s: float | None = None
+        self._lenient_until_s = float("-inf")
+
+    def look(self) -> Mapping[str, Worker]:
+        """Those that are there now, by id. What each has loaded is read only where it has changed.
+
+        Raises:
+            OctetError: the table cannot be read; who was there before is as good as known.
+        """
+        patience_s = _BEATS * self._heartbeat_s
+        beats = {each.id: each for each in self._table.beats(_HORIZON_S)}
+        now_s = self._monotonic_s()
+        if self._looked_s is not None and now_s - self._looked_s > self._heartbeat_s:
+            self._lenient_until_s = now_s + patience_s
+        self._looked_s = now_s
+        is_lenient = now_s < self._lenient_until_s
+        alive = {
+            id: beat
+            for id, beat in beats.items()
+            if beat.silent_s <= patience_s or (is_lenient and id in self._workers)
+        }
+        self._workers = {id: self._workers[id] for id in alive if id in self._workers}
+        changed = [id for id, beat in alive.items() if self._version(id) != beat.loaded_version]
+        if changed:
+            self._workers |= {worker.id: worker for worker in self._table.find(changed)}
+        return {id: replace(worker, state=alive[id].state) for id, worker in self._workers.items()}
+
+    def _version(self, id: str) -> int | None:
+        return self._workers[id].loaded_version if id in self._workers else None

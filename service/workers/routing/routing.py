@@ -1,0 +1,159 @@
+"""What an API's data plane is told of the cluster, kept up to date; and connections for it to workers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
+from service.core.settings import Settings
+from service.core.target import TARGETS, Target
+from service.core.worker import Worker, WorkerState
+from service.db.bell import Bell, Watch
+from service.workers.data_plane import orders
+from service.workers.data_plane.link import connected_to
+from service.workers.inference.ports import Plane
+from service.workers.inference.routes import Name, Reference
+from service.workers.inference.single_flight import SingleFlight
+from service.workers.routing.members import Members
+from service.workers.routing.servable import Servable
+
+_logger = logging.getLogger(__name__)
+_LOOK_EVERY_S = 0.1  # whether there is anything new; who does not ring is looked for less often
+_CONNECT_S = 2.0
+
+
+class Routing:
+    """For one event loop; whatever blocks runs in a thread."""
+
+    def __init__(
+        self,
+        members: Members,
+        servable: Servable,
+        plane: Plane,
+        bell: Bell,
+        cluster_key: Callable[[], str],
+        heartbeat_s: float,
+    ) -> None:
+        """
+        Args:
+            plane: is told who there is.
+            bell: rung where a worker comes, goes or loads, and where builds end.
+            cluster_key: what workers know the API by.
+        """
+        self._members, self._servable, self._plane, self._bell = members, servable, plane, bell
+        self._cluster_key, self._heartbeat_s = cluster_key, heartbeat_s
+        self._workers: Mapping[str, Worker] = {}
+        self._pools: dict[Name, list[str]] = {}  # of the names that were asked for
+        self._resolving: SingleFlight[Name, None] = SingleFlight()
+        self._has_looked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follows the tables, until canceled. While they cannot be read, what was said stands."""
+        watch = Watch(self._bell, self._heartbeat_s / 4)
+        was_read = True
+        self._tell()  # or the data plane would not know that it is a router
+        while True:
+            if watch.is_due():
+                try:
+                    await self._look()
+                    was_read = True
+                except OctetError as error:
+                    if was_read:
+                        _logger.warning("the workers are those that were there: %s", error)
+                    was_read = False
+                except Exception:
+                    _logger.exception("the workers could not be looked for")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def resolve(self, model: str, version: Reference = None) -> None:
+        """Has the data plane know which pools can serve a name.
+
+        Raises:
+            NotFound: there is no such model, version or alias.
+            NotReady: no pool that is there can; the message says why.
+        """
+        name = model, version
+        await self._resolving.join(name, lambda: self._resolve(name))
+
+    async def connect(self, worker: str) -> socket.socket:
+        """A TCP connection to a worker, which does not block, for the caller.
+
+        Raises:
+            NotReady: it cannot be reached within two seconds, or is gone.
+        """
+        member = self._workers.get(worker)
+        if member is None or member.address is None:
+            raise NotReady(f"worker {worker} is gone", hint="try again later")
+        host, _, port = member.address.rpartition(":")
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                return await connected_to(host.strip("[]"), int(port))
+        except (OSError, TimeoutError) as error:
+            why = error if isinstance(error, OSError) and str(error) else f"no answer in {_CONNECT_S:g} s"
+            raise NotReady(f"worker {worker} cannot be reached at {member.address}: {why}") from error
+
+    def best_target(self) -> Target:
+        """The best target of the CPUs that workers serve: what a model is built for where nobody says it.
+
+        Raises:
+            UnknownTarget: no worker is there.
+        """
+        there = {worker.target for worker in self._workers.values()}
+        for target in TARGETS:
+            if target.name in there and target.device == "cpu":
+                return target
+        raise UnknownTarget(
+            "no worker is there whose target a model could be built for", hint="name a target, or start octet worker"
+        )
+
+    async def _look(self) -> None:
+        workers = await asyncio.to_thread(self._members.look)
+        for id in workers.keys() - self._workers.keys():
+            _logger.info("worker %s of pool %s is there", id, workers[id].pool)
+        for id in self._workers.keys() - workers.keys():
+            _logger.warning("worker %s of pool %s is gone", id, self._workers[id].pool)
+        self._workers = workers
+        for name in list(self._pools):
+            try:
+                self._pools[name] = await asyncio.to_thread(self._servable.pools, *name, self._targets())
+            except DatabaseUnreachable:
+                raise
+            except (NotFound, NotReady):
+                del self._pools[name]  # who asks for it is told why
+        self._tell()
+        self._has_looked.set()
+
+    async def _resolve(self, name: Name) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CONNECT_S):
+                await self._has_looked.wait()
+        self._pools[name] = await asyncio.to_thread(self._servable.pools, *name, self._targets())
+        self._tell()
+
+    def _targets(self) -> dict[str, set[str]]:
+        """What the ready workers of each pool serve."""
+        found: dict[str, set[str]] = {}
+        for worker in self._workers.values():
+            if worker.state is WorkerState.READY and worker.pool and worker.target:
+                found.setdefault(worker.pool, set()).add(worker.target)
+        return found
+
+    def _tell(self) -> None:
+        workers = [
+            orders.Worker(each.id, each.pool or "", max(1, each.capacity), each.state.value, each.loaded)
+            for each in self._workers.values()
+        ]
+        servable = [
+            orders.Servable(model, "" if version is None else str(version), pools)
+            for (model, version), pools in self._pools.items()
+        ]
+        self._plane.order(orders.workers(self._cluster_key(), workers, servable))
+
+
+def routing_of(settings: Settings, members: Members, servable: Servable, plane: Plane, bell: Bell) -> Routing:
+    """The routing that settings ask for."""
+    return Routing(members, servable, plane, bell, lambda: settings.key_of_cluster, settings.worker_heartbeat_s)

@@ -1,0 +1,62 @@
+"""Which pools of a cluster can serve a model, by what was built for their targets; or why none can."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from service.core.errors import NotBuilt, NotFound, NotReady, OctetError
+from service.core.target import TARGETS
+from service.workers.inference.explain import why_not_ready
+from service.workers.inference.ports import Aliases, Builds, Models
+from service.workers.inference.routes import Reference
+from service.workers.inference.tables import Tables
+
+_EVERY_TARGET = [target.name for target in TARGETS]
+
+
+class Servable:
+    """Asks the tables of models, builds and aliases. Everything here blocks."""
+
+    def __init__(self, builds: Builds, models: Models, aliases: Aliases) -> None:
+        self._builds, self._models = builds, models
+        self._tables = Tables(builds, models, aliases, ())
+
+    def pools(self, model: str, reference: Reference, targets: Mapping[str, Collection[str]]) -> list[str]:
+        """The pools that have a build of what a name stands for; at least one.
+
+        Args:
+            targets: of the pools that are there.
+
+        Raises:
+            NotFound: there is no such model, version or alias.
+            NotReady: none has; the message says which targets it is built for, and which are there.
+        """
+        version = self._tables.plan(model, reference).version
+        built = {build.target for build in self._builds.serving(model, version, _EVERY_TARGET)}
+        found = sorted(pool for pool, of_pool in targets.items() if not built.isdisjoint(of_pool))
+        if found:
+            return found
+        raise self._why_none(
+            model, version, sorted(built), sorted({each for pool in targets.values() for each in pool})
+        )
+
+    def _why_none(self, model: str, version: int | None, built: list[str], there: list[str]) -> OctetError:
+        error = why_not_ready(self._builds, self._models, model, version, [*built, *there])
+        if isinstance(error, NotFound) or not built:
+            return error
+        if not there:
+            return NotReady(f"no worker of {_or(built)} is there", hint=f"octet worker --target {built[0]} starts one")
+        if not isinstance(error, NotBuilt):  # a build is under way
+            return error
+        what = model if version is None else f"{model} {version}"
+        return NotBuilt(
+            f"{what} has no build for any pool that is there: it is built for {_or(built)}, and there are workers of "
+            f"{_or(there)}",
+            hint=f"POST /api/v1/models/{model}/builds builds it for {there[0]}, or octet worker --target {built[0]} "
+            "starts a worker",
+        )
+
+
+def _or(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,127 @@
+"""The roles of a cluster as processes, on one PostgreSQL database and one bucket, each with its own folder."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from tritonclient import grpc as triton
+
+from service.core.target import detect_host
+from tests.support import s3_server as s3
+from tests.support.buckets import s3_server
+from tests.support.cluster import Cluster, cluster, has_pools, workers
+from tests.support.compiled import EXAMPLES, expected
+from tests.support.databases import own_database, postgres_server
+from tests.support.load import under_load
+from tests.support.serving import INT8, RUNS_HERE, Served
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
+
+__all__ = ["postgres_server", "s3_server"]
+
+HEARTBEAT_S = 1.0
+HERE = detect_host().target.name
+PICTURE = (EXAMPLES / "digits" / "7.png").read_bytes()
+
+
+@dataclass(frozen=True)
+class Members:
+    cluster: Cluster
+    api: Served
+    first: Served
+    second: Served
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_server: int) -> Iterator[Members]:
+    """An API, and a worker of each of two targets; `digits` is built for both."""
+    if HERE == RUNS_HERE:
+        pytest.skip(f"{RUNS_HERE} is all that this CPU runs")
+    folder = tmp_path_factory.mktemp("cluster")
+    with own_database(postgres_server) as database, pytest.MonkeyPatch.context() as patch:
+        for name, value in s3.environment(s3_server).items():
+            patch.setenv(name, value)
+        stores = {"database_url": database, "store_url": f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"}
+        with cluster(folder, **stores, worker_heartbeat_s=HEARTBEAT_S) as started:
+            api = started.start("api")
+            started.compile_worker(RUNS_HERE, HERE)
+            first = started.start("worker", "--target", RUNS_HERE)
+            second = started.start("worker", "--target", HERE, "--pool", "best")
+            has_pools(api, RUNS_HERE, "best")
+            for target in (RUNS_HERE, HERE):
+                build = api.ended(api.push(target=target)["id"])
+                assert build["state"] == "succeeded", build
+            yield Members(started, api, first, second)
+
+
+def ask(url: str) -> int:
+    """The status of one prediction; 0 where the connection was cut."""
+    try:
+        answer = httpx.post(f"{url}/v2/models/digits/infer", content=PICTURE, headers={"Content-Type": "image/png"})
+    except httpx.TransportError:
+        return 0
+    if answer.status_code == 200:
+        assert np.argmax(answer.json()["outputs"][0]["data"]) == 7
+    return answer.status_code
+
+
+def test_a_prediction_is_answered_through_the_api(members: Members) -> None:
+    assert members.api.label(7) == expected(INT8)[7].argmax() == 7
+    loaded = [{"model": "digits", "versions": [""]}]
+    eventually(lambda: loaded in [each["loaded"] for each in workers(members.api)])
+
+
+def test_and_over_grpc(members: Members) -> None:
+    assert members.api.grpc is not None
+    with triton.InferenceServerClient(members.api.grpc) as client:
+        [signature] = client.get_model_metadata("digits").inputs
+        picture = triton.InferInput(signature.name, [1], "BYTES")
+        picture.set_data_from_numpy(np.array([PICTURE], dtype=object))
+        answer = client.infer("digits", [picture])
+        assert answer.as_numpy(answer.get_response().outputs[0].name).argmax() == 7
+
+
+def test_the_api_itself_loads_nothing(members: Members) -> None:
+    mapped = Path(f"/proc/{members.api.data_plane()}/maps").read_text()
+    assert members.api.label(3) == 3
+    assert "store/blobs" not in mapped
+
+
+def test_a_model_that_no_pool_can_serve_says_why(members: Members) -> None:
+    build = members.api.push(name="elsewhere", target="aarch64")
+    answer = members.api.client.post("/v2/models/elsewhere/infer", json={"inputs": []})
+    assert (answer.status_code, "is being built (queued)" in answer.text) == (503, True), answer.text
+    assert members.api.client.post("/v2/models/nowhere/infer", json={"inputs": []}).status_code == 404
+    assert members.api.build(build["id"])["state"] == "queued", "no compile worker is for this target"
+
+
+def test_a_worker_that_is_killed_loses_no_request(members: Members) -> None:
+    third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
+    has_three = lambda: len(workers(members.api)) == 3  # noqa: E731
+    eventually(has_three, WORK_TIMEOUT_S)
+    with under_load(lambda: ask(members.api.url)) as load:
+        before = len(load.statuses)
+        third.kill()
+        killed_s = time.monotonic()
+        eventually(lambda: len(load.statuses) > before + 50)
+        eventually(lambda: time.monotonic() > killed_s + 2 * HEARTBEAT_S)
+    assert set(load.statuses) == {200}
+
+
+def test_one_that_is_told_to_end_says_so_and_loses_none_either(members: Members) -> None:
+    third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
+    pid = third.control_plane()
+    eventually(lambda: pid in {each["pid"] for each in workers(members.api)}, WORK_TIMEOUT_S)
+    with under_load(lambda: ask(members.api.url)) as load:
+        third.process.terminate()
+        assert third.process.wait(WORK_TIMEOUT_S) == 0
+        assert pid not in {each["pid"] for each in workers(members.api)}
+        before = len(load.statuses)
+        eventually(lambda: len(load.statuses) > before + 20)
+    assert set(load.statuses) == {200}

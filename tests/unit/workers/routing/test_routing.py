@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from service.core.errors import DatabaseUnreachable, NotFound, NotReady, UnknownTarget
+from service.core.worker import Worker, WorkerKind, WorkerState
+from service.db.bell import ClockworkBell
+from service.workers.inference.ports import Plane
+from service.workers.inference.routes import Reference
+from service.workers.routing import Members, Routing, Servable
+from tests.support.waiting import GIVE_UP_S
+
+pytestmark = pytest.mark.anyio
+START = datetime(2026, 1, 1, tzinfo=UTC)
+W1 = Worker(
+    "w1", WorkerKind.INFERENCE, "h", 1, "x86-64-v3", START, START, pool="old", address="127.0.0.1:1", capacity=2
+)
+W2 = replace(W1, id="w2", pool="new", target="x86-64-v4+vnni", loaded=(("digits", ""),), capacity=4)
+
+
+class Cluster:
+    """What is there, and what the data plane was told of it."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, Worker] = {}
+        self.built: dict[tuple[str, Reference], set[str]] = {}
+        self.is_there = True
+        self.told: list[dict[str, Any]] = []
+        self.routing = Routing(
+            cast(Members, self), cast(Servable, self), cast(Plane, self), ClockworkBell(), lambda: "secret", 0.1
+        )
+
+    def look(self) -> Mapping[str, Worker]:
+        self.check()
+        return dict(self.workers)
+
+    def pools(self, model: str, reference: Reference, targets: Mapping[str, Collection[str]]) -> list[str]:
+        self.check()
+        if (model, reference) not in self.built:
+            raise NotFound(f"no {model}")
+        found = [pool for pool, names in targets.items() if not self.built[model, reference].isdisjoint(names)]
+        if not found:
+            raise NotReady("no worker of x is there")
+        return sorted(found)
+
+    def check(self) -> None:
+        if not self.is_there:
+            raise DatabaseUnreachable
+
+    def order(self, members: dict[str, Any]) -> None:
+        self.told.append(members)
+
+    @property
+    def models(self) -> list[tuple[str, str, list[str]]]:
+        return [(each["model"], each["version"], each["pools"]) for each in self.told[-1]["models"]]
+
+    async def sees(self, *workers: Worker) -> None:
+        """Returns when the routing knows that these are there, and no others."""
+        self.workers = {each.id: each for each in workers}
+        await self.until(lambda: {each["id"] for each in self.told[-1]["workers"]} == self.workers.keys())
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(GIVE_UP_S):
+            while not is_so():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def following() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    task = asyncio.create_task(cluster.routing.run())
+    await cluster.until(lambda: bool(cluster.told))
+    try:
+        yield cluster
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+async def test_the_data_plane_is_told_at_first_that_it_routes() -> None:
+    async with following() as cluster:
+        assert cluster.told[0] == {"type": "workers", "cluster_key": "secret", "workers": [], "models": []}
+
+
+async def test_it_is_told_who_is_there_and_what_each_has_loaded() -> None:
+    async with following() as cluster:
+        await cluster.sees(W1, W2)
+        told = {each["id"]: each for each in cluster.told[-1]["workers"]}
+        assert told["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": ()}
+        assert (told["w2"]["capacity"], told["w2"]["loaded"]) == (4, (("digits", ""),))
+        await cluster.sees(W2)
+        assert [each["id"] for each in cluster.told[-1]["workers"]] == ["w2"]
+
+
+async def test_a_name_is_told_before_who_asks_is_answered_and_kept_up_to_date() -> None:
+    async with following() as cluster:
+        await cluster.sees(W1, W2)
+        cluster.built["digits", 2] = {"x86-64-v3"}
+        await cluster.routing.resolve("digits", 2)
+        assert cluster.models == [("digits", "2", ["old"])]
+        cluster.built["digits", 2] = {"x86-64-v3", "x86-64-v4+vnni"}
+        await cluster.until(lambda: cluster.models == [("digits", "2", ["new", "old"])])
+        del cluster.built["digits", 2]
+        await cluster.until(lambda: cluster.models == [])
+        with pytest.raises(NotFound):
+            await cluster.routing.resolve("digits", 2)
+
+
+async def test_workers_that_drain_can_serve_nothing_new() -> None:
+    async with following() as cluster:
+        await cluster.sees(replace(W1, state=WorkerState.DRAINING))
+        cluster.built["digits", None] = {"x86-64-v3"}
+        with pytest.raises(NotReady):
+            await cluster.routing.resolve("digits")
+
+
+async def test_while_the_database_is_away_what_was_told_stands() -> None:
+    async with following() as cluster:
+        await cluster.sees(W1)
+        cluster.built["digits", None] = {"x86-64-v3"}
+        await cluster.routing.resolve("digits")
+        cluster.is_there = False
+        before = cluster.told[-1]
+        await asyncio.sleep(0.3)
+        assert cluster.told[-1] == before
+        cluster.is_there = True
+        await cluster.sees(W1, W2)
+        assert cluster.models == [("digits", "", ["old"])]
+
+
+async def test_a_connection_is_to_the_worker_that_was_named(listener: socket.socket) -> None:
+    host, port = listener.getsockname()
+    async with following() as cluster:
+        await cluster.sees(W1, replace(W2, address=f"{host}:{port}"))
+        with await cluster.routing.connect("w2") as connection:
+            assert connection.getpeername() == (host, port)
+            assert not connection.getblocking()
+
+
+async def test_a_worker_that_cannot_be_reached_is_named(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    listener.close()
+    async with following() as cluster:
+        await cluster.sees(replace(W1, address=f"127.0.0.1:{port}"))
+        with pytest.raises(NotReady, match=rf"worker w1 cannot be reached at 127.0.0.1:{port}: .*111"):
+            await cluster.routing.connect("w1")
+        with pytest.raises(NotReady, match="worker w9 is gone"):
+            await cluster.routing.connect("w9")
+
+
+async def test_models_are_built_for_the_best_target_that_is_there_where_nobody_says() -> None:
+    async with following() as cluster:
+        with pytest.raises(UnknownTarget, match="no worker is there"):
+            cluster.routing.best_target()
+        await cluster.sees(W1)
+        assert cluster.routing.best_target().name == "x86-64-v3"
+        await cluster.sees(W1, W2)
+        assert cluster.routing.best_target().name == "x86-64-v4+vnni"

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from service.core.build import Stage
+from service.core.digest import digest_of
+from service.core.errors import BuildFailed, NotBuilt, NotFound, NotReady
+from service.db import AliasStore, BuildStore, Database, ModelStore
+from service.workers.routing import Servable
+from tests.support.build_inputs import inputs
+
+V3, VNNI, ARM = "x86-64-v3", "x86-64-v4+vnni", "aarch64"
+
+
+class Shop:
+    """Models and builds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = Database(f"sqlite:///{folder / 'octet.sqlite3'}")
+        self.database.migrate()
+        self.builds, self.models = BuildStore(self.database), ModelStore(self.database)
+        self.aliases = AliasStore(self.database)
+        self.servable = Servable(self.builds, self.models, self.aliases)
+
+    def push(self, *targets: str, source: str = "model") -> int:
+        """A new version of digits, with a build for each target."""
+        number = self.models.push("digits", digest_of(source.encode()), "tflite", 5).number
+        for target in targets:
+            self.builds.submit(inputs(source, target), "digits", number)
+            claim = self.builds.claim("worker", 30)
+            assert claim is not None
+            self.builds.finish(claim, artifact=digest_of(f"{source} {target}".encode()))
+        return number
+
+    def pools(self, reference: int | str | None = None, **pools: Sequence[str]) -> list[str]:
+        return self.servable.pools("digits", reference, pools)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def test_a_pool_serves_what_is_built_for_its_target(shop: Shop) -> None:
+    shop.push(V3, VNNI)
+    assert shop.pools(old=[V3], new=[VNNI], arm=[ARM]) == ["new", "old"]
+
+
+def test_a_name_stands_for_what_its_alias_says(shop: Shop) -> None:
+    shop.push(V3)
+    shop.push(VNNI, source="another")
+    shop.aliases.promote("digits", "stable", 1, 100)
+    for reference, pools in ((None, ["old"]), ("stable", ["old"]), (2, ["new"]), ("latest", ["new", "old"])):
+        assert shop.pools(reference, old=[V3], new=[VNNI]) == pools
+
+
+def test_what_there_is_not_is_not_found(shop: Shop) -> None:
+    with pytest.raises(NotFound):
+        shop.pools(old=[V3])
+    shop.push(V3)
+    for reference in (2, "golden"):
+        with pytest.raises(NotFound):
+            shop.pools(reference, old=[V3])
+
+
+def test_without_workers_it_says_of_which_target_one_is_needed(shop: Shop) -> None:
+    shop.push(V3)
+    with pytest.raises(NotReady, match=r"^no worker of x86-64-v3 is there$"):
+        shop.pools()
+
+
+def test_where_no_pool_fits_it_says_what_there_is(shop: Shop) -> None:
+    shop.push(VNNI, ARM)
+    expected = "digits 1 has no build for any pool that is there: it is built for aarch64 or x86-64-v4.vnni, and there "
+    with pytest.raises(NotBuilt, match=f"^{expected}are workers of x86-64-v3$"):
+        shop.pools(1, old=[V3])
+
+
+def test_a_build_under_way_is_worth_waiting_for(shop: Shop) -> None:
+    shop.push(VNNI)
+    shop.builds.submit(inputs("model", V3), "digits", 1)
+    with pytest.raises(NotReady, match="is being built"):
+        shop.pools(old=[V3])
+
+
+def test_a_build_that_failed_says_why(shop: Shop) -> None:
+    shop.push()
+    shop.builds.submit(inputs("model", V3), "digits", 1)
+    claim = shop.builds.claim("worker", 30)
+    assert claim is not None
+    shop.builds.finish(claim, error=BuildFailed("too deep", stage=Stage.IMPORT))
+    with pytest.raises(NotBuilt, match="too deep"):
+        shop.pools(old=[V3])
