@@ -42,7 +42,7 @@ class Questions:
     def _calls(self) -> Calls:
         from service.api.grpc.repository import Calls  # protobuf, 2 MB: few ask for the repository over gRPC
 
-        return Calls(Repository(self._registry, self._services.audit))
+        return Calls(Repository(self._registry, self._services.audit, self._services.routing))
 
     async def answer(self, question: Members, data: bytes) -> Answer:
         try:

@@ -14,26 +14,32 @@ from service.api.access import AuditLog
 from service.api.oip.members import flag
 from service.core.errors import Unsupported
 from service.workers.inference import ModelState, Registry
+from service.workers.routing import Routing
 
 Members = dict[str, Any]
 
 
 class Repository:
-    """What the extension can do, whichever protocol asks."""
+    """What the extension can do, whichever protocol asks.
 
-    def __init__(self, registry: Registry, audit: AuditLog) -> None:
-        self._registry, self._audit = registry, audit
+    Args:
+        routing: of the API of a cluster, whose workers have the models in memory; else None.
+    """
+
+    def __init__(self, registry: Registry, audit: AuditLog, routing: Routing | None = None) -> None:
+        self._registry, self._audit, self._routing = registry, audit, routing
 
     async def index(self, ready: bool) -> list[Members]:
         """Every version of every model; or those that are ready."""
         return [
             {"name": each.model, "version": str(each.version), "state": each.state.value, "reason": each.reason}
-            for each in await self._registry.index()
+            for each in await (self._routing or self._registry).index()
             if each.state is ModelState.READY or not ready
         ]
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
         """Raises `Unsupported` where a load is asked to change the model, as Triton's may: here that is a push."""
+        self._check_own("loads")
         for parameter in parameters:
             if parameter == "config" or parameter.startswith("file:"):
                 raise Unsupported(
@@ -44,6 +50,14 @@ class Repository:
         await asyncio.to_thread(self._audit.note, "load", model=name)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self._check_own("unloads")
         flag(parameters, "unload_dependents", False)  # there are none
         await self._registry.unload(name)
         await asyncio.to_thread(self._audit.note, "unload", model=name)
+
+    def _check_own(self, action: str) -> None:
+        if self._routing is not None:
+            raise Unsupported(
+                f"this is the API of a cluster, and each worker {action} its models itself",
+                hint="the first request for a model loads it; GET /api/v1/workers says where a worker is reached",
+            )

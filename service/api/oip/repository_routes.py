@@ -18,7 +18,7 @@ _MAX_BYTES = 64 << 10
 
 
 def routes(services: Services) -> list[Route]:
-    repository = Repository(services.registry, services.audit)
+    repository = Repository(services.registry, services.audit, services.routing)
 
     async def index(request: Request) -> JSONResponse:
         return JSONResponse(await repository.index(flag(await _body(request), "ready", False)))

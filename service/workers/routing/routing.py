@@ -11,15 +11,16 @@ from contextlib import suppress
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
 from service.core.settings import Settings
 from service.core.target import TARGETS, Target
-from service.core.worker import Worker, WorkerState
+from service.core.worker import Worker
 from service.db.bell import Bell, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
+from service.workers.inference.inventory import Indexed
 from service.workers.inference.ports import Plane
 from service.workers.inference.routes import Name, Reference
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.routing.members import Members
-from service.workers.routing.servable import Servable
+from service.workers.routing.servable import Servable, targets_of
 
 _logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.1  # whether there is anything new; who does not ring is looked for less often
@@ -96,6 +97,10 @@ class Routing:
             why = error if isinstance(error, OSError) and str(error) else f"no answer in {_CONNECT_S:g} s"
             raise NotReady(f"worker {worker} cannot be reached at {member.address}: {why}") from error
 
+    async def index(self) -> list[Indexed]:
+        """Every version of every model, and whether a worker has it in memory; by name, the oldest version first."""
+        return await asyncio.to_thread(self._servable.index, self._workers.values())
+
     def best_target(self) -> Target:
         """The best target of the CPUs that workers serve: what a model is built for where nobody says it.
 
@@ -119,7 +124,9 @@ class Routing:
         self._workers = workers
         for name in list(self._pools):
             try:
-                self._pools[name] = await asyncio.to_thread(self._servable.pools, *name, self._targets())
+                self._pools[name] = await asyncio.to_thread(
+                    self._servable.pools, *name, targets_of(self._workers.values())
+                )
             except DatabaseUnreachable:
                 raise
             except (NotFound, NotReady):
@@ -131,16 +138,11 @@ class Routing:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_S):
                 await self._has_looked.wait()
-        self._pools[name] = await asyncio.to_thread(self._servable.pools, *name, self._targets())
+        self._pools[name] = await self._pools_of(name)
         self._tell()
 
-    def _targets(self) -> dict[str, set[str]]:
-        """What the ready workers of each pool serve."""
-        found: dict[str, set[str]] = {}
-        for worker in self._workers.values():
-            if worker.state is WorkerState.READY and worker.pool and worker.target:
-                found.setdefault(worker.pool, set()).add(worker.target)
-        return found
+    async def _pools_of(self, name: Name) -> list[str]:
+        return await asyncio.to_thread(self._servable.pools, *name, targets_of(self._workers.values()))
 
     def _tell(self) -> None:
         workers = [

@@ -6,7 +6,10 @@ from collections.abc import Collection, Mapping
 
 from service.core.errors import NotBuilt, NotFound, NotReady, OctetError
 from service.core.target import TARGETS
+from service.core.worker import Worker, WorkerState
+from service.workers.inference import ModelState
 from service.workers.inference.explain import why_not_ready
+from service.workers.inference.inventory import Indexed
 from service.workers.inference.ports import Aliases, Builds, Models
 from service.workers.inference.routes import Reference
 from service.workers.inference.tables import Tables
@@ -40,6 +43,38 @@ class Servable:
             model, version, sorted(built), sorted({each for pool in targets.values() for each in pool})
         )
 
+    def index(self, workers: Collection[Worker]) -> list[Indexed]:
+        """Every version of every model: ready where a worker has it in memory. By name, the oldest version first."""
+        ready = {
+            (model, version)
+            for model, name, target in {(*name, each.target) for each in workers for name in each.loaded}
+            if (version := self._version(model, name, target or "")) is not None
+        }
+        targets = targets_of(workers)
+        return [
+            Indexed(each.name, each.number, ModelState.READY)
+            if (each.name, each.number) in ready
+            else Indexed(each.name, each.number, ModelState.UNAVAILABLE, self._why_not(each.name, each.number, targets))
+            for each in self._models.all_versions()
+        ]
+
+    def _version(self, model: str, name: str, target: str) -> int | None:
+        """What a name stands for on a worker; None where the tables have it no more."""
+        try:
+            wanted = self._tables.plan(model, int(name) if name.isdigit() else name or None).version
+        except NotFound:
+            return None
+        if wanted is not None:
+            return wanted
+        return next((build.version for build in self._builds.serving(model, None, [target])), None)
+
+    def _why_not(self, model: str, version: int, targets: Mapping[str, Collection[str]]) -> str:
+        try:
+            self.pools(model, version, targets)
+        except OctetError as error:
+            return error.message
+        return "it is loaded by the first request for it"
+
     def _why_none(self, model: str, version: int | None, built: list[str], there: list[str]) -> OctetError:
         error = why_not_ready(self._builds, self._models, model, version, [*built, *there])
         if isinstance(error, NotFound) or not built:
@@ -55,6 +90,15 @@ class Servable:
             hint=f"POST /api/v1/models/{model}/builds builds it for {there[0]}, or octet worker --target {built[0]} "
             "starts a worker",
         )
+
+
+def targets_of(workers: Collection[Worker]) -> dict[str, set[str]]:
+    """What the ready workers of each pool serve."""
+    found: dict[str, set[str]] = {}
+    for worker in workers:
+        if worker.state is WorkerState.READY and worker.pool and worker.target:
+            found.setdefault(worker.pool, set()).add(worker.target)
+    return found
 
 
 def _or(names: list[str]) -> str:

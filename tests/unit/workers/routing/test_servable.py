@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,10 +10,13 @@ import pytest
 from service.core.build import Stage
 from service.core.digest import digest_of
 from service.core.errors import BuildFailed, NotBuilt, NotFound, NotReady
+from service.core.worker import Worker, WorkerKind
 from service.db import AliasStore, BuildStore, Database, ModelStore
+from service.workers.inference import ModelState
 from service.workers.routing import Servable
 from tests.support.build_inputs import inputs
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 V3, VNNI, ARM = "x86-64-v3", "x86-64-v4+vnni", "aarch64"
 
 
@@ -94,3 +99,23 @@ def test_a_build_that_failed_says_why(shop: Shop) -> None:
     shop.builds.finish(claim, error=BuildFailed("too deep", stage=Stage.IMPORT))
     with pytest.raises(NotBuilt, match="too deep"):
         shop.pools(old=[V3])
+
+
+def test_a_version_is_ready_where_a_worker_has_it_in_memory(shop: Shop) -> None:
+    shop.push(V3)
+    shop.push(VNNI, source="another")
+    shop.aliases.promote("digits", "stable", 2, 100)
+    worker = Worker("w", WorkerKind.INFERENCE, "h", 1, V3, START, START, pool="old")
+    ready, unavailable = (1, ModelState.READY), (2, ModelState.UNAVAILABLE)
+    for loaded, expected in (
+        ((), [(1, ModelState.UNAVAILABLE), unavailable]),
+        ((("digits", "1"),), [ready, unavailable]),
+        ((("digits", "latest"), ("gone", "1")), [ready, unavailable]),
+        ((("digits", "1"), ("digits", "stable")), [ready, (2, ModelState.READY)]),
+    ):
+        found = shop.servable.index([replace(worker, loaded=loaded)])
+        assert [(each.version, each.state) for each in found] == expected
+    assert [each.reason for each in shop.servable.index([worker])] == [
+        "it is loaded by the first request for it",
+        f"digits 2 has no build for any pool that is there: it is built for {VNNI}, and there are workers of {V3}",
+    ]
