@@ -124,9 +124,7 @@ class Routing:
         self._workers = workers
         for name in list(self._pools):
             try:
-                self._pools[name] = await asyncio.to_thread(
-                    self._servable.pools, *name, targets_of(self._workers.values())
-                )
+                self._pools[name] = await self._pools_of(name)
             except DatabaseUnreachable:
                 raise
             except (NotFound, NotReady):

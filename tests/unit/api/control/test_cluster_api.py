@@ -1,0 +1,60 @@
+"""The control plane of an API that loads nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from service.core.settings import Role
+from service.core.worker import Worker, WorkerKind
+from tests.support.control_plane import ControlPlane, control_plane, problem
+from tests.support.waiting import eventually
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WORKER = Worker(
+    "w", WorkerKind.INFERENCE, "h", 1, "aarch64", START, START, pool="arm", address="h:1", loaded=(("digits", ""),)
+)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path, role=Role.API, cluster_key="0123456789abcdef", worker_heartbeat_s=60) as plane:
+        yield plane
+
+
+def has_seen_the_worker(api: ControlPlane) -> bool:
+    api.services.workers.beat(WORKER)
+    return api.push(name="other").is_success
+
+
+def test_without_a_target_a_model_is_built_for_the_best_that_a_worker_is_there_for(api: ControlPlane) -> None:
+    assert "no worker is there" in problem(api.push(), 422, "unknown_target")["detail"]
+    eventually(lambda: has_seen_the_worker(api))
+    assert api.push().json()["target"] == "aarch64"
+    assert api.push(target="x86-64-v3").json()["target"] == "x86-64-v3"
+
+
+def test_the_index_says_what_workers_have_in_memory(api: ControlPlane) -> None:
+    api.push(target="aarch64")
+    api.succeed()
+    index = api.client.post("/v2/repository/index").json()
+    assert [(each["state"], each["reason"]) for each in index] == [("UNAVAILABLE", "no worker of aarch64 is there")]
+    eventually(lambda: has_seen_the_worker(api))
+    states = {each["name"]: each["state"] for each in api.client.post("/v2/repository/index").json()}
+    assert states["digits"] == "READY"
+
+
+@pytest.mark.parametrize("action", ["load", "unload"])
+def test_loads_by_hand_are_for_workers(api: ControlPlane, action: str) -> None:
+    answer = api.client.post(f"/v2/repository/models/digits/{action}", json={})
+    assert f"each worker {action}s its models itself" in problem(answer, 422, "unsupported")["detail"]
+
+
+def test_workers_are_listed_with_what_they_have_to_offer(api: ControlPlane) -> None:
+    api.services.workers.beat(WORKER)
+    [listed] = api.client.get("/api/v1/workers").json()["workers"]
+    assert (listed["pool"], listed["address"], listed["state"]) == ("arm", "h:1", "ready")
+    assert listed["loaded"] == [{"model": "digits", "versions": [""]}]
