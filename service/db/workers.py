@@ -30,10 +30,9 @@ class WorkerStore:
         self._database = database
         self._clock = clock
 
-    @repeated
     def beat(self, worker: Worker) -> None:
         """`worker` is alive; its `seen_at` is set to the time of this call. What it has loaded is written where that
-        has changed, and then the bell is rung.
+        has changed, and then the bell is rung. It is not tried again: the next beat is.
         """
         with self._database.write() as connection:
             now = self._database.now(connection, self._clock)
@@ -49,9 +48,8 @@ class WorkerStore:
             if worker.kind is WorkerKind.INFERENCE:
                 ring(connection)
 
-    @repeated
     def remove(self, id: str) -> None:
-        """The worker has ended."""
+        """The worker has ended. It is not tried again: a worker that cannot say it falls silent, and does not wait."""
         with self._database.write() as connection:
             connection.execute(sa.delete(workers).where(workers.c.id == id))
             ring(connection)
