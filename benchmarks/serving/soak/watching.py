@@ -17,8 +17,10 @@ from benchmarks.serving.processes import tree
 
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _BLOCKS = 12
+_DATA_PLANE = "octet-plane"  # the name of its program
 _STUDENT_T = 2.228  # of 95 % on both sides, ten degrees of freedom: those of a line through twelve points
-SUPERVISOR, SERVER, COMPILER, CHILDREN = "supervisor", "server", "compile worker", "its compiling children"
+SUPERVISOR, CONTROL, PLANE = "supervisor", "control plane", "data plane"
+COMPILER, CHILDREN = "compile worker", "its compiling children"
 
 
 @dataclass
@@ -40,7 +42,9 @@ class Watch:
         pids = {SUPERVISOR: self.server.pid}
         for pid in _children(self.server.pid):
             if pid in kinds:
-                pids[COMPILER if kinds[pid] == "compile" else SERVER] = pid
+                pids[COMPILER if kinds[pid] == "compile" else CONTROL] = pid
+            elif _program(pid) == _DATA_PLANE:
+                pids[PLANE] = pid
         self.restarts += sum(self._pids.get(role, pid) != pid for role, pid in pids.items())
         self._pids |= pids
         for role, pid in pids.items():
@@ -58,6 +62,12 @@ def rss_mib(pid: int) -> float:
 
 def _children(pid: int) -> list[int]:
     return [child for child in tree(pid) if _parent(child) == pid]
+
+
+def _program(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def _parent(pid: int) -> int:
