@@ -90,7 +90,7 @@ def assemble(
     routing = None
     if settings.role is Role.API:
         members = Members(workers, settings.worker_heartbeat_s)
-        routing = routing_of(settings, members, Servable(builds, models, aliases), plane, builds.bell)
+        routing = routing_of(settings, members, Servable(builds, models, aliases), plane, builds.bell, database.changes)
     services = Services(
         settings,
         layout,

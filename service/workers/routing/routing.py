@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
@@ -15,8 +15,9 @@ from service.core.worker import Worker
 from service.db.bell import Bell, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
+from service.workers.inference.following import Following
 from service.workers.inference.inventory import Indexed
-from service.workers.inference.ports import Plane
+from service.workers.inference.ports import Changes, Plane
 from service.workers.inference.routes import Name, Reference
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.routing.members import Members
@@ -38,17 +39,21 @@ class Routing:
         bell: Bell,
         cluster_key: Callable[[], str],
         heartbeat_s: float,
+        changes: Changes | None = None,
     ) -> None:
         """
         Args:
             plane: is told who there is.
             bell: rung where a worker comes, goes or loads, and where builds end.
             cluster_key: what workers know the API by.
+            changes: of what the tables say of models; None where nobody tells.
         """
         self._members, self._servable, self._plane, self._bell = members, servable, plane, bell
         self._cluster_key, self._heartbeat_s = cluster_key, heartbeat_s
         self._workers: Mapping[str, Worker] = {}
         self._pools: dict[Name, list[str]] = {}  # of the names that were asked for
+        self._targets: Mapping[str, Collection[str]] = {}  # of the pools that are there
+        self._following = Following(changes)
         self._resolving: SingleFlight[Name, None] = SingleFlight()
         self._has_looked = asyncio.Event()
 
@@ -122,10 +127,14 @@ class Routing:
         for id in self._workers.keys() - workers.keys():
             _logger.warning("worker %s of pool %s is gone", id, self._workers[id].pool)
         self._workers = workers
-        for name in list(self._pools):
+        if (targets := targets_of(workers.values())) != self._targets:
+            self._targets = targets
+            self._following.doubt()
+        for name in await self._following.due(list(self._pools)):
             try:
                 self._pools[name] = await self._pools_of(name)
             except DatabaseUnreachable:
+                self._following.doubt()  # what was told of changes is not told again
                 raise
             except (NotFound, NotReady):
                 del self._pools[name]  # who asks for it is told why
@@ -140,7 +149,7 @@ class Routing:
         self._tell()
 
     async def _pools_of(self, name: Name) -> list[str]:
-        return await asyncio.to_thread(self._servable.pools, *name, targets_of(self._workers.values()))
+        return await asyncio.to_thread(self._servable.pools, *name, self._targets)
 
     def _tell(self) -> None:
         workers = [
@@ -154,6 +163,9 @@ class Routing:
         self._plane.order(orders.workers(self._cluster_key(), workers, servable))
 
 
-def routing_of(settings: Settings, members: Members, servable: Servable, plane: Plane, bell: Bell) -> Routing:
+def routing_of(
+    settings: Settings, members: Members, servable: Servable, plane: Plane, bell: Bell, changes: Changes
+) -> Routing:
     """The routing that settings ask for."""
-    return Routing(members, servable, plane, bell, lambda: settings.key_of_cluster, settings.worker_heartbeat_s)
+    beat_s = settings.worker_heartbeat_s
+    return Routing(members, servable, plane, bell, lambda: settings.key_of_cluster, beat_s, changes)

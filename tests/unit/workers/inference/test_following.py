@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
 from service.core.errors import NotReady
+from tests.support.changes import Told
 from tests.support.fake_plane import FakePlane
 from tests.support.tables import Tables
 from tests.support.waiting import eventually_async
 from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-
-
-class Told:
-    """Changes, as a test tells of them."""
-
-    def __init__(self) -> None:
-        self._models: list[str] = []
-        self.asked = 0
-
-    def note(self, model: str) -> None:
-        self._models.append(model)
-
-    def since(self, mark: int) -> tuple[int, Collection[str] | None]:
-        self.asked += 1
-        return len(self._models), None if mark < 0 else self._models[mark:]
 
 
 async def asked_again(changes: Told) -> None:

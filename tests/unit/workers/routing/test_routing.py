@@ -13,9 +13,10 @@ import pytest
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, UnknownTarget
 from service.core.worker import Worker, WorkerKind, WorkerState
 from service.db.bell import ClockworkBell
-from service.workers.inference.ports import Plane
+from service.workers.inference.ports import Changes, Plane
 from service.workers.inference.routes import Reference
 from service.workers.routing import Members, Routing, Servable
+from tests.support.changes import Told
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
@@ -29,13 +30,20 @@ W2 = replace(W1, id="w2", pool="new", target="x86-64-v4+vnni", loaded=(("digits"
 class Cluster:
     """What is there, and what the data plane was told of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Changes | None = None) -> None:
         self.workers: dict[str, Worker] = {}
+        self.asked = 0
         self.built: dict[tuple[str, Reference], set[str]] = {}
         self.is_there = True
         self.told: list[dict[str, Any]] = []
         self.routing = Routing(
-            cast(Members, self), cast(Servable, self), cast(Plane, self), ClockworkBell(), lambda: "secret", 0.1
+            cast(Members, self),
+            cast(Servable, self),
+            cast(Plane, self),
+            ClockworkBell(),
+            lambda: "secret",
+            0.1,
+            changes,
         )
 
     def look(self) -> Mapping[str, Worker]:
@@ -44,6 +52,7 @@ class Cluster:
 
     def pools(self, model: str, reference: Reference, targets: Mapping[str, Collection[str]]) -> list[str]:
         self.check()
+        self.asked += 1
         if (model, reference) not in self.built:
             raise NotFound(f"no {model}")
         found = [pool for pool, names in targets.items() if not self.built[model, reference].isdisjoint(names)]
@@ -67,6 +76,13 @@ class Cluster:
         self.workers = {each.id: each for each in workers}
         await self.until(lambda: {each["id"] for each in self.told[-1]["workers"]} == self.workers.keys())
 
+    async def until_quiet(self, changes: Told) -> None:
+        """Returns when nothing is looked for any more, though it is asked what has changed."""
+        asked = -1
+        while asked != self.asked:
+            asked, looks = self.asked, changes.asked
+            await self.until(lambda looks=looks: changes.asked > looks + 2)  # type: ignore[misc]
+
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(GIVE_UP_S):
             while not is_so():
@@ -74,8 +90,8 @@ class Cluster:
 
 
 @asynccontextmanager
-async def following() -> AsyncIterator[Cluster]:
-    cluster = Cluster()
+async def following(changes: Changes | None = None) -> AsyncIterator[Cluster]:
+    cluster = Cluster(changes)
     task = asyncio.create_task(cluster.routing.run())
     await cluster.until(lambda: bool(cluster.told))
     try:
@@ -119,6 +135,21 @@ async def test_a_name_is_told_before_who_asks_is_answered_and_kept_up_to_date() 
         await cluster.until(lambda: cluster.models == [])
         with pytest.raises(NotFound):
             await cluster.routing.resolve("digits", 2)
+
+
+async def test_a_name_is_looked_at_when_its_model_or_the_pools_have_changed() -> None:
+    changes = Told()
+    async with following(changes) as cluster:
+        await cluster.sees(W1)
+        cluster.built["digits", 2] = {"x86-64-v3", "x86-64-v4+vnni"}
+        await cluster.routing.resolve("digits", 2)
+        await cluster.until_quiet(changes)
+        await cluster.sees(W1, W2)
+        await cluster.until(lambda: cluster.models == [("digits", "2", ["new", "old"])])
+        await cluster.until_quiet(changes)
+        cluster.built["digits", 2] = {"x86-64-v3"}
+        changes.note("digits")
+        await cluster.until(lambda: cluster.models == [("digits", "2", ["old"])])
 
 
 async def test_workers_that_drain_can_serve_nothing_new() -> None:

@@ -1,0 +1,20 @@
+"""Changes of models, as a test tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+
+class Told:
+    """See `service.db.changes.Changes`."""
+
+    def __init__(self) -> None:
+        self._models: list[str] = []
+        self.asked = 0
+
+    def note(self, model: str) -> None:
+        self._models.append(model)
+
+    def since(self, mark: int) -> tuple[int, Collection[str] | None]:
+        self.asked += 1
+        return len(self._models), None if mark < 0 else self._models[mark:]
