@@ -17,6 +17,7 @@ from service.api.control import (
     builds,
     deletion,
     keys,
+    matrix,
     models,
     openapi,
     page,
@@ -53,6 +54,7 @@ def control_plane() -> FastAPI:
     )
     for module in (
         models,
+        matrix,
         quantizations,
         deletion,
         aliases,

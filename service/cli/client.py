@@ -128,6 +128,10 @@ class Client:
     def model(self, name: str) -> Document:
         return self._document("GET", f"/api/v1/models/{name}")
 
+    def matrix(self, name: str, version: int | None) -> Document:
+        query = {} if version is None else {"version": version}
+        return self._document("GET", f"/api/v1/models/{name}/matrix", params=query)
+
     def describe(self, name: str, version: int, metadata: Document) -> Document:
         return self._document("PATCH", f"/api/v1/models/{name}/versions/{version}", json=metadata)
 

@@ -26,6 +26,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "models": (_SERVING, "models", "models"),
     "rm": (_SERVING, "rm", "rm"),
     "builds": (_SERVING, "models", "builds"),
+    "matrix": (_SERVING, "matrix", "matrix"),
     "promote": (_SERVING, "promote", "promote"),
     "rollback": (_SERVING, "promote", "rollback"),
     "quarantine": (_SERVING, "quarantine", "quarantine"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -106,6 +106,12 @@ class Settings(BaseSettings, Serving):
         gt=0,
         description="how often a worker of a cluster says that it is there; one that is silent twice as long is sent "
         "nothing",
+    )
+
+    pool_prices: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        {},
+        description="what a worker of a pool costs in an hour, by the pool's name, in any one currency: "
+        '`{"vnni": 0.17}`; `octet matrix` makes of it what a million predictions cost',
     )
 
     host: str = "127.0.0.1"

@@ -4,8 +4,9 @@ The data plane chooses a worker for each request (`service/native/plane/control/
 here of the table of workers and the builds.
 """
 
+from service.workers.routing.matrix import Cell, CellState, Pool
 from service.workers.routing.members import Members
 from service.workers.routing.routing import Routing, routing_of
 from service.workers.routing.servable import Servable
 
-__all__ = ["Members", "Routing", "Servable", "routing_of"]
+__all__ = ["Cell", "CellState", "Members", "Pool", "Routing", "Servable", "routing_of"]

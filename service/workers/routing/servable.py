@@ -48,7 +48,7 @@ class Servable:
         ready = {
             (model, version)
             for model, name, target in {(*name, each.target) for each in workers for name in each.loaded}
-            if (version := self._version(model, name, target or "")) is not None
+            if (version := self.version(model, name, target or "")) is not None
         }
         targets = targets_of(workers)
         return [
@@ -58,8 +58,8 @@ class Servable:
             for each in self._models.all_versions()
         ]
 
-    def _version(self, model: str, name: str, target: str) -> int | None:
-        """What a name stands for on a worker; None where the tables have it no more."""
+    def version(self, model: str, name: str, target: str) -> int | None:
+        """What a name stands for on a worker of a target; None where the tables have it no more."""
         try:
             wanted = self._tables.plan(model, int(name) if name.isdigit() else name or None).version
         except NotFound:

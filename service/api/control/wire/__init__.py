@@ -23,6 +23,7 @@ from service.api.control.wire.hosts import (
     Workers,
 )
 from service.api.control.wire.keys import Audit, Key, KeyRequest, Keys, NewKey
+from service.api.control.wire.matrix import Matrix, MatrixRow
 from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, ModelVersion, ModelVersions
 from service.api.control.wire.parameters import (
     DEFAULT_ALIAS,
@@ -77,6 +78,8 @@ __all__ = [
     "KeyRequest",
     "Keys",
     "LoadedModel",
+    "Matrix",
+    "MatrixRow",
     "Metadata",
     "Model",
     "ModelVersion",

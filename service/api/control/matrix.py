@@ -1,0 +1,108 @@
+"""`/api/v1/models/{name}/matrix`: what each pool has of a model, and what it costs there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from service.api.control import paths, wire
+from service.api.injected import ServicesOf
+from service.api.services import Services
+from service.core.queueing import scheduling_of
+from service.core.settings import Role
+from service.core.target import TARGETS
+from service.core.worker import Worker, WorkerState
+from service.workers.routing import Cell, Members, Pool, Servable
+from service.workers.routing.matrix import cell, cost_per_million, targets_of
+
+router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
+
+_HOST = "host"  # the pool that a server by itself is
+_Version = tuple[str, int]
+
+
+@router.get("/{name}/matrix", summary="Compare the pools that answer for a model", response_model=wire.Matrix)
+def get_matrix(
+    name: wire.PathName,
+    services: ServicesOf,
+    version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
+) -> wire.Matrix:
+    """A row for each pool of the cluster, and for each target that the model has builds for and no pool is there for.
+
+    A server that is not part of a cluster is one pool, `host`, with a row for each of its targets that there are
+    builds for.
+    """
+    found = services.models.get(name) if version is None else services.models.version(name, version)
+    of = found.name, found.number
+    wanted, held = services.builds.wanted_by({name}), services.crashes.quarantined()
+    built = targets_of(wanted, of)
+    pools = list(_host(services, of, built) if services.settings.role is Role.EMBEDDED else _pools(services, of))
+    there = {pool.target for pool in pools}
+    pools += [Pool(None, target) for target in built if target not in there]
+    cells = {
+        target: cell(wanted, services.builds, services.layout, held, of, target)
+        for target in {pool.target for pool in pools}
+    }
+    rows = [_row(services, pool, cells[pool.target]) for pool in pools]
+    return wire.Matrix(name=name, version=found.number, rows=rows)
+
+
+def _pools(services: Services, of: _Version) -> Iterator[Pool]:
+    """As the table of workers shows them, by name."""
+    settings = services.settings
+    servable = Servable(services.builds, services.models, services.aliases)
+    meant: dict[tuple[str, str], int | None] = {}
+    workers = Members(services.workers, settings.worker_heartbeat_s).look().values()
+
+    def has_loaded(worker: Worker, target: str) -> bool:
+        for name in worker.models.get(of[0], ()):
+            if (name, target) not in meant:
+                meant[name, target] = servable.version(of[0], name, target)
+            if meant[name, target] == of[1]:
+                return True
+        return False
+
+    for pool, target in sorted({(each.pool, each.target) for each in workers if each.pool and each.target}):
+        members = [each for each in workers if (each.pool, each.target) == (pool, target)]
+        ready = [each for each in members if each.state is WorkerState.READY]
+        loaded = sum(has_loaded(each, target) for each in ready)
+        yield Pool(pool, target, len(ready), sum(each.capacity for each in ready), loaded)
+
+
+def _host(services: Services, of: _Version, built: Collection[str]) -> Iterator[Pool]:
+    """This server, for each of its targets that there are builds for; for the best where there are none."""
+    here = services.registry.targets
+    scheduling = scheduling_of(services.settings.serving(of[0]))
+    in_memory = [each.identity for each in services.registry.in_memory()]
+    loaded = {each.target for each in in_memory if (each.model, each.version) == of}
+    best = services.host.best
+    for target in [each for each in here if each in built] or ([best.name] if best else []):
+        (device,) = {each.device for each in TARGETS if each.name == target}
+        pool = services.settings.pool or _HOST
+        yield Pool(pool, target, 1, scheduling.instances_on(device), int(target in loaded))
+
+
+def _row(services: Services, pool: Pool, of: Cell) -> wire.MatrixRow:
+    price, figures, build = services.settings.pool_prices.get(pool.name or ""), of.figures, of.build
+    return wire.MatrixRow(
+        pool=pool.name,
+        target=pool.target,
+        workers=pool.workers,
+        capacity=pool.capacity,
+        loaded=pool.loaded,
+        state=of.state,
+        build=build.id if build else None,
+        error=str(build.error["code"]) if build and build.error else None,
+        artifact=build.artifact if build else None,
+        numerics=build.numerics if build else None,
+        verified=of.verified,
+        checked=of.checked or None,
+        machine=figures.machine,
+        threads=figures.threads,
+        p50_s=figures.p50_s,
+        peak_percent=figures.peak_percent,
+        memory_bytes=of.memory_bytes,
+        cost_per_million=None if price is None else cost_per_million(price, figures, pool),
+    )

@@ -1,0 +1,49 @@
+"""What each pool has of a version of a model."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from service.api.control.wire.base import Wire
+from service.workers.routing.matrix import CellState
+
+
+class MatrixRow(Wire):
+    """A pool, or a target that the model has builds for and no pool is there for. What was not measured is null."""
+
+    pool: str | None = Field(description="The pool; null where no worker of the target is there.")
+    target: str
+    workers: int = Field(description="The number of workers that are ready.")
+    capacity: int = Field(description="How many calls these compute at a time, together.")
+    loaded: int = Field(description="The number of these workers that have the version in memory.")
+    state: CellState = Field(
+        description="`ready`: built and verified; `unverified`: built, but nothing of the target has verified it, so "
+        "it is not served; `none`: no build was asked for, or its artifact is lost."
+    )
+    build: str | None = Field(
+        description="The id of the build that answers; where none does, of the build that was asked for last."
+    )
+    error: str | None = Field(description="The code of that build's error, if it failed.")
+    artifact: str | None = Field(description="The digest of that build's artifact.")
+    numerics: str | None
+    verified: bool | None = Field(description="Whether every value equalled the canonical form's.")
+    checked: str | None = Field(description="What the outputs were compared with, and the result, in a sentence.")
+    machine: str | None = Field(description="The machine that the times were measured on, by the build.")
+    threads: int | None = Field(description="The threads that shared a call.")
+    p50_s: float | None = Field(description="The median time of a call of the model, in seconds.")
+    peak_percent: float | None = Field(
+        description="The rate of the kernels, in percent of what that machine multiplies at most."
+    )
+    memory_bytes: int | None = Field(description="The memory of the code, the constants and one call.")
+    cost_per_million: float | None = Field(
+        description="The cost of a million predictions, in the currency of `pool_prices`: price per hour / 3600 * "
+        "`p50_s` * 1000000 / calls that one worker computes at a time. At a time it computes `capacity` / `workers` "
+        "calls of one thread; fewer of more `threads`, but at least one; a card computes one. Workers are taken to be "
+        "always busy, and calls not to slow each other down."
+    )
+
+
+class Matrix(Wire):
+    name: str
+    version: int
+    rows: list[MatrixRow] = Field(description="The pools by name, then targets without one.")

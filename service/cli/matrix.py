@@ -1,0 +1,74 @@
+"""`octet matrix`: what each pool of a cluster has of a model, how fast it is there, and at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.client import Client
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.output import reporting
+from service.cli.push import short_id
+from service.cli.quantities import duration
+
+_STYLE = {"ready": "green", "queued": "yellow", "building": "yellow", "unverified": "yellow", "failed": "bold red"}
+_NUMBERS = ("workers", "loaded", "p50", "of peak", "memory", "cost per million")
+
+
+def matrix(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as octet models lists it.")],
+    version: Annotated[int | None, typer.Option("--version", help="The version.", show_default="the newest")] = None,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the pools that answer for a model: builds, exactness, speed and price."""
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        found = client.matrix(name, version)
+        if as_json:
+            output.document(found)
+            return
+        rows = found["rows"]
+        output.show(Text(f"{found['name']} version {found['version']}", style="bold"))
+        if not rows:
+            output.show("No pool is there, and no build was asked for.")
+            return
+        output.show(_table(rows), *_notes(rows))
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("pool", "target", "state", "numerics", "checked", *_NUMBERS):
+        table.add_column(column, no_wrap=True, justify="right" if column in _NUMBERS else "left")
+    for row in rows:
+        state = Text(row["state"], style=_STYLE.get(row["state"], "dim"))
+        checked = {True: "exact", False: "not verified", None: ""}[row["verified"]]
+        there = (str(row["workers"]), str(row["loaded"])) if row["pool"] else ("none", "")
+        about = row["pool"] or "", row["target"], state, row["numerics"] or "", checked
+        table.add_row(*about, *there, *_figures(row))
+    return table
+
+
+def _figures(row: dict[str, Any]) -> Iterator[str]:
+    """Empty where nothing was measured."""
+    yield duration(row["p50_s"]) if row["p50_s"] is not None else ""
+    yield f"{row['peak_percent']:.1f} %" if row["peak_percent"] is not None else ""
+    yield f"{row['memory_bytes'] / 1e6:.1f} MB" if row["memory_bytes"] is not None else ""
+    yield f"{row['cost_per_million']:.4g}" if row["cost_per_million"] is not None else ""
+
+
+def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
+    """What was compared, where it was measured, and why builds failed; each of a target once."""
+    for target, row in {row["target"]: row for row in rows}.items():
+        notes = [row["checked"]] if row["checked"] else []
+        if row["p50_s"] is not None:
+            threads = f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
+            notes.append(f"measured on {row['machine'] or 'an unnamed machine'}, {threads}")
+        if row["error"]:
+            notes.append(f"{row['error']}: octet builds {short_id(row['build'])}")
+        for note in notes:
+            yield Text(f"{target}  {note}", style="dim")

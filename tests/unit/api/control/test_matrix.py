@@ -1,0 +1,217 @@
+"""What each pool has of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.cache import Manifest
+from service.core.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, Report
+from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.digest import Digest, canonical_json
+from service.core.errors import UnsupportedOperator
+from service.core.settings import Role
+from service.core.worker import Worker, WorkerKind, WorkerState
+from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+LOADED = (("digits", ""), ("digits", "1"), ("other", ""))
+WORKER = Worker(
+    "a", WorkerKind.INFERENCE, "h", 1, HOST_TARGET, START, START, pool="old", address="h:1", capacity=4, loaded=LOADED
+)
+ARM, VNNI = "aarch64", "x86-64-v4+vnni"
+PRICES = {"old": 0.18, "arm": 0.09}
+COVERAGE: dict[str, Any] = {
+    "macs": 100,
+    "integer_percent": 100.0,
+    "kernels": {
+        "layers": [{"layer": "a", "operators": "conv2d", "kernel": "conv", "symbol": "octet_conv", "macs": 100}],
+        "plain": [],
+        "declined": {},
+        "reorders": 0,
+    },
+}
+PROFILE: dict[str, Any] = {
+    "machine": "a CPU of the tests",
+    "threads": 1,
+    "rounds": 5,
+    "model_seconds": 0.25,
+    "peak_macs_per_s": 1000.0,
+    "calls": [{"symbol": "octet_conv", "seconds": 0.2}],
+}
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ControlPlane]:
+    settings = {"cluster_key": "0123456789abcdef", "worker_heartbeat_s": 60, "pool_prices": PRICES}
+    with control_plane(tmp_path, role=Role.API, **settings) as plane:
+        yield plane
+
+
+def rows(plane: ControlPlane, **query: Any) -> list[dict[str, Any]]:
+    answer = plane.client.get("/api/v1/models/digits/matrix", params=query)
+    assert answer.status_code == 200
+    found: list[dict[str, Any]] = answer.json()["rows"]
+    return found
+
+
+def only(plane: ControlPlane) -> dict[str, Any]:
+    [row] = rows(plane)
+    return row
+
+
+def attach(plane: ControlPlane, artifact: Digest, **profile: Any) -> None:
+    for report, data in ((Report.COVERAGE, COVERAGE), (Report.PROFILE, PROFILE | profile)):
+        plane.services.layout.attach(artifact, report, canonical_json(data))
+
+
+def test_a_server_by_itself_is_one_pool(plane: ControlPlane) -> None:
+    plane.push()
+    queued = only(plane)
+    assert (queued["pool"], queued["target"], queued["state"]) == ("host", HOST_TARGET, "queued")
+    assert (queued["workers"], queued["loaded"], queued["artifact"]) == (1, 0, None)
+    claim = plane.claim()
+    assert only(plane)["state"] == "building"
+    plane.services.builds.finish(claim, error=UnsupportedOperator())
+    failed = only(plane)
+    assert (failed["state"], failed["build"], failed["error"]) == ("failed", claim.build.id, "unsupported_operator")
+
+
+def test_what_was_not_measured_is_not_said(plane: ControlPlane) -> None:
+    plane.push()
+    artifact = plane.succeed()
+    row = only(plane)
+    assert (row["state"], row["artifact"], row["verified"]) == ("ready", artifact, True)
+    assert row["numerics"] == "litert-reference"
+    unknown = "checked", "machine", "threads", "p50_s", "peak_percent", "memory_bytes", "cost_per_million"
+    assert {row[name] for name in unknown} == {None}
+
+
+def test_figures_are_those_of_the_reports(plane: ControlPlane) -> None:
+    plane.push()
+    attach(plane, plane.succeed())
+    row = only(plane)
+    assert (row["machine"], row["threads"], row["p50_s"]) == ("a CPU of the tests", 1, 0.25)
+    assert row["peak_percent"] == pytest.approx(50.0)  # 100 in 0.2 s, of 1000/s
+    assert row["cost_per_million"] is None  # nobody said what the host costs
+
+
+def test_a_time_is_told_without_layers_to_go_with_it(plane: ControlPlane) -> None:
+    plane.push()
+    artifact = plane.succeed()
+    plane.services.layout.attach(artifact, Report.PROFILE, canonical_json(PROFILE))
+    row = only(plane)
+    assert (row["p50_s"], row["peak_percent"]) == (0.25, None)
+
+
+def test_memory_is_code_and_constants_and_what_a_call_computes_in(plane: ControlPlane) -> None:
+    plane.push()
+    layout, claim = plane.services.layout, plane.claim()
+    config = layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json({"plan": {"arena_bytes": 640}}))
+    library = layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, 30 * b"l")
+    constants = layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, 4 * b"c")
+    artifact = layout.put_manifest(Manifest(ARTIFACT_TYPE, config, (library, constants))).digest
+    plane.services.builds.finish(claim, artifact=artifact)
+    row = only(plane)
+    assert (row["memory_bytes"], row["state"]) == (674, "unverified")  # it has no report
+
+
+@pytest.mark.parametrize("report", [b"no JSON", b"[]", canonical_json({"verified": "yes"})])
+def test_what_no_report_says_was_verified_is_not_ready(plane: ControlPlane, report: bytes) -> None:
+    plane.push()
+    plane.services.layout.attach(plane.succeed(), Report.NUMERICS, report)
+    row = only(plane)
+    assert (row["state"], row["verified"]) == ("unverified", False)
+
+
+def test_an_artifact_in_quarantine(plane: ControlPlane) -> None:
+    plane.push()
+    artifact = plane.succeed()
+    for _ in range(plane.services.settings.max_crashes):
+        plane.services.crashes.note([artifact], "signal 11")
+    assert only(plane)["state"] == "quarantined"
+
+
+def test_an_artifact_that_was_lost_is_none(plane: ControlPlane) -> None:
+    plane.push()
+    plane.services.builds.invalidate(plane.succeed())
+    assert only(plane)["state"] == "none"
+
+
+def test_what_answers_counts_and_not_what_was_asked_for_after_it(plane: ControlPlane) -> None:
+    plane.push()
+    artifact = plane.succeed()
+    plane.push(numerics="onnxruntime")
+    row = only(plane)
+    assert (row["state"], row["artifact"]) == ("ready", artifact)
+
+
+def test_other_batch_sizes_are_no_builds_of_their_own(plane: ControlPlane) -> None:
+    plane.push(batch="1,8")
+    plane.fail(UnsupportedOperator())
+    row = only(plane)
+    assert (row["state"], row["error"]) == ("failed", "unsupported_operator")
+
+
+def test_every_pool_that_is_there_and_every_target_without_one(api: ControlPlane) -> None:
+    api.push(target=HOST_TARGET)
+    api.succeed()
+    api.push(target=VNNI)
+    for worker in (
+        WORKER,
+        replace(WORKER, id="b", loaded=()),
+        replace(WORKER, id="c", state=WorkerState.DRAINING),
+        replace(WORKER, id="d", pool="arm", target=ARM, loaded=()),
+    ):
+        api.services.workers.beat(worker)
+    known = "pool", "target", "state", "workers", "capacity", "loaded"
+    assert [tuple(row[name] for name in known) for row in rows(api)] == [
+        ("arm", ARM, "none", 1, 4, 0),
+        ("old", HOST_TARGET, "ready", 2, 8, 1),
+        (None, VNNI, "queued", 0, 0, 0),
+    ]
+
+
+def test_a_worker_that_has_another_version_in_memory_does_not_count(api: ControlPlane) -> None:
+    for body in (MODEL, MODEL + b"!"):
+        api.push(body, target=HOST_TARGET)
+        api.succeed()
+    api.services.workers.beat(replace(WORKER, loaded=(("digits", ""),)))
+    assert [only_row["loaded"] for only_row in rows(api)] == [1]
+    assert [only_row["loaded"] for only_row in rows(api, version=1)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("threads", "capacity", "cost"),
+    [
+        (1, 1, 12.5),  # 0.18 / 3600 * 0.25 * 10^6
+        (1, 4, 3.125),  # four calls at a time
+        (2, 4, 6.25),  # two of two threads each
+        (8, 4, 12.5),  # one after the other
+    ],
+)
+def test_what_a_million_predictions_cost(api: ControlPlane, threads: int, capacity: int, cost: float) -> None:
+    api.push(target=HOST_TARGET)
+    attach(api, api.succeed(), threads=threads)
+    for id in "ab":  # a second worker does twice as much, and costs as much again
+        api.services.workers.beat(replace(WORKER, id=id, capacity=capacity))
+    assert only(api)["cost_per_million"] == pytest.approx(cost)
+
+
+def test_a_card_computes_one_call_at_a_time(api: ControlPlane) -> None:
+    api.push(target="cuda-sm_80")
+    attach(api, api.succeed())
+    api.services.workers.beat(replace(WORKER, target="cuda-sm_80", capacity=2))
+    assert only(api)["cost_per_million"] == pytest.approx(12.5)
+
+
+def test_a_model_or_version_that_there_is_not(plane: ControlPlane) -> None:
+    problem(plane.client.get("/api/v1/models/digits/matrix"), 404, "not_found")
+    plane.push()
+    problem(plane.client.get("/api/v1/models/digits/matrix?version=2"), 404, "not_found")
+    problem(plane.client.get("/api/v1/models/digits/matrix?version=0"), 400, "invalid_input")
