@@ -1,6 +1,8 @@
 #include "control/cluster.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <set>
 
 #include "control/chance.h"
 #include "control/names.h"
@@ -24,14 +26,13 @@ uint64_t hash_of(std::string_view text) {
 }
 
 // Rendezvous hashing (Thaler, Ravishankar: IEEE/ACM Transactions on Networking 6(1), 1998): where a worker leaves, no
-// sequence but its own moves.
-WorkerRef highest(const std::vector<WorkerRef>& workers, std::string_view model, std::string_view sequence) {
+// sequence but its own moves. Whether the first worker comes before the second.
+auto rendezvous(std::string_view model, std::string_view sequence) {
   uint64_t its = hash_of(std::string(model).append("\n").append(sequence));
-  auto less = [&](const WorkerRef& one, const WorkerRef& other) {
-    return mixed(its ^ one->hash) < mixed(its ^ other->hash);
-  };
-  return *std::max_element(workers.begin(), workers.end(), less);
+  return [its](const WorkerRef& one, const WorkerRef& other) { return mixed(its ^ one->hash) > mixed(its ^ other->hash); };
 }
+
+bool is_full(const Worker& worker) { return static_cast<double>(worker.under_way) >= worker.capacity; }
 
 WorkerRef least_busy(const std::vector<WorkerRef>& workers, double now_s) {
   const WorkerRef* best = nullptr;
@@ -110,6 +111,30 @@ std::vector<WorkerRef> Cluster::candidates(const Name& name, const Tried& tried)
   return found;
 }
 
+std::vector<WorkerRef> Cluster::more(const std::vector<WorkerRef>& full, std::string_view model, const Tried& tried,
+                                     double now_s) const {
+  std::set<std::string_view> pools;
+  for (const WorkerRef& each : full) pools.insert(each->pool);
+  std::vector<WorkerRef> others;
+  auto is_in = [](const std::vector<WorkerRef>& workers, const WorkerRef& one) {
+    return std::find(workers.begin(), workers.end(), one) != workers.end();
+  };
+  for (std::string_view pool : pools) {
+    for (const WorkerRef& each : pools_.find(pool)->second) {
+      if (each->is_ready && each->avoided_until_s <= now_s && !is_in(full, each) && !is_in(tried, each)) {
+        others.push_back(each);
+      }
+    }
+  }
+  // No more than there are, or a model that is suddenly in demand would be loaded everywhere before anybody has it.
+  size_t count = std::min(full.size(), others.size());
+  std::partial_sort(others.begin(), others.begin() + static_cast<ptrdiff_t>(count), others.end(), rendezvous(model, ""));
+  others.resize(count);
+  others.erase(std::remove_if(others.begin(), others.end(), [](const WorkerRef& each) { return is_full(*each); }),
+               others.end());
+  return others;
+}
+
 WorkerRef Cluster::choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
                           double now_s) const {
   auto found = names_.find(std::string(address));
@@ -117,7 +142,12 @@ WorkerRef Cluster::choose(std::string_view address, const std::optional<std::str
   const Name& name = found->second;
   std::vector<WorkerRef> workers = candidates(name, tried);
   if (!workers.empty()) {
-    return sequence ? highest(workers, names_in(address).first, *sequence) : least_busy(workers, now_s);
+    const std::string model = names_in(address).first;
+    if (sequence) return *std::min_element(workers.begin(), workers.end(), rendezvous(model, *sequence));
+    WorkerRef best = least_busy(workers, now_s);
+    if (!is_full(*best)) return best;
+    std::vector<WorkerRef> others = more(workers, model, tried, now_s);
+    return others.empty() ? best : least_busy(others, now_s);
   }
   if (!tried.empty()) throw Problem(Kind::kRestarting, "no other worker that could answer is ready", "try again later");
   if (!name.pools.empty()) {

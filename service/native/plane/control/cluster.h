@@ -64,8 +64,9 @@ class Cluster {
 
   bool knows(std::string_view address) const { return names_.count(std::string(address)) > 0; }
   // Of the workers that are ready and not among `tried`: one that has it loaded, or else one of a pool that can serve it.
-  // The least busy for its capacity, by chance among equals; those whose connections failed lately come last. Of a
-  // sequence always the same, as long as the same are there. Throws Problem where there is none.
+  // The least busy for its capacity, by chance among equals; those whose connections failed lately come last. Where all
+  // that have it are full, it may be another of their pools, which then loads it. Of a sequence always the same, as long
+  // as the same are there. Throws Problem where there is none.
   WorkerRef choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
                    double now_s) const;
 
@@ -81,6 +82,9 @@ class Cluster {
   };
 
   std::vector<WorkerRef> candidates(const Name& name, const Tried& tried) const;
+  // Where a model goes that outgrows the workers `full`: as many more, each model's own; those with room.
+  std::vector<WorkerRef> more(const std::vector<WorkerRef>& full, std::string_view model, const Tried& tried,
+                              double now_s) const;
 
   bool is_on_ = false;
   std::string key_;

@@ -68,6 +68,25 @@ def test_where_nobody_has_it_a_pool_that_can_serve_it_is_asked(probe: Path) -> N
     assert set(said(probe, told, *["choose n - -"] * 20)) == {"w1"}
 
 
+def test_a_model_whose_workers_are_full_goes_to_as_many_more_of_their_pools(probe: Path) -> None:
+    told = order([*(worker(number, has=number == 0) for number in range(6)), worker(6, pool="q", has=False)])
+    assert set(said(probe, told, *["choose m - -"] * 50)) == {"w0"}  # while there is room
+    (another,) = set(said(probe, told, "give w0", *["choose m - -"] * 50))
+    assert another in {"w1", "w2", "w3", "w4", "w5"}  # of another pool it is not known that it can
+    assert set(said(probe, told, "give w0", f"give {another}", *["choose m - -"] * 50)) == {"w0"}
+    (third,) = set(said(probe, told, "give w0", f"avoid {another}", *["choose m - -"] * 50))
+    assert third not in {"w0", another}
+
+
+def test_two_that_are_full_get_two_more_and_a_sequence_none(probe: Path) -> None:
+    told = order([worker(number, has=number < 2) for number in range(9)])
+    full = ["give w0", "give w1"]
+    more = set(said(probe, told, *full, *["choose m - -"] * 200))
+    assert len(more) == 2
+    assert more.isdisjoint({"w0", "w1"})
+    assert set(said(probe, told, *full, *[f"choose m - {sequence}" for sequence in range(50)])) == {"w0", "w1"}
+
+
 def test_what_nobody_can_serve_is_refused_with_the_reason(probe: Path) -> None:
     models = [orders.Servable("n", "", ["q", "r"]), orders.Servable("o", "", [], "it was never verified")]
     told = order([worker(0, state="draining")], models)
