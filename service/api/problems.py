@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Scope
 
+from service.api.access.tenants import told_text
 from service.api.documents import MEDIA_TYPE, document, title_of
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core import errors
@@ -103,7 +104,9 @@ def _respond(
     members: Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    body = document(status, code, title, detail, members, scope.get("path", ""), request_id(scope))
+    if isinstance(members.get("hint"), str):
+        members = {**members, "hint": told_text(members["hint"])}
+    body = document(status, code, title, told_text(detail), members, scope.get("path", ""), request_id(scope))
     return Response(body, status, dict(headers or {}), MEDIA_TYPE)
 
 

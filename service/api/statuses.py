@@ -25,6 +25,7 @@ STATUS: Mapping[type[OctetError], int] = {
     errors.DatabaseBusy: 503,
     errors.DeadlinePassed: 504,
     errors.StorageFull: 507,
+    errors.TenantFull: 507,
 }
 _MAY_BE_RETRIED = (errors.QueueFull, errors.RateLimited, errors.NotReady, errors.DatabaseBusy)
 

@@ -56,13 +56,16 @@ def create(
         int | None,
         typer.Option("--requests-per-day", help="The daily quota, from midnight UTC.", show_default="no limit"),
     ] = None,
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="The tenant whose models the key is for.", show_default="all models")
+    ] = "",
     server: WhereOption = None,
     key: KeyOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create an API key. It is shown once."""
-    asked: Document = {"name": name, "scopes": scope or [Scope.PREDICT]}
+    asked: Document = {"name": name, "scopes": scope or [Scope.PREDICT], "tenant": tenant}
     asked |= {"requests_per_s": requests_per_s, "requests_per_day": requests_per_day}
     with reporting(as_json) as output, _records(server, key, data_dir) as records:
         made = records.create_key(asked)
@@ -144,7 +147,7 @@ class Stored:
 
     def create_key(self, asked: Document) -> Document:
         limits = Limits(asked["requests_per_s"], asked["requests_per_day"])
-        key, text = self._keys.create(asked["name"], asked["scopes"], limits)
+        key, text = self._keys.create(asked["name"], asked["scopes"], limits, asked["tenant"])
         return {**_shown(key), "key": text}
 
     def revoke_key(self, identifier: str) -> Document:
@@ -188,12 +191,19 @@ def _shown(key: Key) -> Document:
 
 
 def _table_of_keys(known: Sequence[Document]) -> Table:
-    table = _table("id", "name", "scopes", "limits", "made", "")
+    table = _table("id", "name", "tenant", "scopes", "limits", "made", "")
     for key in known:
         limits = [f"{key['requests_per_s']:g}/s"] if key["requests_per_s"] else []
         limits += [f"{key['requests_per_day']:,}/day"] if key["requests_per_day"] else []
         revoked = "[red]revoked[/red]" if key["revoked_at"] else ""
-        row = key["id"], escape(key["name"]), ", ".join(key["scopes"]), ", ".join(limits), key["created_at"][:10]
+        row = (
+            key["id"],
+            escape(key["name"]),
+            key.get("tenant", ""),
+            ", ".join(key["scopes"]),
+            ", ".join(limits),
+            key["created_at"][:10],
+        )
         table.add_row(*row, revoked)
     return table
 

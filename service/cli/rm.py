@@ -11,7 +11,7 @@ from service.cli.client import Client
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
 from service.cli.output import reporting
 
-_MODEL = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]{0,62})(:(?P<version>[1-9][0-9]{0,8}))?")
+_MODEL = re.compile(r"(?P<name>([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62})(:(?P<version>[1-9][0-9]{0,8}))?")
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL[:VERSION]", help="The model, as octet models lists it.")]
 
 

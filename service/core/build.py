@@ -53,6 +53,7 @@ class BuildInputs:
         numerics: numerics mode.
         toolchain: versions and source digests of everything that takes part (`compiler.toolchain.fingerprint`).
         options: what else the user asked for.
+        tenant: whose builds it is among: tenants that ask the same have builds of their own.
     """
 
     source: Digest
@@ -60,6 +61,7 @@ class BuildInputs:
     numerics: str
     toolchain: Mapping[str, str]
     options: Mapping[str, Any] = field(default_factory=dict)
+    tenant: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -68,6 +70,7 @@ class BuildInputs:
             "numerics": self.numerics,
             "toolchain": dict(self.toolchain),
             "options": dict(self.options),
+            **({"tenant": self.tenant} if self.tenant else {}),
         }
 
     @property

@@ -43,6 +43,7 @@ OctetError
 │   └── MemoryFull               no memory for this request at this moment
 ├── DatabaseBusy            503
 ├── DeadlinePassed          504
+├── TenantFull              507
 └── StorageFull             507
 
 `api/problems.py` turns these into RFC 9457 documents; the status codes beside the names are its table.
@@ -354,6 +355,12 @@ class DeadlinePassed(OctetError):
     """The request's deadline passed before it was computed."""
 
     code = "deadline_passed"
+
+
+class TenantFull(OctetError):
+    """The model files of a tenant take as much as they may."""
+
+    code = "tenant_full"
 
 
 class StorageFull(OctetError):

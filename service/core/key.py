@@ -13,7 +13,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -95,7 +95,7 @@ class Key:
         }
 
 
-def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) -> tuple[Key, str]:
+def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime, tenant: str = "") -> tuple[Key, str]:
     """A key, and its text, which is not stored and known only to the caller.
 
     Raises:
@@ -105,7 +105,7 @@ def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) ->
         raise InvalidInput(f"{name!r} is not a valid key name", hint="use up to 63 letters, digits, spaces and .@_-")
     id = secrets.token_hex(_ID_BYTES)
     text = f"octet_{id}_{secrets.token_hex(_SECRET_BYTES)}"
-    return key_of(text, name, scopes, limits, at), text
+    return replace(key_of(text, name, scopes, limits, at), tenant=tenant), text
 
 
 def key_of(text: str, name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) -> Key:

@@ -15,10 +15,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from service.core.errors import InvalidInput
 from service.core.key import FORM, id_of
 from service.core.logs import LogFormat
+from service.core.tenant import PATTERN
 
 _CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # as it stands in a header
 _CLUSTER_KEY_FORM = "16 to 512 visible ASCII characters, without a space: openssl rand -hex 32 makes one"
-_REFERENCE = r"[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
+_REFERENCE = r"([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
 
 
 def _default_data_dir() -> Path:
@@ -70,6 +71,18 @@ class Serving(BaseModel):
         128, gt=0, description="concurrent sequences of a model that keeps state; more are refused with 429"
     )
     sequence_idle_s: float = Field(60.0, gt=0, description="a sequence ends after this long without requests")
+
+
+class Quota(BaseModel):
+    """What the keys of one tenant may use together."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests_per_day: int | None = Field(
+        None, gt=0, description="from midnight to midnight, UTC; by default any number"
+    )
+    builds_per_day: int | None = Field(None, gt=0, description="builds that are begun, likewise")
+    stored_bytes: int | None = Field(None, gt=0, description="size of all model files; by default any")
 
 
 class Settings(BaseSettings, Serving):
@@ -178,6 +191,11 @@ class Settings(BaseSettings, Serving):
         description="which OCI registries are asked in plain HTTP: loopback (those of this machine), always, or never",
     )
 
+    tenants: dict[Annotated[str, Field(pattern=PATTERN)], Quota] = Field(
+        {},
+        description="quotas of tenants, by name: `[tenants.acme]` with `requests_per_day`, `builds_per_day`, "
+        "`stored_bytes`",
+    )
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
     models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")

@@ -15,6 +15,7 @@ from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
 from service.core.errors import OctetError
 from service.core.quantization import is_quantization, quantization_of
+from service.core.tenant import prefix_of
 from service.db import claims
 from service.db.bell import Bell, ring
 from service.db.claims import Claim, Claimable
@@ -91,12 +92,18 @@ class BuildStore:
 
     @repeated
     def list(
-        self, model: str | None = None, state: BuildState | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        model: str | None = None,
+        state: BuildState | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        tenant: str = "",
     ) -> tuple[Builds, str | None]:
         """A page of builds, newest first, and the cursor of the next page if there is one.
 
         Args:
             model: only those that versions of it asked for; `model` and `version` are then of the asking version.
+            tenant: only those for its models; empty: all.
 
         Raises:
             InvalidInput: `cursor` is not one.
@@ -105,6 +112,8 @@ class BuildStore:
         query = query.where(is_wanted) if model is None else as_asked(query).where(build_requests.c.model == model)
         if state is not None:
             query = query.where(builds.c.state == state)
+        if tenant:
+            query = query.where(builds.c.model.startswith(prefix_of(tenant), autoescape=True))
         if cursor is not None:
             query = query.where(builds.c.sequence < position(cursor))
         with self._database.read() as connection:

@@ -11,6 +11,7 @@ from service.core.digest import Digest
 from service.core.errors import NotFound
 from service.core.metadata import ModelMetadata
 from service.core.model import Deleted, ModelVersion
+from service.core.tenant import prefix_of
 from service.db.aliases import take_versions
 from service.db.database import Database, insert_new, repeated, repeated_if_undone
 from service.db.requests import withdraw
@@ -95,11 +96,17 @@ class ModelStore:
         return versions
 
     @repeated
-    def list(self, limit: int = 50, cursor: str | None = None) -> tuple[Versions, str | None]:
-        """A page of models by name, each as its newest version, and the cursor of the next page if there is one."""
+    def list(self, limit: int = 50, cursor: str | None = None, tenant: str = "") -> tuple[Versions, str | None]:
+        """A page of models by name, each as its newest version, and the cursor of the next page if there is one.
+
+        Args:
+            tenant: only its models; empty: all.
+        """
         newest = sa.select(model_versions.c.name, sa.func.max(model_versions.c.number).label("number")).group_by(
             model_versions.c.name
         )
+        if tenant:
+            newest = newest.where(model_versions.c.name.startswith(prefix_of(tenant), autoescape=True))
         if cursor is not None:
             newest = newest.where(model_versions.c.name > cursor)
         page = newest.order_by(model_versions.c.name).limit(limit + 1).subquery()
@@ -117,10 +124,25 @@ class ModelStore:
             return [_version_from(row) for row in connection.execute(query)]
 
     @repeated
-    def sources(self) -> Digests:
-        """Every model file: what the garbage collector must spare."""
+    def sources(self, tenant: str = "") -> Digests:
+        """Every model file, of a tenant or of all: what the garbage collector must spare."""
+        query = sa.select(model_versions.c.source)
+        if tenant:
+            query = query.where(model_versions.c.name.startswith(prefix_of(tenant), autoescape=True))
         with self._database.read() as connection:
-            return [Digest(source) for source in connection.execute(sa.select(model_versions.c.source)).scalars()]
+            return [Digest(source) for source in connection.execute(query).scalars()]
+
+    @repeated
+    def stored_bytes(self, tenant: str) -> int:
+        """The size of a tenant's model files; one that several models share counts once."""
+        files = (
+            sa.select(model_versions.c.source, sa.func.max(model_versions.c.size_bytes).label("size_bytes"))
+            .where(model_versions.c.name.startswith(prefix_of(tenant), autoescape=True))
+            .group_by(model_versions.c.source)
+            .subquery()
+        )
+        with self._database.read() as connection:
+            return int(connection.execute(sa.select(sa.func.sum(files.c.size_bytes))).scalar_one() or 0)
 
     @repeated_if_undone
     def delete(self, name: str, number: int | None = None, *, force: bool = False) -> Deleted:

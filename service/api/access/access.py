@@ -15,6 +15,7 @@ from service.core.clock import Clock, SystemClock
 from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from service.core.key import Key, Limits, Scope, id_of, key_of
 from service.core.settings import Auth, Role, Settings
+from service.core.tenant import SEPARATOR
 from service.core.usage import KnownKey
 
 _logger = logging.getLogger(__name__)
@@ -44,8 +45,9 @@ class Access:
         self._stores = stores or stores_of(settings, clock=self._clock)
         self.keys = self._stores.ring(self._clock)
         self.sites = Sites(settings)
-        self._meters = Meters(self._stores.usage, self._clock)
+        self._meters = Meters(self._stores.usage, self._clock, settings.tenants)
         self._given = _given(settings, self._clock)
+        self._common = _common(settings, self._clock)
         self._auth = settings.auth
         self._is_asked = self._auth is Auth.ON or (self._auth is Auth.AUTO and not is_loopback(settings.host))
         self._read()
@@ -84,6 +86,15 @@ class Access:
             )
         return key
 
+    def tenant_of(self, who: str) -> str:
+        """The tenant of the key with this id. Raises `Unauthorized`: there is none such any more."""
+        if who == ANYBODY:
+            return ""
+        key = self._known.get(who)
+        if key is None:
+            raise Unauthorized("the API key is not known, or was revoked")
+        return key.tenant
+
     def charge(self, key: Key | None) -> None:
         """Counts a request. Raises `RateLimited` or `QuotaExceeded`."""
         if key is not None:
@@ -97,7 +108,7 @@ class Access:
         self._meters.charge(key)
         return key.id
 
-    def create(self, name: str, scopes: Iterable[Scope], limits: Limits) -> tuple[Key, str]:
+    def create(self, name: str, scopes: Iterable[Scope], limits: Limits, tenant: str = "") -> tuple[Key, str]:
         """`KeyRing.create`, for a request over the network.
 
         The first key makes the server require keys, and only an admin key can then create others.
@@ -106,13 +117,14 @@ class Access:
             Conflict: it would be the first key, and is not for administrators.
         """
         chosen = frozenset(scopes)
-        if not self.look() and self._auth is Auth.AUTO and Scope.ADMIN not in chosen:
+        is_for_operators = Scope.ADMIN in chosen and not tenant
+        if not self.look() and self._auth is Auth.AUTO and not is_for_operators:
             raise Conflict(
                 "the first key has to be for administrators: from then on every request needs a key, and no other "
                 "could make or revoke one",
                 hint="create a key with the scope admin first",
             )
-        made = self.keys.create(name, chosen, limits)
+        made = self.keys.create(name, chosen, limits, tenant)
         self.changed()
         return made
 
@@ -121,14 +133,22 @@ class Access:
         self._look_at_s = 0.0
 
     def known(self) -> list[KnownKey]:
-        """The keys, and what is known of their use."""
-        return [self._meters.known(key) for key in self._known.values()]
+        """The keys, and what is known of their use; and what opens nothing, but counts for all of a tenant."""
+        return [self._meters.known(key) for key in (*self._known.values(), *self._common.values())]
+
+    def check_builds(self, tenant: str) -> None:
+        """Raises `QuotaExceeded`: the tenant may begin no more builds today."""
+        self._meters.check_builds(tenant)
+
+    def count_build(self, tenant: str) -> None:
+        """Notes that a build of a tenant was begun."""
+        self._meters.count_build(tenant)
 
     def used(self, counts: Mapping[str, int]) -> bool:
         """Counts requests that the data plane has let through, by the id of their key; whether there were any."""
         for id, count in counts.items():
-            if id in self._known:
-                self._meters.add(self._known[id], count)
+            if (key := self._known.get(id) or self._common.get(id)) is not None:
+                self._meters.add(key, count)
         return bool(counts)
 
     def save(self) -> None:
@@ -170,6 +190,16 @@ class Access:
         stored = self.keys.read()
         self._known: Keys = {**stored, **self._given}
         self._is_asked = self._is_asked or (self._auth is Auth.AUTO and bool(self._known))
+
+
+def _common(settings: Settings, clock: Clock) -> Keys:
+    """What the data plane counts the requests of a tenant by, where they have a quota: keys that no text is of."""
+    quotas = {name: its.requests_per_day for name, its in settings.tenants.items() if its.requests_per_day is not None}
+    found = {}
+    for tenant, per_day in quotas.items():
+        id, now = tenant + SEPARATOR, clock.now()
+        found[id] = Key(id, tenant, "", frozenset(), Limits(requests_per_day=per_day), now, revoked_at=now)
+    return found
 
 
 def check_exposure(settings: Settings, stores: Stores | None = None) -> None:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol
 
+from service.api.access import tenants
 from service.cache.durable import storage_errors, write_all
 from service.core.clock import Clock, SystemClock
 from service.core.errors import OctetError
@@ -52,7 +53,7 @@ class AuditLog:
         at = self._clock.now().isoformat()
         entry = {"at": at, "who": who, "action": action, **what, "request_id": request, "replica": self._replica}
         try:
-            self._store.add(uuid.uuid4().hex, "", entry)
+            self._store.add(uuid.uuid4().hex, tenants.tenant.get(), entry)
         except (OSError, OctetError) as error:
             _logger.error("the audit log cannot be written (%s): %s", error, json.dumps(entry, ensure_ascii=False))
 

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.api.access.access import ANYBODY, Access
 from service.api.access.audit import asking
 from service.api.access.rules import scopes_of
+from service.api.access.tenants import check_route, tenant
 from service.api.ops.metrics import Metrics
 from service.api.problems import problem_response, request_id
 from service.core.errors import OctetError
@@ -32,6 +33,9 @@ class Guard:
         try:
             needed = scopes_of(scope["method"], scope["path"])
             who = self._admit(scope, needed) if needed else ANYBODY
+            tenant.set(self._access.tenant_of(who))
+            if needed and tenant.get():
+                check_route(scope["method"], scope["path"])
         except OctetError as error:
             self._metrics.requests_not_allowed.labels(error.code).inc()
             await problem_response(error, scope)(scope, receive, send)

@@ -20,6 +20,7 @@ from service.cache.durable import locked, replace_file
 from service.core.clock import Clock, SystemClock
 from service.core.errors import Conflict, InvalidInput, NotFound, OctetError
 from service.core.key import Key, Limits, Scope, key_from_json, new_key
+from service.core.tenant import check_tenant
 
 _logger = logging.getLogger(__name__)
 
@@ -59,16 +60,17 @@ class KeyRing:
         name: str,
         scopes: Iterable[Scope],
         limits: Limits = Limits(),  # noqa: B008
+        tenant: str = "",
     ) -> tuple[Key, str]:
         """A new key, and its text, which is shown once.
 
         Raises:
-            InvalidInput: its name or scopes are none.
+            InvalidInput: its name, scopes or tenant are none.
             Conflict: it cannot be stored.
         """
-        key, text = new_key(name, scopes, limits, self._clock.now())
+        key, text = new_key(name, scopes, limits, self._clock.now(), check_tenant(tenant))
         self._store.add(key)
-        self._audit.note("create_key", key=key.id, name=key.name, scopes=sorted(key.scopes))
+        self._audit.note("create_key", key=key.id, name=key.name, scopes=sorted(key.scopes), **_whose(key))
         return key, text
 
     def revoke(self, id: str) -> Key:
@@ -158,6 +160,10 @@ class FollowedKeys:
         key = self._store.revoke(id, at)
         self._known = {**self._known, key.id: key}
         return key
+
+
+def _whose(key: Key) -> dict[str, str]:
+    return {"of_tenant": key.tenant} if key.tenant else {}
 
 
 def _parsed(data: bytes) -> Keys:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from types import MappingProxyType
 
 from service.api.access.usage import UsageStore
 from service.core.clock import Clock
 from service.core.errors import OctetError, QuotaExceeded, RateLimited
 from service.core.key import Key, Limits
+from service.core.settings import Quota
+from service.core.tenant import SEPARATOR
 from service.core.usage import SHARING_S, KnownKey
 
 _logger = logging.getLogger(__name__)
@@ -48,8 +51,19 @@ class Meter:
         sharers: the replicas at which the key is used, this one among them.
     """
 
-    def __init__(self, limits: Limits, clock: Clock, known: Callable[[date], int] = lambda day: 0) -> None:
-        """`known`: how many requests of a day were told of."""
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Clock,
+        known: Callable[[date], int] = lambda day: 0,
+        what: str = "the key's {} requests",
+    ) -> None:
+        """
+        Args:
+            known: how many requests of a day were told of.
+            what: is counted by the day, where `{}` is the quota.
+        """
+        self._what = what
         self._limits, self._clock, self._known = limits, clock, known
         self.sharers = 1
         self._tokens, self._at_s = max(1.0, limits.requests_per_s or 0), clock.monotonic_s()
@@ -62,8 +76,7 @@ class Meter:
         Raises:
             QuotaExceeded, RateLimited: it is one too many.
         """
-        if self._limits.requests_per_day is not None:
-            self._check_day(self._limits.requests_per_day)
+        self.check_day()
         if self._limits.requests_per_s is not None:
             self._take_token(self._limits.requests_per_s)
         self.usage.own += 1
@@ -80,11 +93,12 @@ class Meter:
             self.usage = self._begin(now.date())  # a new object: saving the old one does not change it
         return self.usage
 
-    def _check_day(self, most: int) -> None:
-        now = self._clock.now()
-        if self.today.total >= most:
+    def check_day(self) -> None:
+        """Raises `QuotaExceeded`."""
+        now, most = self._clock.now(), self._limits.requests_per_day
+        if most is not None and self.today.total >= most:
             raise QuotaExceeded(
-                f"the key's {most} requests of this day are used up",
+                f"{self._what.format(most)} of this day are used up",
                 hint="the next day begins at midnight, UTC",
                 retry_after_s=(_midnight_after(now) - now).total_seconds(),
             )
@@ -113,17 +127,35 @@ class Meters:
     at a time.
     """
 
-    def __init__(self, store: UsageStore, clock: Clock) -> None:
+    def __init__(self, store: UsageStore, clock: Clock, quotas: Mapping[str, Quota] = MappingProxyType({})) -> None:
+        """`quotas`: by tenant."""
         self._store, self._clock = store, clock
         self._replica = uuid.uuid4().hex  # another of the same name may have counted today
-        self._meters: dict[str, Meter | None] = {}
+        self._meters: dict[str, Meter | None] = {}  # by the id of a key, or of a tenant's count
         today = clock.now().date()
         self._known = today, store.totals(today)  # for meters that have not begun with the day
+        self._tenants = self._common(quotas, "requests_per_day", "", "the tenant {0}'s {{}} requests")
+        self._builds = self._common(quotas, "builds_per_day", "builds", "the tenant {0}'s {{}} builds")
 
     def charge(self, key: Key) -> None:
-        """Counts a request of `key`. Raises as `Meter.charge`."""
+        """Counts a request of `key`, and of its tenant. Raises as `Meter.charge`."""
+        tenant = self._tenants.get(key.tenant)
+        if tenant is not None:
+            tenant.check_day()
         if (meter := self._of(key)) is not None:
             meter.charge()
+        if tenant is not None:
+            tenant.today.own += 1
+
+    def check_builds(self, tenant: str) -> None:
+        """Raises `QuotaExceeded`: the tenant may begin no more builds today."""
+        if (meter := self._builds.get(tenant)) is not None:
+            meter.check_day()
+
+    def count_build(self, tenant: str) -> None:
+        """Notes that a build of a tenant was begun."""
+        if (meter := self._builds.get(tenant)) is not None:
+            meter.today.own += 1
 
     def add(self, key: Key, count: int) -> None:
         """Counts requests that were let through elsewhere in this replica."""
@@ -170,14 +202,24 @@ class Meters:
             return meter
 
     def _meter(self, key: Key) -> Meter | None:
-        if key.limits == Limits():
-            return None
+        return None if key.limits == Limits() else Meter(key.limits, self._clock, self._told_of(key.id))
 
+    def _common(self, quotas: Mapping[str, Quota], quota: str, suffix: str, what: str) -> dict[str, Meter]:
+        """Of each tenant that has such a quota; its id is none that a key can have."""
+        found = {}
+        for tenant, its in quotas.items():
+            if (most := getattr(its, quota)) is not None:
+                id = tenant + SEPARATOR + suffix
+                limits = Limits(requests_per_day=most)
+                found[tenant] = self._meters[id] = Meter(limits, self._clock, self._told_of(id), what.format(tenant))
+        return found
+
+    def _told_of(self, id: str) -> Callable[[date], int]:
         def known(day: date) -> int:
             told, totals = self._known
-            return totals.get(key.id, 0) if day == told else 0
+            return totals.get(id, 0) if day == told else 0
 
-        return Meter(key.limits, self._clock, known)
+        return known
 
 
 def _midnight_after(moment: datetime) -> datetime:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
+from service.api.access.tenants import check_artifact
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute
@@ -186,6 +187,7 @@ def get_layers(digest: wire.PathDigest, services: ServicesOf) -> Response:
 
 def _manifest_bytes(services: Services, digest: Digest) -> bytes:
     """The manifest of an artifact. Other blobs, such as other users' models, cannot be read here."""
+    check_artifact(services.builds, digest)
     blobs = services.layout.blobs
     if blobs.size_bytes(digest) <= _LARGEST_MANIFEST_BYTES:
         with suppress(InvalidInput):

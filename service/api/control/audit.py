@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from service.api.access.tenants import tenant, told_entry
 from service.api.control import paths, wire
 from service.api.injected import ServicesOf
 
@@ -17,4 +18,4 @@ def get_audit(
     services: ServicesOf, limit: Annotated[int, Query(ge=1, le=1000, description="The number of entries.")] = 50
 ) -> wire.Audit:
     """Pushes, builds, promotions, rollbacks, loads, unloads and changes of keys; the newest first."""
-    return wire.Audit(entries=services.audit.last(limit))
+    return wire.Audit(entries=[told_entry(entry) for entry in services.audit.last(limit, tenant.get() or None)])

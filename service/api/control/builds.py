@@ -6,8 +6,10 @@ import re
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import AfterValidator
 from starlette.responses import PlainTextResponse, StreamingResponse
 
+from service.api.access.tenants import build_of, qualified, tenant, told_text
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.control.events import EVENT_SCHEMA, event_stream, last_event_of
@@ -28,14 +30,16 @@ def list_builds(
     response: Response,
     services: ServicesOf,
     model: Annotated[
-        str | None, Query(pattern=wire.NAME_PATTERN, description="Only builds that this model requested.")
+        str | None,
+        Query(pattern=wire.NAME_PATTERN, description="Only builds that this model requested."),
+        AfterValidator(lambda name: None if name is None else qualified(name)),
     ] = None,
     state: Annotated[BuildState | None, Query(description="Only builds in this state.")] = None,
     limit: wire.QueryLimit = 50,
     cursor: wire.QueryCursor = None,
 ) -> wire.Builds:
     """The builds are sorted by time, newest first."""
-    builds, following = services.builds.list(model, state, limit, cursor)
+    builds, following = services.builds.list(model, state, limit, cursor, tenant.get())
     paths.link_next(request, response, following)
     return wire.Builds(builds=views.builds(builds, services.builds))
 
@@ -64,7 +68,7 @@ async def get_build(
     """
 
     def look() -> wire.Build:
-        return views.build(services.builds.get(id), services.builds)
+        return views.build(build_of(services.builds, id), services.builds)
 
     def is_news(build: wire.Build) -> bool:
         return build.state.is_final or (if_none_match is not None and not _matches(views.etag(build), if_none_match))
@@ -105,7 +109,7 @@ def follow_build(
     While nothing happens, comments keep the connection open.
     """
     after = last_event_of(last_event_id)
-    if services.builds.get(id).state.is_final and not services.builds.events(id, after):
+    if build_of(services.builds, id).state.is_final and not services.builds.events(id, after):
         return Response(status_code=204)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(event_stream(services, id, after), headers=headers, media_type="text/event-stream")
@@ -119,7 +123,8 @@ def follow_build(
 )
 def get_log(id: wire.PathBuild, services: ServicesOf) -> PlainTextResponse:
     """The lines that the compiler logged, each after its time."""
-    return PlainTextResponse("".join(_log_lines(services, id)))
+    build_of(services.builds, id)
+    return PlainTextResponse(told_text("".join(_log_lines(services, id))))
 
 
 @router.post("/{id}/cancel", summary="Cancel a build", response_model=wire.Build)
@@ -127,7 +132,7 @@ def cancel_build(id: wire.PathBuild, services: ServicesOf) -> wire.Build:
     """Cancels the build for every model that requested it. A running build stops within about a second; until then
     `cancel_requested` is true. A build that has ended stays as it is.
     """
-    build = services.builds.cancel(id)
+    build = services.builds.cancel(build_of(services.builds, id).id)
     services.audit.note("cancel", build=build.id)
     return views.build(build, services.builds)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.tenants import tenant
 from service.api.access.told import changed
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.injected import ServicesOf
+from service.core.errors import Forbidden, NotFound
 from service.core.key import Limits
 
 router = APIRouter(prefix=f"{paths.PREFIX}/keys", tags=["keys"], route_class=BoundedRoute)
@@ -19,7 +21,8 @@ def list_keys(services: ServicesOf) -> wire.Keys:
     """The keys in the order in which they were created, revoked ones included. The key of `OCTET_ADMIN_KEY` is not
     listed.
     """
-    return wire.Keys(keys=[views.key(key) for key in services.access.keys.read().values()])
+    keys = services.access.keys.read().values()
+    return wire.Keys(keys=[views.key(key) for key in keys if tenant.get() in ("", key.tenant)])
 
 
 @router.post("", summary="Create an API key", status_code=201, response_model=wire.NewKey)
@@ -29,7 +32,10 @@ async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKe
     The first key of a server that requires none has to have the scope `admin`.
     """
     limits = Limits(asked.requests_per_s, asked.requests_per_day)
-    key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits)
+    whose = tenant.get() or asked.tenant
+    if whose != asked.tenant and asked.tenant:
+        raise Forbidden("a tenant's key makes keys of this tenant only", hint="leave the tenant out")
+    key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits, whose)
     await changed(services)
     return wire.NewKey(key=text, **views.key(key).model_dump())
 
@@ -39,6 +45,8 @@ async def revoke_key(id: wire.PathKey, services: ServicesOf) -> wire.Key:
     """The key is rejected from now on by this server, and within a second by others on the same data. Revoking a key
     twice changes nothing.
     """
+    if tenant.get() and getattr(services.access.keys.read().get(id), "tenant", None) != tenant.get():
+        raise NotFound(f"there is no key {id!r}", hint="octet keys list shows them")
     key = await run_in_threadpool(services.access.keys.revoke, id)
     await changed(services)
     return views.key(key)

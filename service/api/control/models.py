@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.tenants import tenant
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute
@@ -111,6 +112,10 @@ async def push(
     resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)
+    declared = request.headers.get("content-length", "0")
+    await run_in_threadpool(
+        submission.check_room, services, tenant.get(), None, 0 if source or not declared.isdecimal() else int(declared)
+    )
     digest = await source_of(request, services, source, detect_format)
     size_bytes, format = await run_in_threadpool(_describe, services, digest)
 
@@ -134,14 +139,15 @@ def list_models(
     cursor: wire.QueryCursor = None,
 ) -> wire.Models:
     """The models are sorted by name; each is shown with its newest version."""
-    models, following = services.models.list(limit, cursor)
+    models, following = services.models.list(limit, cursor, tenant.get())
     paths.link_next(request, response, following)
     aliases, standing = services.aliases.list(), _standings(services, models)
     shown = [
         views.model(each, standing[each.name, each.number], (alias for alias in aliases if alias.model == each.name))
         for each in models
     ]
-    broken = [wire.BrokenFile(file=file, reason=why) for file, why in sorted(services.broken_files.items())]
+    files = {} if tenant.get() else services.broken_files
+    broken = [wire.BrokenFile(file=file, reason=why) for file, why in sorted(files.items())]
     return wire.Models(models=shown, broken_files=broken)
 
 

@@ -6,6 +6,8 @@ from urllib.parse import urlencode
 
 from fastapi import Request, Response
 
+from service.api.access.tenants import told
+
 PREFIX = "/api/v1"
 
 
@@ -14,7 +16,7 @@ def blob(digest: str) -> str:
 
 
 def model(name: str) -> str:
-    return f"{PREFIX}/models/{name}"
+    return f"{PREFIX}/models/{told(name)}"
 
 
 def version(name: str, number: int) -> str:

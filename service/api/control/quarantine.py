@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.tenants import is_own, tenant
 from service.api.control import paths, wire
 from service.api.injected import ServicesOf
 from service.api.services import Services
@@ -19,7 +20,8 @@ router = APIRouter(prefix=f"{paths.PREFIX}/quarantine", tags=["artifacts"])
 def list_quarantine(services: ServicesOf) -> wire.Quarantine:
     """Each artifact is listed with its crashes and the models that it would answer for."""
     held = services.crashes.quarantined()
-    return wire.Quarantine(artifacts=[_shown(services, artifact, record) for artifact, record in held.items()])
+    shown = [_shown(services, artifact, record) for artifact, record in held.items()]
+    return wire.Quarantine(artifacts=[each for each in shown if each.models or not tenant.get()])
 
 
 @router.delete("/{digest}", summary="Release an artifact from quarantine", response_model=wire.Quarantined)
@@ -47,5 +49,6 @@ def _shown(services: Services, artifact: Digest, record: Record) -> wire.Quarant
         models=[
             wire.Affected(name=build.model, version=build.version, target=build.target)
             for build in services.builds.answering(artifact)
+            if is_own(build.model)
         ],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from types import MappingProxyType
 from typing import Any
@@ -14,13 +15,14 @@ from service.compiler.artifact_archive import received
 from service.core.artifact import ARCHIVE_FORMAT, Report
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
+from service.core.errors import CorruptBlob, InvalidInput, NotFound, TenantFull, Unsupported
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
 from service.core.options import OpenShapes, Shapes, with_shapes, with_sizes, with_tuning
 from service.core.quantization import QUANTIZE, QuantizationOptions
 from service.core.target import Target, parse_target
+from service.core.tenant import owner_of
 from service.quantize import stored
 from service.workers.catalog import record_build, record_metadata, record_version
 from service.workers.quantized import add_quantized
@@ -28,9 +30,31 @@ from service.workers.quantized import add_quantized
 
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
     """The version of `name` that is the stored file `source`. The index has it before the answer is sent."""
+    check_room(services, owner_of(name), source, size_bytes)
     version = services.models.push(name, source, format, size_bytes)
     record_version(services.layout, services.models, version)
     return version
+
+
+def check_room(services: Services, tenant: str, source: Digest | None, size_bytes: int) -> None:
+    """To be called before a file becomes a tenant's, and before it is received.
+
+    Args:
+        source: None where it is not known yet.
+
+    Raises:
+        TenantFull: its model files would take more than they may.
+    """
+    quota = services.settings.tenants.get(tenant)
+    if quota is None or quota.stored_bytes is None or (source and source in services.models.sources(tenant)):
+        return
+    left_bytes = quota.stored_bytes - services.models.stored_bytes(tenant)
+    if size_bytes > left_bytes:
+        raise TenantFull(
+            f"the file has {size_bytes} bytes, and of the {quota.stored_bytes} that the tenant {tenant} may store "
+            f"{max(0, left_bytes)} are left",
+            hint="octet rm MODEL:VERSION makes room at once",
+        )
 
 
 def describe(services: Services, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
@@ -171,12 +195,16 @@ def _check_still_there(services: Services, version: ModelVersion) -> None:
 
 
 def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -> Build:
+    tenant = owner_of(model)
+    inputs = replace(inputs, tenant=tenant)
+    services.access.check_builds(tenant)
     build, created = services.builds.submit(inputs, model, version)
     artifact = build.artifact
     if build.state is BuildState.SUCCEEDED and artifact and not is_intact(services.layout, artifact):
         services.builds.invalidate(artifact)
         build, created = services.builds.submit(inputs, model, version)
     if created:
+        services.access.count_build(tenant)
         services.metrics.cache_misses.labels("artifact").inc()
     elif build.state is BuildState.SUCCEEDED:
         services.metrics.cache_hits.labels("artifact").inc()

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Response
 
+from service.api.access.tenants import told
 from service.api.control import paths, wire
 from service.core.alias import Alias
 from service.core.build import Build
@@ -110,7 +111,9 @@ def answer_with_build(response: Response, of: Build, store: BuildStore) -> wire.
 
 def answer_with_builds(response: Response, model: str, of: Sequence[Build], store: BuildStore) -> wire.Builds:
     response.status_code = 200 if all(each.state.is_final for each in of) else 202
-    response.headers["location"] = paths.build(of[0].id) if len(of) == 1 else f"{paths.PREFIX}/builds?model={model}"
+    response.headers["location"] = (
+        paths.build(of[0].id) if len(of) == 1 else f"{paths.PREFIX}/builds?model={told(model)}"
+    )
     return wire.Builds(builds=builds(of, store))
 
 
@@ -125,6 +128,7 @@ def key(known: Key) -> wire.Key:
         scopes=sorted(known.scopes),
         requests_per_s=known.limits.requests_per_s,
         requests_per_day=known.limits.requests_per_day,
+        tenant=known.tenant,
         created_at=known.created_at,
         revoked_at=known.revoked_at,
     )

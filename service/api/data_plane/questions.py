@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.api.access import ANYBODY
 from service.api.access.audit import asking
+from service.api.access.tenants import tenant, told_text
 from service.api.documents import title_of
 from service.api.grpc.status import status_of as grpc_status_of
 from service.api.oip.address import parse_address
@@ -20,6 +21,7 @@ from service.api.oip.repository import Repository
 from service.api.services import Services
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core.errors import NotReady, OctetError
+from service.core.tenant import owner_of
 from service.workers.data_plane.plane import Answer
 from service.workers.inference import Served
 
@@ -45,6 +47,7 @@ class Questions:
         return Calls(Repository(self._registry, self._services.audit, self._services.routing))
 
     async def answer(self, question: Members, data: bytes) -> Answer:
+        tenant.set(owner_of(question.get("model", "")))  # whose words an error is in
         try:
             if question["kind"] == "connect":
                 return Answer({}, passed=await self._connected(question["worker"]))
@@ -61,7 +64,9 @@ class Questions:
             case "picture":
                 return await self._decoded(question, data)
             case "call":
-                asking.set((question["caller"] or ANYBODY, question["request_id"]))
+                who = question["caller"] or ANYBODY
+                asking.set((who, question["request_id"]))
+                tenant.set(self._services.access.tenant_of(who))
                 return await self._calls.answer(question["path"], data)
         raise NotImplementedError(question["kind"])
 
@@ -97,8 +102,8 @@ def _problem(exception: Exception) -> Members:
         "http": status_of(error),
         "grpc": int(grpc_status_of(error)),
         "may_be_retried": may_be_retried(error),
-        "detail": error.message,
-        "hint": error.hint or "",
+        "detail": told_text(error.message),
+        "hint": told_text(error.hint or ""),
         "tensor": error.tensor or "",
         "retry_after_s": ceil(error.retry_after_s or 0),
     }

@@ -44,6 +44,7 @@ STATUS: Mapping[type[OctetError], StatusCode] = {
     errors.NotReady: StatusCode.UNAVAILABLE,
     errors.DeadlinePassed: StatusCode.DEADLINE_EXCEEDED,
     errors.StorageFull: StatusCode.RESOURCE_EXHAUSTED,
+    errors.TenantFull: StatusCode.RESOURCE_EXHAUSTED,
 }
 
 

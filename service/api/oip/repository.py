@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.access import AuditLog
+from service.api.access.tenants import is_own, qualified, told
 from service.api.oip.members import flag
 from service.core.errors import Unsupported
 from service.workers.inference import ModelState, Registry
@@ -32,9 +33,9 @@ class Repository:
     async def index(self, ready: bool) -> list[Members]:
         """Every version of every model; or those that are ready."""
         return [
-            {"name": each.model, "version": str(each.version), "state": each.state.value, "reason": each.reason}
+            {"name": told(each.model), "version": str(each.version), "state": each.state.value, "reason": each.reason}
             for each in await (self._routing or self._registry).index()
-            if each.state is ModelState.READY or not ready
+            if is_own(each.model) and (each.state is ModelState.READY or not ready)
         ]
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
@@ -46,14 +47,16 @@ class Repository:
                     f"a load takes no parameter {parameter!r}: a model is what was pushed",
                     hint="push the changed model as a new version",
                 )
-        await self._registry.load(name)
-        await asyncio.to_thread(self._audit.note, "load", model=name)
+        model = qualified(name)
+        await self._registry.load(model)
+        await asyncio.to_thread(self._audit.note, "load", model=model)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:
         self._check_own("unloads")
         flag(parameters, "unload_dependents", False)  # there are none
-        await self._registry.unload(name)
-        await asyncio.to_thread(self._audit.note, "unload", model=name)
+        model = qualified(name)
+        await self._registry.unload(model)
+        await asyncio.to_thread(self._audit.note, "unload", model=model)
 
     def _check_own(self, action: str) -> None:
         if self._routing is not None:

@@ -161,6 +161,7 @@ def _key(known: KnownKey) -> Members:
         "sharers": known.sharers,
         "day": (known.day - _EPOCH).days,
         "used": known.used,
+        "tenant": key.tenant,
         "is_valid": key.revoked_at is None,
     }
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from service.api.access.tenants import told
+
+Name = Annotated[str, AfterValidator(told)]
+"""The name of a model, as who asks calls it."""
 
 
 class Wire(BaseModel):

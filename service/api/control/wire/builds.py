@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from service.api.control.wire.base import Wire
+from service.api.control.wire.base import Name, Wire
 from service.core.build import BuildState, Stage
 
 
@@ -34,7 +34,7 @@ class BuildLinks(Wire):
 class AskedBy(Wire):
     """A version of a model that asked for a build."""
 
-    name: str
+    name: Name
     version: int
 
 
@@ -43,7 +43,7 @@ class Build(Wire):
 
     id: str
     key: str = Field(description="The digest of everything that affects the result.")
-    model: str
+    model: Name
     version: int
     models: list[AskedBy] = Field(
         description="All model versions that requested the build: a file with several names is built once. `model` "

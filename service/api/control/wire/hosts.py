@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from service.api.control.wire.base import Wire
+from service.api.control.wire.base import Name, Wire
 from service.core.worker import WorkerKind, WorkerState
 
 
@@ -29,7 +29,7 @@ class Targets(Wire):
 class Affected(Wire):
     """A version of a model, for one target."""
 
-    name: str
+    name: Name
     version: int
     target: str
 

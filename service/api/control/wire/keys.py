@@ -9,6 +9,7 @@ from pydantic import Field
 
 from service.api.control.wire.base import Wire
 from service.core.key import Scope
+from service.core.tenant import PATTERN
 
 
 class Key(Wire):
@@ -19,6 +20,7 @@ class Key(Wire):
     scopes: list[Scope]
     requests_per_s: float | None
     requests_per_day: int | None = Field(description="The quota from midnight to midnight, UTC.")
+    tenant: str = Field("", description="The tenant whose models it is for; empty: the operator's, which is for all.")
     created_at: datetime
     revoked_at: datetime | None
 
@@ -32,6 +34,11 @@ class KeyRequest(Wire):
     scopes: list[Scope] = Field(min_length=1, max_length=16, description="The scopes; `admin` includes all others.")
     requests_per_s: float | None = Field(None, gt=0, le=1e9, description="The rate limit; by default there is none.")
     requests_per_day: int | None = Field(None, gt=0, le=10**12)
+    tenant: str = Field(
+        "",
+        pattern=f"^$|{PATTERN}",
+        description="The tenant whose models the key is for. A tenant's key makes keys of this tenant only.",
+    )
 
 
 class NewKey(Key):

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from service.api.control.wire.aliases import Alias
-from service.api.control.wire.base import Wire
+from service.api.control.wire.base import Name, Wire
 from service.api.control.wire.signatures import Facts, Metadata
 from service.core.model import VersionState
 
@@ -15,7 +15,7 @@ from service.core.model import VersionState
 class ModelVersion(Wire):
     """A file that was pushed under a name. Pushing the same bytes again gives the same version."""
 
-    name: str
+    name: Name
     version: int
     source: str = Field(description="The digest of the model file.")
     format: str = Field(examples=["tflite"])
@@ -39,14 +39,14 @@ class ModelVersion(Wire):
 class Deleted(Wire):
     """The result of a deletion."""
 
-    name: str
+    name: Name
     versions: list[int]
     aliases: list[str] = Field(description="Aliases of the versions, which were deleted too.")
     builds: int = Field(description="The number of builds that were deleted, because no other model uses them.")
 
 
 class ModelVersions(Wire):
-    name: str
+    name: Name
     versions: list[ModelVersion] = Field(description="The versions, newest first.")
     aliases: list[Alias]
 

@@ -5,21 +5,31 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path, Query
+from pydantic import AfterValidator
 
+from service.api.access.tenants import qualified
 from service.core.alias import ALIAS_PATTERN, STABLE
 
-NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # the first part says whose, see core.tenant
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 DEFAULT_ALIAS = STABLE
 
-PathName = Annotated[str, Path(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
+PathName = Annotated[
+    str,
+    Path(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"]),
+    AfterValidator(qualified),
+]
 PathVersion = Annotated[int, Path(ge=1, le=10**9, description="A version: 1, 2, …")]
 PathAlias = Annotated[str, Path(pattern=ALIAS_PATTERN, description="An alias, such as `stable`.")]
 PathBuild = Annotated[str, Path(max_length=64, description="The id of a build, or its first characters.")]
 PathDigest = Annotated[
     str, Path(pattern=DIGEST_PATTERN, description="A digest: `sha256:` and 64 lower-case hex digits.")
 ]
-QueryName = Annotated[str, Query(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
+QueryName = Annotated[
+    str,
+    Query(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"]),
+    AfterValidator(qualified),
+]
 QueryLimit = Annotated[int, Query(ge=1, le=200, description="The number of items on a page.")]
 QueryCursor = Annotated[str | None, Query(description='The cursor of the next page, from `Link: <…>; rel="next"`.')]
 QueryNumerics = Annotated[

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "request/tenant.h"
 #include "text/json_writer.h"
 #include "text/protobuf.h"
 
@@ -60,7 +61,7 @@ Answer json_answer(const Identity& identity, const Signature& signature, const R
                    const std::vector<Stored>& stored) {
   Answer answer;
   JsonWriter json;
-  json.begin('{').member("model_name").string(identity.model).member("model_version").string(identity.version);
+  json.begin('{').member("model_name").string(without_tenant(identity.model)).member("model_version").string(identity.version);
   if (request.id) json.member("id").string(*request.id);
   json.member("outputs").begin('[');
   for (size_t index = 0; index < request.outputs.size(); ++index) {
@@ -94,7 +95,7 @@ Answer infer_answer(const Identity& identity, const Signature& signature, const 
   Answer answer;
   answer.has_binary = true;
   MessageWriter message;
-  message.bytes(1, identity.model).bytes(2, identity.version);
+  message.bytes(1, without_tenant(identity.model)).bytes(2, identity.version);
   if (request.id) message.bytes(3, *request.id);
   for (size_t index = 0; index < request.outputs.size(); ++index) {
     const WantedOutput& wanted = request.outputs[index];

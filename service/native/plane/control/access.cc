@@ -8,6 +8,7 @@
 
 #include "net/http1.h"
 #include "request/problem.h"
+#include "request/tenant.h"
 #include "runtime/sha256.h"
 
 namespace octet::plane {
@@ -128,7 +129,7 @@ Caller Access::admit(std::string_view authorization, const Origin& origin,
                   "octet keys create NAME --scope " + scope + " creates a key with this scope");
   }
   charge(metered, now_s);
-  return {metered.key.id};
+  return {metered.key.id, metered.key.tenant};
 }
 
 Access::Metered& Access::find(std::string_view authorization) {
@@ -149,23 +150,13 @@ Access::Metered& Access::find(std::string_view authorization) {
 }
 
 // Of a request that is refused nothing is counted. A token bucket fills at this replica's share of the key's rate, and
-// holds those of one second.
+// holds those of one second. What a tenant's keys use together is counted under its name, and what ends one.
 void Access::charge(Metered& metered, double now_s) {
   const Key& key = metered.key;
-  if (key.per_day > 0) {
-    int64_t now = seconds_of_epoch(), today = now / kSecondsOfDay;
-    if (metered.day != today) {
-      metered.day = today;
-      metered.own = 0;
-    }
-    int64_t others = key.day == today ? key.used : 0;
-    if (metered.own + others >= key.per_day) {
-      Problem problem(Kind::kQuotaExceeded, "the key's " + std::to_string(key.per_day) + " requests of this day are used up",
-                      "the next day begins at midnight, UTC");
-      problem.retry_after_s = static_cast<double>((today + 1) * kSecondsOfDay - now);
-      throw problem;
-    }
-  }
+  auto common = key.tenant.empty() ? keys_.end() : keys_.find(key.tenant + kTenantEnd);
+  Metered* tenant = common == keys_.end() ? nullptr : &common->second;
+  if (tenant != nullptr) check_day(*tenant, "tenant " + key.tenant);
+  check_day(metered, "key");
   if (key.per_s > 0) {
     double share = key.per_s / static_cast<double>(std::max<int64_t>(1, key.sharers)), size = std::max(1.0, share);
     metered.tokens = metered.at_s == 0 ? size : std::min(size, metered.tokens + (now_s - metered.at_s) * share);
@@ -180,8 +171,27 @@ void Access::charge(Metered& metered, double now_s) {
     }
     metered.tokens -= 1;
   }
-  ++metered.own;
-  ++metered.untold;
+  for (Metered* each : {&metered, tenant}) {
+    if (each == nullptr) continue;
+    ++each->own;
+    ++each->untold;
+  }
+}
+
+void Access::check_day(Metered& metered, const std::string& whose) {
+  const Key& key = metered.key;
+  if (key.per_day <= 0) return;
+  int64_t now = seconds_of_epoch(), today = now / kSecondsOfDay;
+  if (metered.day != today) {
+    metered.day = today;
+    metered.own = 0;
+  }
+  int64_t others = key.day == today ? key.used : 0;
+  if (metered.own + others < key.per_day) return;
+  Problem problem(Kind::kQuotaExceeded, "the " + whose + "'s " + std::to_string(key.per_day) + " requests of this day are used up",
+                  "the next day begins at midnight, UTC");
+  problem.retry_after_s = static_cast<double>((today + 1) * kSecondsOfDay - now);
+  throw problem;
 }
 
 // The rule is that of Go's net/http.CrossOriginProtection: other clients than browsers send neither header.

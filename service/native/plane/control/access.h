@@ -14,6 +14,7 @@ namespace octet::plane {
 
 // Of requests between API and workers: by what the API is known; and a number that a worker says again in its answer.
 inline constexpr char kClusterKey[] = "octet-cluster-key", kHopId[] = "octet-hop-id";
+inline constexpr char kTenantHeader[] = "octet-tenant";  // whose request it is; with the cluster's key alone
 
 struct Key {
   std::string id;
@@ -25,10 +26,12 @@ struct Key {
   int64_t day = 0;               // since the epoch, for which the control plane knows
   int64_t used = 0;              // so many requests, of other processes
   bool is_valid = true;          // neither revoked nor expired
+  std::string tenant;            // whose models it is for; empty: the operator's, which is for all
 };
 
 struct Caller {
-  std::string id;  // of the key; empty where none is asked for
+  std::string id;      // of the key; empty where none is asked for
+  std::string tenant;  // of the key
 };
 
 // What a browser says of where a request comes from; empty views for what is not there.
@@ -65,7 +68,8 @@ class Access {
   };
 
   Metered& find(std::string_view authorization);
-  static void charge(Metered& metered, double now_s);
+  void charge(Metered& metered, double now_s);
+  static void check_day(Metered& metered, const std::string& whose);
   void check_site(const Origin& origin) const;
 
   bool is_known_ = false, is_asked_ = true;  // until then nobody is let in, nor told that a key is wrong

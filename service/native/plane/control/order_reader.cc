@@ -161,6 +161,7 @@ Key read_key(JsonReader& json) {
                      {"sharers", whole(json, key.sharers)},
                      {"day", whole(json, key.day)},
                      {"used", whole(json, key.used)},
+                     {"tenant", text(json, key.tenant)},
                      {"is_valid", flag(json, key.is_valid)}});
   if (key.per_s == kNever) key.per_s = 0;
   return key;

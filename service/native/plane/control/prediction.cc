@@ -89,18 +89,18 @@ void Prediction::accept(Request request, double timeout_s, Pool& pool) {
   filled(0);
 }
 
-void Prediction::find_shared(const SharedMemory& memory, std::string_view client) {
+void Prediction::find_shared(const SharedMemory& memory, std::string_view client, std::string_view tenant) {
   for (size_t index = 0; index < inputs_.size(); ++index) {
     const GivenInput& given = request_.inputs[index];
     auto* place = std::get_if<SharedPlace>(&given.elements);
     if (place == nullptr) continue;
-    memory.admit(client);
+    memory.admit(client, tenant);
     inputs_[index].shared = memory.piece(*place, model_->signature.inputs[given.index].name);
   }
   for (size_t index = 0; index < request_.outputs.size(); ++index) {
     const WantedOutput& wanted = request_.outputs[index];
     if (!wanted.shared) continue;
-    memory.admit(client);
+    memory.admit(client, tenant);
     const TensorSpec& spec = model_->signature.outputs[wanted.index];
     SharedPiece piece = memory.piece(*wanted.shared, spec.name);
     if (wanted.is_stored() && model_->signature.buckets.empty()) {  // else it is known when it is there

@@ -68,7 +68,7 @@ class Prediction {
   // What is asked, of the model that it is asked of. Throws Problem.
   void accept(Request request, double timeout_s, Pool& pool);
   // Where the tensors are that its client shares, of which a request may have some. Throws Problem.
-  void find_shared(const SharedMemory& memory, std::string_view client);
+  void find_shared(const SharedMemory& memory, std::string_view client, std::string_view tenant);
   // Where the next of the bytes that follow go; of no bytes where all are there.
   Room room();
   void filled(size_t bytes);

@@ -99,9 +99,13 @@ void SharedPiece::write(std::string_view elements) const {
   }
 }
 
-void SharedMemory::admit(std::string_view client) const {
+void SharedMemory::admit(std::string_view client, std::string_view tenant) const {
   if (!is_on_) {
     throw Problem(Kind::kUnsupported, "this server shares no memory with its clients", "OCTET_SHARED_MEMORY=true turns it on");
+  }
+  if (!tenant.empty()) {
+    throw Problem(Kind::kUnsupported, "tenants share no memory with the server, which all of them would see",
+                  "send tensors as binary data");
   }
   if (!is_of_this_machine(client)) {
     throw Problem(Kind::kUnsupported, "only clients on the server's machine share memory with it", "send tensors as binary data");

@@ -61,7 +61,7 @@ class SharedMemory {
   void turn_on(bool is_on) { is_on_ = is_on; }
   bool is_on() const { return is_on_; }
   // Throws where it is off, or where who asks is not on this machine.
-  void admit(std::string_view client) const;
+  void admit(std::string_view client, std::string_view tenant) const;
 
   void add(const std::string& name, const std::string& key, uint64_t offset, uint64_t bytes);
   void remove(const std::string& name);  // empty: all of them

@@ -99,6 +99,7 @@ std::string Errand::head(double now_s) const {
   std::string text(ask_.line);
   text.append(" HTTP/1.1\r\nhost: worker\r\n").append(ask_.headers);
   text.append("content-length: ").append(std::to_string(ask_.body.size)).append("\r\nx-request-id: ").append(ask_.request_id);
+  if (!ask_.tenant.empty()) text.append("\r\n").append(kTenantHeader).append(": ").append(ask_.tenant);
   if (ask_.deadline_s < kNever) {
     auto left_ms = static_cast<int64_t>(std::ceil(kMilliseconds * std::min(ask_.deadline_s - now_s, 1e9)));
     text.append("\r\noctet-timeout-ms: ").append(std::to_string(left_ms));

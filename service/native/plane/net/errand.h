@@ -17,7 +17,7 @@ namespace octet::plane {
 
 // What is asked, and of whom.
 struct Ask {
-  std::string model, version;
+  std::string model, version, tenant;  // whose names the request has
   std::string line;     // METHOD TARGET, of HTTP
   std::string headers;  // lines, each with its end
   h2::Buffer body;

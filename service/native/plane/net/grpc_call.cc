@@ -11,6 +11,7 @@
 #include "net/tracing.h"
 #include "request/infer_form.h"
 #include "request/sequence.h"
+#include "request/tenant.h"
 #include "text/protobuf.h"
 
 namespace octet::plane {
@@ -21,13 +22,13 @@ struct GrpcCall::Aside {
   std::shared_ptr<InferForm> form;
   std::shared_ptr<Pool> pool;
   const SharedMemory& shared_memory;
-  std::string client;
+  std::string client, tenant;
   std::optional<Problem> problem;
 
   void run() noexcept {
     try {
       prediction->accept(fitted(std::move(form->form), prediction->model().signature), kNever, *pool);
-      prediction->find_shared(shared_memory, client);
+      prediction->find_shared(shared_memory, client, tenant);
       prediction->take(form->raw);
       prediction->fill();
     } catch (const Problem& raised) {
@@ -122,11 +123,11 @@ void GrpcCall::admit_caller() {
   bool changes = rpc == "RepositoryModelLoad" || rpc == "RepositoryModelUnload";
   try {
     if (predicts) {
-      caller_ = plane_.access.admit(authorization_, {}, {"predict"}, now_s()).id;
+      caller_ = plane_.access.admit(authorization_, {}, {"predict"}, now_s());
     } else if (changes) {
-      caller_ = plane_.access.admit(authorization_, {}, {"push"}, now_s()).id;
+      caller_ = plane_.access.admit(authorization_, {}, {"push"}, now_s());
     } else {
-      caller_ = plane_.access.admit(authorization_, {}, {"predict", "read"}, now_s()).id;
+      caller_ = plane_.access.admit(authorization_, {}, {"predict", "read"}, now_s());
     }
   } catch (const Problem& problem) {
     plane_.refusals.not_allowed(problem.facts().code);
@@ -185,7 +186,7 @@ void GrpcCall::predict(h2::Buffer message) {
   is_busy_ = true;
   double now = now_s();
   form_ = std::make_shared<InferForm>(read_infer(view(message)));
-  auto [model, version] = parse_address(form_->model, form_->version);
+  auto [model, version] = parse_address(qualified(caller_.tenant, form_->model), form_->version);
   if (plane_.cluster.is_on()) return forward(model, version, sequence_of(form_->form.parameters));
   resolve(model, version, [this, now](const Route& route) {
     prediction_ = std::make_shared<Prediction>(route.choose(affinity_), Protocol::kGrpc, id_, is_streaming_ ? now : began_s_);
@@ -196,7 +197,8 @@ void GrpcCall::predict(h2::Buffer message) {
 }
 
 void GrpcCall::take(const Route&) {
-  auto aside = std::make_shared<Aside>(Aside{prediction_, form_, plane_.pool, plane_.shared_memory, connection_.client(), {}});
+  auto aside = std::make_shared<Aside>(Aside{prediction_, form_, plane_.pool, plane_.shared_memory, connection_.client(),
+                                             caller_.tenant, {}});
   auto done = [this, aside] {
     guard([&] {
       if (aside->problem) throw *aside->problem;

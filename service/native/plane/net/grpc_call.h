@@ -30,8 +30,8 @@ inline std::string_view rpc_of(std::string_view path, std::string_view service) 
 // The first two fields of the messages that ask about a model; and the answers: whether it is ready, its metadata, its
 // config, its statistics.
 std::pair<std::string, std::string> name_and_version(std::string_view message);
-std::string told_of_model(const Plane& plane, std::string_view rpc, const std::string& model, const std::string& version,
-                          const Route& route);
+std::string told_of_model(const Plane& plane, const std::string& tenant, std::string_view rpc, const std::string& model,
+                          const std::string& version, const Route& route);
 inline bool is_about_model(std::string_view rpc) {
   return rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig" || rpc == "ModelStatistics";
 }
@@ -101,7 +101,8 @@ class GrpcCall final : public Sender {
   const int64_t id_;
   const double began_s_;
   const std::string path_, request_id_;
-  std::string authorization_, affinity_, traceparent_, tracestate_, encoding_, caller_;
+  std::string authorization_, affinity_, traceparent_, tracestate_, encoding_;
+  Caller caller_;
   std::string wanted_coding_;  // of answers
   double deadline_s_ = kNever;
   bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;

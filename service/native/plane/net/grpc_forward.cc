@@ -33,6 +33,7 @@ void GrpcCall::forward(const std::string& model, const std::string& version, std
       Ask ask;
       ask.model = model;
       ask.version = version;
+      ask.tenant = caller_.tenant;
       ask.line = std::string("POST ").append(kService).append(is_streaming_ ? "ModelInfer" : rpc_of(path_, kService));
       ask.headers = "content-type: application/x-protobuf\r\n";
       add("octet-affinity", affinity_, ask.headers);

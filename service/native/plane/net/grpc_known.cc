@@ -5,6 +5,7 @@
 #include "net/grpc_call.h"
 #include "net/known.h"
 #include "net/shared_regions.h"
+#include "request/tenant.h"
 #include "text/json_writer.h"
 #include "text/protobuf.h"
 
@@ -27,11 +28,14 @@ std::pair<std::string, std::string> name_and_version(std::string_view message) {
   return found;
 }
 
-std::string told_of_model(const Plane& plane, std::string_view rpc, const std::string& model, const std::string& version,
-                          const Route& route) {
-  if (rpc == "ModelMetadata") return plane::about_model(model, route).message;
-  if (rpc == "ModelConfig") return model_config(model, *route.main).message;
-  if (rpc == "ModelStatistics") return statistics_message(plane, model, version.empty() ? "" : route.main->identity.version);
+std::string told_of_model(const Plane& plane, const std::string& tenant, std::string_view rpc, const std::string& model,
+                          const std::string& version, const Route& route) {
+  std::string shown = tenant.empty() ? model : std::string(without_tenant(model));
+  if (rpc == "ModelMetadata") return plane::about_model(shown, route).message;
+  if (rpc == "ModelConfig") return model_config(shown, *route.main).message;
+  if (rpc == "ModelStatistics") {
+    return statistics_message(plane, tenant, model, version.empty() ? "" : route.main->identity.version);
+  }
   return MessageWriter().varint(1, 1).take();
 }
 
@@ -61,15 +65,15 @@ void GrpcCall::answer_known() {
   }
   if (rpc == "ModelStatistics") {
     auto [model, version] = name_and_version(message);
-    if (model.empty()) return reply(statistics_message(plane_, {}, {}));
+    if (model.empty()) return reply(statistics_message(plane_, caller_.tenant, {}, {}));
   }
   if (is_about_model(rpc)) return about_model(message);
   if (rpc.starts_with(kSharedMemoryRpc)) {
-    plane_.shared_memory.admit(connection_.client());
+    plane_.shared_memory.admit(connection_.client(), caller_.tenant);
     return reply(shared_regions_answer(plane_.shared_memory, rpc.substr(kSharedMemoryRpc.size()), message));
   }
   auto members = [this](JsonWriter& json) {
-    json.member("path").string(path_).member("request_id").string(request_id_).member("caller").string(caller_);
+    json.member("path").string(path_).member("request_id").string(request_id_).member("caller").string(caller_.id);
   };
   std::weak_ptr<bool> is_here = is_here_;
   plane_.ask(id_, "call", members, std::string(message), [this, is_here](const Said& said) {
@@ -84,10 +88,10 @@ void GrpcCall::answer_known() {
 
 void GrpcCall::about_model(std::string_view message) {
   auto [name, number] = name_and_version(message);
-  auto [model, version] = parse_address(name, number);
+  auto [model, version] = parse_address(qualified(caller_.tenant, name), number);
   if (plane_.cluster.is_on()) return forward(model, version, std::nullopt);
   auto tell = [this, model = model, version = version](const Route& route) {
-    send(told_of_model(plane_, rpc_of(path_, kService), model, version, route));
+    send(told_of_model(plane_, caller_.tenant, rpc_of(path_, kService), model, version, route));
     finish();
   };
   resolve(model, version, std::move(tell), [this](const Problem& problem) {

@@ -4,6 +4,7 @@
 
 #include "net/about.h"
 #include "net/reading.h"
+#include "request/tenant.h"
 #include "text/json_writer.h"
 #include "text/protobuf.h"
 
@@ -12,20 +13,25 @@ namespace octet::plane {
 namespace {
 
 template <typename Visit>
-void each_counted(const Plane& plane, std::string_view model, std::string_view version, Visit visit) {
+void each_counted(const Plane& plane, const std::string& tenant, std::string_view model, std::string_view version,
+                  Visit visit) {
+  std::string prefix = qualified(tenant, {});
   for (const auto& [identity, counts] : plane.counts) {
     bool is_meant = (model.empty() || identity.first == model) && (version.empty() || identity.second == version);
-    if (is_meant) visit(identity.first, identity.second, *counts);
+    if (!is_meant || !identity.first.starts_with(prefix)) continue;
+    visit(identity.first.substr(prefix.size()), identity.second, *counts);
   }
 }
 
 }  // namespace
 
-std::string statistics_json(const Plane& plane, std::string_view model, std::string_view version) {
+std::string statistics_json(const Plane& plane, const std::string& tenant, std::string_view model,
+                            std::string_view version) {
   plane.gather();
   JsonWriter json;
   json.begin('{').member("model_stats").begin('[');
-  each_counted(plane, model, version, [&](const std::string& name, const std::string& number, const ModelCounts& counts) {
+  each_counted(plane, tenant, model, version, [&](const std::string& name, const std::string& number,
+                                                        const ModelCounts& counts) {
     json.begin('{').member("name").string(name).member("version").string(number);
     counts.write_statistics(json);
     json.end('}');
@@ -34,10 +40,12 @@ std::string statistics_json(const Plane& plane, std::string_view model, std::str
   return json.take();
 }
 
-std::string statistics_message(const Plane& plane, std::string_view model, std::string_view version) {
+std::string statistics_message(const Plane& plane, const std::string& tenant, std::string_view model,
+                               std::string_view version) {
   plane.gather();
   MessageWriter message;
-  each_counted(plane, model, version, [&](const std::string& name, const std::string& number, const ModelCounts& counts) {
+  each_counted(plane, tenant, model, version, [&](const std::string& name, const std::string& number,
+                                                        const ModelCounts& counts) {
     MessageWriter its;
     its.bytes(1, name).bytes(2, number);
     message.bytes(1, its.take() + counts.statistics_message());
@@ -63,7 +71,7 @@ void Known::json(std::string_view document) {
 void Known::begin() {
   guard([this] {
     if (what_ != What::kLive && what_ != What::kReady) {  // probes and load balancers have no key, and learn one bit
-      admit_caller(connection_, {"predict", "read"}, false);
+      tenant_ = admit_caller(connection_, {"predict", "read"}, false).tenant;
     }
     answer();
   });
@@ -73,12 +81,12 @@ void Known::answer() {
   Plane& plane = connection_.plane();
   if (what_ == What::kLive) return json(R"({"live":true})");
   if (what_ == What::kServer) return json(about_server(plane).json);
-  if (what_ == What::kAllStatistics) return json(statistics_json(plane, {}, {}));
+  if (what_ == What::kAllStatistics) return json(statistics_json(plane, tenant_, {}, {}));
   if (what_ == What::kReady) {
     if (!plane.not_ready.empty()) throw Problem(Kind::kNotReady, plane.not_ready);
     return json(R"({"ready":true})");
   }
-  auto [model, version] = parse_address(model_, version_);
+  auto [model, version] = parse_address(qualified(tenant_, model_), version_);
   if (plane.find(model, version) != nullptr) return about_model(model, version);
   std::weak_ptr<bool> is_here = is_here_;  // or the next connection of this number would be answered
   auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
@@ -94,16 +102,17 @@ void Known::answer() {
 void Known::about_model(const std::string& model, const std::string& version) {
   Plane& plane = connection_.plane();
   const Route& route = *plane.find(model, version);
+  std::string shown = tenant_.empty() ? model : std::string(without_tenant(model));
   switch (what_) {
     case What::kModel:
-      return json(plane::about_model(model, route).json);
+      return json(plane::about_model(shown, route).json);
     case What::kConfig:
-      return json(model_config(model, *route.main).json);
+      return json(model_config(shown, *route.main).json);
     case What::kStatistics:
-      return json(statistics_json(plane, model, version.empty() ? "" : route.main->identity.version));
+      return json(statistics_json(plane, tenant_, model, version.empty() ? "" : route.main->identity.version));
     default: {
       JsonWriter ready;
-      ready.begin('{').member("name").string(model).member("ready").boolean(true).end('}');
+      ready.begin('{').member("name").string(shown).member("ready").boolean(true).end('}');
       return json(ready.take());
     }
   }

@@ -29,11 +29,14 @@ class Known final : public HttpExchange {
   HttpConnection& connection_;
   const What what_;
   const std::string model_, version_;
+  std::string tenant_;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 
-// The statistics of a loaded version, or of all whose name and version these are; empty: any.
-std::string statistics_json(const Plane& plane, std::string_view model, std::string_view version);
-std::string statistics_message(const Plane& plane, std::string_view model, std::string_view version);
+// The statistics of a loaded version, or of all of a tenant whose name and version these are; empty: any.
+std::string statistics_json(const Plane& plane, const std::string& tenant, std::string_view model,
+                            std::string_view version);
+std::string statistics_message(const Plane& plane, const std::string& tenant, std::string_view model,
+                               std::string_view version);
 
 }  // namespace octet::plane

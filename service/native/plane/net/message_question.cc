@@ -4,6 +4,7 @@
 
 #include "net/grpc_call.h"
 #include "net/reading.h"
+#include "request/tenant.h"
 
 namespace octet::plane {
 
@@ -15,6 +16,9 @@ void MessageQuestion::guard(const std::function<void()>& act) {
   }
 }
 
+// Only the cluster's API asks so.
+std::string MessageQuestion::tenant() const { return std::string(connection_.head().find(kTenantHeader)); }
+
 void MessageQuestion::on_body(std::string_view piece) {
   guard([&] {
     if (message_.size() + piece.size() > kMessageHeadBytes) refuse_size(kMessageHeadBytes);
@@ -25,7 +29,7 @@ void MessageQuestion::on_body(std::string_view piece) {
 void MessageQuestion::on_body_end() {
   guard([this] {
     auto [name, number] = name_and_version(message_);
-    auto [model, version] = parse_address(name, number);
+    auto [model, version] = parse_address(qualified(tenant(), name), number);
     if (connection_.plane().find(model, version) != nullptr) return answer(model, version);
     std::weak_ptr<bool> is_here = is_here_;
     auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
@@ -41,7 +45,7 @@ void MessageQuestion::on_body_end() {
 
 void MessageQuestion::answer(const std::string& model, const std::string& version) {
   Plane& plane = connection_.plane();
-  std::string told = told_of_model(plane, rpc_, model, version, *plane.find(model, version));
+  std::string told = told_of_model(plane, tenant(), rpc_, model, version, *plane.find(model, version));
   connection_.respond({200, "content-type: application/x-protobuf\r\n", {told}});
 }
 

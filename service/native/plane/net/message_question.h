@@ -21,6 +21,7 @@ class MessageQuestion final : public HttpExchange {
  private:
   void guard(const std::function<void()>& act);
   void answer(const std::string& model, const std::string& version);
+  std::string tenant() const;
 
   HttpConnection& connection_;
   const std::string rpc_;

@@ -9,6 +9,7 @@
 #include "net/gzip.h"
 #include "net/reading.h"
 #include "net/tracing.h"
+#include "request/tenant.h"
 
 namespace octet::plane {
 
@@ -18,7 +19,7 @@ struct Predict::Aside {
   std::shared_ptr<std::string> body;
   std::shared_ptr<Pool> pool;
   const SharedMemory& shared_memory;
-  std::string client, coding;
+  std::string client, tenant, coding;
   BodyFacts facts;
   size_t most_bytes;
   double timeout_s;
@@ -34,14 +35,14 @@ struct Predict::Aside {
       }
       if (form != nullptr) {
         prediction->accept(fitted(std::move(form->form), prediction->model().signature), timeout_s, *pool);
-        prediction->find_shared(shared_memory, client);
+        prediction->find_shared(shared_memory, client, tenant);
         prediction->take(form->raw);
         return prediction->fill();
       }
       Request request;
       size_t at = read_request(*body, body->size(), facts, prediction->model().signature, request);
       prediction->accept(std::move(request), timeout_s, *pool);
-      prediction->find_shared(shared_memory, client);
+      prediction->find_shared(shared_memory, client, tenant);
       prediction->take({std::string_view(*body).substr(at)});
       prediction->fill();
     } catch (const Problem& raised) {
@@ -84,7 +85,7 @@ void Predict::guard(const std::function<void()>& act) {
 void Predict::begin() {
   guard([this] {
     try {
-      admit_caller(connection_, {"predict"}, true);
+      tenant_ = admit_caller(connection_, {"predict"}, true).tenant;
     } catch (const Problem& problem) {
       has_failed_ = true;
       return connection_.respond(problem);
@@ -138,7 +139,7 @@ void Predict::read_headers() {
 }
 
 void Predict::look_up() {
-  auto [model, version] = parse_address(model_, version_);
+  auto [model, version] = parse_address(qualified(tenant_, model_), version_);
   if (const Route* route = plane_.find(model, version)) return admit(*route);
   std::weak_ptr<bool> is_here = is_here_;
   plane_.resolve(connection_.id(), model, version, [this, is_here](const Route* route, const Problem* problem) {
@@ -198,7 +199,7 @@ void Predict::parse() {
   uint64_t bytes = *connection_.head().content_length;
   size_t at = read_request(*body_, bytes, facts_, signature(), request);
   prediction_->accept(std::move(request), timeout_s_, *plane_.pool);
-  prediction_->find_shared(plane_.shared_memory, connection_.asker());
+  prediction_->find_shared(plane_.shared_memory, connection_.asker(), tenant_);
   prediction_->take({std::string_view(*body_).substr(at)});
   is_parsed_ = true;
 }
@@ -229,8 +230,8 @@ void Predict::read_message() {
 // The rest of the reading: at once where it is little.
 void Predict::fill_aside() {
   auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, plane_.shared_memory,
-                                             connection_.asker(), coding_, facts_, plane_.limits.max_body_bytes, timeout_s_,
-                                             form_, connection_.hold_bytes(), {}});
+                                             connection_.asker(), tenant_, coding_, facts_,
+                                             plane_.limits.max_body_bytes, timeout_s_, form_, connection_.hold_bytes(), {}});
   auto done = [this, aside] {
     guard([&] {
       if (aside->problem) throw *aside->problem;

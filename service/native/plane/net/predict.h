@@ -60,7 +60,7 @@ class Predict final : public HttpExchange {
   HttpConnection& connection_;
   Plane& plane_;
   const bool is_message_;
-  std::string model_, version_;
+  std::string model_, version_, tenant_;
   const double began_s_;
   BodyFacts facts_;
   std::string coding_, wanted_coding_;

@@ -10,13 +10,13 @@ constexpr size_t kMostDigits = 18;
 
 }  // namespace
 
-void admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change) {
-  if (connection.is_of_cluster()) return;
+Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change) {
+  if (connection.is_of_cluster()) return {{}, std::string(connection.head().find(kTenantHeader))};
   Plane& plane = connection.plane();
   const RequestHead& head = connection.head();
   Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), may_change};
   try {
-    plane.access.admit(head.find("authorization"), origin, scopes, now_s());
+    return plane.access.admit(head.find("authorization"), origin, scopes, now_s());
   } catch (const Problem& problem) {
     plane.refusals.not_allowed(problem.facts().code);
     throw;

@@ -12,8 +12,9 @@
 
 namespace octet::plane {
 
-// Throws Problem, and counts it, where who asks may not; not where the cluster's API asks, which has looked.
-void admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
+// Who asks. Throws Problem, and counts it, where that one may not; not where the cluster's API asks, which has looked, and
+// says whose request it is.
+Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
 
 // The value of a header. Throws Problem.
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value);

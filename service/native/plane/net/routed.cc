@@ -10,6 +10,7 @@
 #include "net/reading.h"
 #include "request/http_request.h"
 #include "request/sequence.h"
+#include "request/tenant.h"
 
 namespace octet::plane {
 
@@ -63,7 +64,8 @@ void Routed::guard(const std::function<void()>& act) {
 void Routed::begin() {
   try {
     bool predicts = what_ == What::kPrediction;
-    predicts ? admit_caller(connection_, {"predict"}, true) : admit_caller(connection_, {"predict", "read"}, false);
+    Caller caller = predicts ? admit_caller(connection_, {"predict"}, true) : admit_caller(connection_, {"predict", "read"}, false);
+    tenant_ = std::move(caller.tenant);
   } catch (const Problem& problem) {
     has_failed_ = true;
     return connection_.respond(problem);
@@ -79,7 +81,7 @@ void Routed::begin() {
 }
 
 void Routed::look_up() {
-  std::tie(model_, version_) = parse_address(asked_model_, asked_version_);
+  std::tie(model_, version_) = parse_address(qualified(tenant_, asked_model_), asked_version_);
   std::weak_ptr<bool> is_here = is_here_;
   plane_.resolve_for_workers(connection_.id(), model_, version_, [this, is_here](const Problem* problem) {
     if (is_here.expired() || has_failed_) return;
@@ -181,6 +183,7 @@ void Routed::send() {
   Ask ask;
   ask.model = model_;
   ask.version = version_;
+  ask.tenant = tenant_;
   ask.line = std::string(head.method).append(" ").append(head.target);
   ask.headers = among(head.fields, kPassedOn);
   ask.body = std::move(body_);

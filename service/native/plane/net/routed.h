@@ -52,6 +52,7 @@ class Routed final : public HttpExchange, public Sender {
   Plane& plane_;
   const What what_;
   const std::string asked_model_, asked_version_;
+  std::string tenant_;
   std::string model_, version_;
   const double began_s_;
   double deadline_s_ = kNever;

@@ -104,13 +104,14 @@ void SharedRegions::begin() {
     Plane& plane = connection_.plane();
     const RequestHead& head = connection_.head();
     Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), what_ != What::kStatus};
+    std::string tenant;
     try {
-      plane.access.admit(head.find("authorization"), origin, {"predict"}, now_s());
+      tenant = plane.access.admit(head.find("authorization"), origin, {"predict"}, now_s()).tenant;
     } catch (const Problem& problem) {
       plane.refusals.not_allowed(problem.facts().code);
       throw;
     }
-    plane.shared_memory.admit(connection_.asker());
+    plane.shared_memory.admit(connection_.asker(), tenant);
   });
 }
 

@@ -1,0 +1,244 @@
+"""Tenants: what is one's can in no way be seen or touched by another's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.api.access.access import Access
+from service.core.digest import digest_of
+from service.core.errors import QuotaExceeded
+from service.core.key import Limits, Scope
+from service.core.tenant import owner_of
+from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem
+
+ALL = [Scope.PREDICT, Scope.READ, Scope.PUSH, Scope.METRICS, Scope.ADMIN]
+QUOTAS = {"frugal": {"builds_per_day": 2, "stored_bytes": 250, "requests_per_day": 1000}}
+SECRET = MODEL + b"the other's"  # a file that only beta has
+NOBODY = "0123456789abcdef"
+
+
+@dataclass
+class Tenant:
+    """One key, and what was made with it."""
+
+    client: httpx.Client
+    headers: dict[str, str]
+    id: str
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        return self.client.request(method, path, headers={**self.headers, **more.pop("headers", {})}, **more)
+
+    def push(self, body: bytes = MODEL, name: str = "digits", **query: Any) -> httpx.Response:
+        return self.ask("PUT", "/api/v1/models", params={"name": name, "target": HOST_TARGET, **query}, content=body)
+
+
+@dataclass
+class House:
+    plane: ControlPlane
+    operator: Tenant
+    acme: Tenant
+    beta: Tenant
+    frugal: Tenant
+    artifact: str  # of beta's secret
+    build: str
+
+
+def tenant_of(plane: ControlPlane, tenant: str) -> Tenant:
+    key, text = plane.services.access.create(tenant or "operator", ALL, Limits(), tenant)
+    return Tenant(plane.client, {"authorization": f"Bearer {text}"}, key.id)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder: Path = tmp_path_factory.mktemp("house")
+    with control_plane(folder, auth="on", tenants=QUOTAS) as plane:
+        operator, acme, beta, frugal = (tenant_of(plane, name) for name in ("", "acme", "beta", "frugal"))
+        beta.push()
+        plane.succeed()
+        secret = beta.push(SECRET, "private").json()
+        artifact = plane.succeed()
+        for _ in range(3):
+            plane.services.crashes.note([artifact], "signal 11")
+        assert acme.push().status_code == 202
+        plane.succeed()
+        yield House(plane, operator, acme, beta, frugal, str(artifact), secret["id"])
+
+
+def test_two_tenants_have_models_of_the_same_name(house: House) -> None:
+    for tenant in (house.acme, house.beta):
+        found = tenant.ask("GET", "/api/v1/models/digits").json()
+        assert found["name"] == "digits"
+        (version,) = found["versions"]
+        assert (version["version"], version["url"]) == (1, "/api/v1/models/digits/versions/1")
+    names = [[each["name"] for each in who.ask("GET", "/api/v1/models").json()["models"]] for who in everybody(house)]
+    assert names == [["acme~digits", "beta~digits", "beta~private"], ["digits"], ["digits", "private"]]
+
+
+def everybody(house: House) -> list[Tenant]:
+    return [house.operator, house.acme, house.beta]
+
+
+def test_the_same_file_is_a_build_of_each(house: House) -> None:
+    builds = [tenant.ask("GET", "/api/v1/builds?model=digits").json()["builds"] for tenant in (house.acme, house.beta)]
+    (one,), (other,) = builds
+    assert one["id"] != other["id"]
+    assert [each["models"] for each in (one, other)] == 2 * [[{"name": "digits", "version": 1}]]
+
+
+def test_an_operator_sees_and_changes_all_by_whole_names(house: House) -> None:
+    assert house.operator.ask("GET", "/api/v1/models/beta~private").json()["name"] == "beta~private"
+    assert house.operator.ask("GET", f"/api/v1/builds/{house.build}").json()["model"] == "beta~private"
+    assert house.operator.ask("GET", "/metrics").status_code == 200
+
+
+SOURCE = str(digest_of(SECRET))
+THEIRS = st.sampled_from(["private", "beta~private", "beta~digits", "acme~digits"])
+
+
+def requests(build: str, artifact: str, name: str, source: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every way to name what is another's, in one's own words or in the inside's."""
+    model, whole = f"/api/v1/models/{name}", {"force": "true"}
+    return [
+        ("GET", model, {}),
+        ("GET", f"{model}/versions", {}),
+        ("GET", f"{model}/versions/1", {}),
+        ("PATCH", f"{model}/versions/1", {"json": {"labels": ["a"]}}),
+        ("POST", f"{model}/builds", {"json": {"targets": [HOST_TARGET]}}),
+        ("POST", f"{model}/promote", {"json": {"version": 1}}),
+        ("POST", f"{model}/rollback", {}),
+        ("GET", f"{model}/aliases", {}),
+        ("DELETE", f"{model}/aliases/stable", {}),
+        ("DELETE", f"{model}/versions/1", {"params": whole}),
+        ("DELETE", model, {"params": whole}),
+        ("POST", f"/v2/repository/models/{name}/load", {}),
+        ("POST", f"/v2/repository/models/{name}/unload", {}),
+        ("GET", f"/api/v1/builds/{build}", {}),
+        ("GET", f"/api/v1/builds/{build[:10]}", {}),
+        ("GET", f"/api/v1/builds/{build}/events", {}),
+        ("GET", f"/api/v1/builds/{build}/log", {}),
+        ("POST", f"/api/v1/builds/{build}/cancel", {}),
+        *[
+            ("GET", f"/api/v1/artifacts/{artifact}{what}", {})
+            for what in ("", "/content", "/numerics", "/coverage", "/profile", "/facts", "/provenance", "/layers")
+        ],
+        ("HEAD", f"/api/v1/blobs/{source}", {}),
+        ("PUT", "/api/v1/models", {"params": {"name": "mine", "target": HOST_TARGET, "source": source}}),
+    ]
+
+
+@given(name=THEIRS, index=st.integers(0, 27))
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_anothers_is_not_told_from_what_is_not_there(house: House, name: str, index: int) -> None:
+    method, path, more = requests(house.build, house.artifact, name, SOURCE)[index]
+    absent = requests(NOBODY, str(digest_of(b"nothing")), "nothing", str(digest_of(b"nothing")))[index]
+    theirs, nothings = house.acme.ask(method, path, **more), house.acme.ask(absent[0], absent[1], **absent[2])
+    assert theirs.status_code == nothings.status_code == 404
+    if method != "HEAD":
+        assert theirs.json()["code"] == nothings.json()["code"]
+    still = house.beta.ask("GET", "/api/v1/models/private").json()
+    assert [each["version"] for each in still["versions"]] == [1]
+    assert (still["aliases"], still["versions"][0]["metadata"]) == ([], None)
+
+
+def test_every_operation_of_the_document_is_closed_or_shows_only_ones_own(house: House) -> None:
+    """Also those that are written later: what is not opened to tenants is refused."""
+    operations = house.acme.ask("GET", "/api/v1/openapi.json").json()["paths"]
+    values = {"name": "private", "version": "1", "alias": "stable", "id": house.build, "digest": house.artifact}
+    for template, methods in operations.items():
+        path = template.format_map({"model": "private", "region": "private", **values})
+        for method in methods.keys() & {"get", "head"}:
+            if path.startswith("/v2"):
+                continue  # the data plane's
+            answer = house.acme.ask(method.upper(), path)
+            for marker in ("private", house.build, house.artifact, SOURCE, house.beta.id, "beta"):
+                said = answer.text.replace(path, "")  # an error names what was asked for
+                said = said.replace(values["id"], "") if answer.status_code == 404 else said
+                said = said.replace(values["digest"], "") if answer.status_code == 404 else said
+                said = said.replace(repr(values["name"]), "") if answer.status_code == 404 else said
+                assert marker not in said, (method, path, answer.text)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/metrics"),
+        ("GET", "/api/v1/workers"),
+        ("PUT", "/api/v1/artifacts"),
+        ("PUT", f"/api/v1/blobs/{SOURCE}"),
+        ("DELETE", f"/api/v1/quarantine/{SOURCE}"),
+        ("GET", "/api/v1/something-new"),
+    ],
+)
+def test_what_is_the_operators_is_closed_whatever_the_keys_scopes(house: House, method: str, path: str) -> None:
+    problem(house.acme.ask(method, path), 403, "forbidden")
+
+
+def test_lists_show_ones_own_only(house: House) -> None:
+    assert {each["model"] for each in house.acme.ask("GET", "/api/v1/builds").json()["builds"]} == {"digits"}
+    assert house.acme.ask("GET", "/api/v1/quarantine").json() == {"artifacts": []}
+    (held,) = house.beta.ask("GET", "/api/v1/quarantine").json()["artifacts"]
+    assert [each["name"] for each in held["models"]] == ["private"]
+    indexed = [each["name"] for each in house.acme.ask("POST", "/v2/repository/index").json()]
+    assert indexed == ["digits"]
+
+
+def test_keys_and_the_audit_log_are_ones_own(house: House) -> None:
+    assert [key["id"] for key in house.acme.ask("GET", "/api/v1/keys").json()["keys"]] == [house.acme.id]
+    made = house.acme.ask("POST", "/api/v1/keys", json={"name": "x", "scopes": ["predict"]}).json()
+    assert made["tenant"] == "acme"
+    other = {"name": "x", "scopes": ["predict"], "tenant": "beta"}
+    problem(house.acme.ask("POST", "/api/v1/keys", json=other), 403, "forbidden")
+    problem(house.acme.ask("DELETE", f"/api/v1/keys/{house.beta.id}"), 404, "not_found")
+    assert house.acme.ask("DELETE", f"/api/v1/keys/{made['id']}").status_code == 200
+    entries = house.acme.ask("GET", "/api/v1/audit").json()["entries"]
+    assert {entry["who"] for entry in entries} == {house.acme.id}
+    assert next(entry for entry in entries if entry["action"] == "push")["model"] == "digits"
+
+
+def test_a_tenant_has_no_names_with_anothers_in_front(house: House) -> None:
+    problem(house.acme.push(name="beta~digits"), 404, "not_found")
+    assert house.acme.ask("GET", "/api/v1/builds?model=beta~digits").status_code == 404
+
+
+def test_a_tenant_that_has_used_up_its_builds_is_told_so(house: House) -> None:
+    assert [house.frugal.push(name=name).status_code for name in "ab"] == [202, 202]
+    house.frugal.ask("POST", "/api/v1/models/a/builds", json={"targets": ["x86-64-v4"]})
+    refused = problem(house.frugal.push(name="a"), 429, "quota_exceeded")
+    assert refused["detail"] == "the tenant frugal's 2 builds of this day are used up"
+    assert house.acme.push(MODEL + b"2", "other").status_code == 202
+
+
+def test_a_tenant_stores_no_more_than_it_may(house: House) -> None:
+    files = house.plane.services.models
+    room = QUOTAS["frugal"]["stored_bytes"] - files.stored_bytes("frugal")
+    refused = problem(house.frugal.push(MODEL + 200 * b"x", "large"), 507, "tenant_full")
+    assert f"{room} are left" in refused["detail"]
+
+
+def test_requests_of_all_keys_of_a_tenant_count_together(tmp_path: Path) -> None:
+    with control_plane(tmp_path, auth="on", tenants={"acme": {"requests_per_day": 3}}) as plane:
+        access: Access = plane.services.access
+        keys = [access.create(name, ALL, Limits(), "acme")[1] for name in "ab"]
+        other = access.create("c", ALL, Limits(), "beta")[1]
+        for text in (keys[0], keys[1], keys[0], *(5 * [other])):
+            access.admit(f"Bearer {text}".encode(), Scope.READ)
+        with pytest.raises(QuotaExceeded, match="the tenant acme's 3 requests of this day are used up") as caught:
+            access.admit(f"Bearer {keys[1]}".encode(), Scope.READ)
+        assert caught.value.retry_after_s is not None
+        access.used({"beta~": 3, "acme~": 2})
+        known = {each.key.id: each.used for each in access.known()}
+        assert known["acme~"] == 5
+
+
+@given(st.text("ab~-", max_size=6), st.text("ab~-", max_size=6))
+def test_no_two_owners_have_one_name(tenant: str, model: str) -> None:
+    if "~" not in tenant and tenant:
+        assert owner_of(f"{tenant}~{model}") == tenant
