@@ -15,7 +15,7 @@ from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
 from service.core.errors import OctetError
 from service.core.quantization import is_quantization, quantization_of
-from service.core.tenant import prefix_of
+from service.core.tenant import owner_of, prefix_of
 from service.db import claims
 from service.db.bell import Bell, ring
 from service.db.claims import Claim, Claimable
@@ -66,7 +66,10 @@ class BuildStore:
         A build with the same key that is queued, running or has succeeded is that build, whichever model requested it;
         one that failed, was canceled or lost its artifact is not. A cancellation that has not taken effect is
         withdrawn. Either way (`model`, `version`) is on record as wanting it, and it is what they asked for last.
+
+        The model's tenant is part of the key, whatever `inputs` say.
         """
+        inputs = replace(inputs, tenant=owner_of(model))
         while True:
             with self._database.write() as connection:
                 now = self._now(connection)

@@ -6,6 +6,7 @@ an answer is written (`control/wire/base.py`). Digests and ids belong to nobody 
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,16 @@ if TYPE_CHECKING:  # they load SQLAlchemy
 tenant: ContextVar[str] = ContextVar("tenant", default="")
 """Of the key of the request that is answered, set where it is admitted; empty: the operator's, or none is asked for."""
 
-_OPEN = ("/v2/", "/api/v1/models", "/api/v1/builds", "/api/v1/targets", "/api/v1/keys", "/api/v1/audit")
+_OPEN = re.compile(
+    r"""
+    /v2 (/.*)?
+    | /api/v1/models (/[^/]+ (/versions(/[^/]+)? | /aliases(/[^/]+)? | /builds | /promote | /rollback)? )?
+    | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
+    | /api/v1/keys (/[^/]+)?
+    | /api/v1/(targets | audit)
+    """,
+    re.VERBOSE,
+)
 _OPEN_TO_READ = ("/api/v1/artifacts/", "/api/v1/quarantine", "/api/v1/blobs/")
 
 
@@ -31,7 +41,7 @@ def check_route(method: str, path: str) -> None:
         Forbidden: no key of a tenant opens it.
     """
     reads = method in ("GET", "HEAD")
-    if path == "/v2" or path.startswith(_OPEN) or (reads and path.startswith(_OPEN_TO_READ)):
+    if _OPEN.fullmatch(path) or (reads and path.startswith(_OPEN_TO_READ)):
         return
     raise Forbidden(f"a tenant's key does not open {method} {path}", hint="ask who runs this server")
 

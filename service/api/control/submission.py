@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from types import MappingProxyType
 from typing import Any
@@ -196,7 +195,6 @@ def _check_still_there(services: Services, version: ModelVersion) -> None:
 
 def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -> Build:
     tenant = owner_of(model)
-    inputs = replace(inputs, tenant=tenant)
     services.access.check_builds(tenant)
     build, created = services.builds.submit(inputs, model, version)
     artifact = build.artifact

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.access import AuditLog
-from service.api.access.tenants import is_own, qualified, told
+from service.api.access.tenants import is_own, qualified, told, told_text
 from service.api.oip.members import flag
 from service.core.errors import Unsupported
 from service.workers.inference import ModelState, Registry
@@ -33,7 +33,12 @@ class Repository:
     async def index(self, ready: bool) -> list[Members]:
         """Every version of every model; or those that are ready."""
         return [
-            {"name": told(each.model), "version": str(each.version), "state": each.state.value, "reason": each.reason}
+            {
+                "name": told(each.model),
+                "version": str(each.version),
+                "state": each.state.value,
+                "reason": told_text(each.reason),
+            }
             for each in await (self._routing or self._registry).index()
             if is_own(each.model) and (each.state is ModelState.READY or not ready)
         ]

@@ -57,6 +57,14 @@ def test_another_question_is_another_build(builds: BuildStore, other: object) ->
     assert builds.submit(other, "a", 1)[1]  # type: ignore[arg-type]
 
 
+def test_the_same_question_for_models_of_two_tenants_is_a_build_of_each(builds: BuildStore) -> None:
+    first, _ = builds.submit(inputs(), "acme~a", 1)
+    other, created = builds.submit(inputs(), "beta~a", 1)
+    assert created
+    assert builds.submit(inputs(), "acme~b", 1)[0].id == first.id != other.id
+    assert builds.submit(inputs(), "a", 1)[1], "the operator's are as apart"
+
+
 def test_a_build_that_failed_is_tried_again_when_asked_for(builds: BuildStore) -> None:
     first, _ = builds.submit(inputs(), "a", 1)
     builds.finish(claimed(builds), error=BuildTimedOut(stage="codegen", hint="raise the limit"))

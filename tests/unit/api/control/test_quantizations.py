@@ -190,3 +190,25 @@ def test_other_builds_are_no_quantizations(plane: ControlPlane) -> None:
     id = quantize(plane, version=1).json()["id"]
     plane.push(MODEL, name="other")
     assert plane.client.get(f"/api/v1/models/other/quantizations/{id}").status_code == 404
+
+
+def test_a_model_of_each_tenant_has_a_quantization_of_its_own(plane: ControlPlane, tmp_path: Path) -> None:
+    """Or its tenants would see each other's builds."""
+
+    def newest(model: str) -> dict[str, Any]:
+        found: dict[str, Any] = plane.client.get("/api/v1/builds", params={"model": model}).json()["builds"][0]
+        return found
+
+    seen = set()
+    for model in ("acme~net", "beta~net"):
+        plane.push(FLOAT, name=model, mean="0.5", std="0.25")
+        plane.services.builds.cancel(newest(model)["id"])
+        quantization = plane.client.post(f"/api/v1/models/{model}/quantizations", content=SET).json()
+        succeed(plane, tmp_path)
+        compilation = newest(model)
+        plane.services.builds.cancel(compilation["id"])
+        assert compilation["source"] == digest_of(QUANTIZED)
+        assert compilation["models"] == [{"name": model, "version": 2}]
+        assert quantization["models"] == [{"name": model, "version": 1}]
+        seen |= {quantization["id"], compilation["key"]}
+    assert len(seen) == 4

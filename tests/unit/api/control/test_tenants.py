@@ -175,6 +175,11 @@ def test_every_operation_of_the_document_is_closed_or_shows_only_ones_own(house:
         ("PUT", f"/api/v1/blobs/{SOURCE}"),
         ("DELETE", f"/api/v1/quarantine/{SOURCE}"),
         ("GET", "/api/v1/something-new"),
+        ("GET", "/api/v1/models/digits/something-new"),
+        ("POST", "/api/v1/models/digits/quantizations"),
+        ("GET", "/api/v1/models/digits/quantizations"),
+        ("GET", f"/api/v1/models/digits/quantizations/{NOBODY}"),
+        ("GET", f"/api/v1/models/digits/quantizations/{NOBODY}/file"),
     ],
 )
 def test_what_is_the_operators_is_closed_whatever_the_keys_scopes(house: House, method: str, path: str) -> None:
