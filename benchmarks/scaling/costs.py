@@ -1,0 +1,102 @@
+"""What the cluster's steps cost the database, measured on a PostgreSQL of this machine:
+
+    python -m benchmarks.scaling.costs
+
+Each step is done over and over by one client. Its processor time is that of the server's process for that client,
+which is what bounds a server of so many cores; it hardly depends on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from service.core.build import BuildInputs
+from service.core.digest import digest_of
+from service.core.worker import Worker, WorkerKind
+from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
+from service.workers.inference.tables import Tables
+from tests.support import postgres
+
+_TARGET, _WORKERS, _MODELS, _SECONDS = "x86-64-v3", 1_000, 1_000, 3.0
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Processor time of the database, in seconds.
+
+    Attributes:
+        look_s: of a worker that looks what one name stands for.
+        beat_s: of a heartbeat.
+        list_s: of reading the table of all workers.
+    """
+
+    look_s: float
+    beat_s: float
+    list_s: float
+
+
+def measure() -> Costs:
+    with postgres.running("-c", "fsync=on") as server:
+        database = Database(postgres.database_url(str(server.folder)), connections=1)
+        database.migrate()
+        tables, workers = _filled(database), WorkerStore(database)
+        now = datetime.now(UTC)
+        known = [Worker(f"w{each}", WorkerKind.INFERENCE, "host", each, _TARGET, now, now) for each in range(_WORKERS)]
+        for worker in known:
+            workers.beat(worker)
+        costs = Costs(
+            _processor_time(database, lambda turn: _look(tables, f"model{turn % _MODELS}")),
+            _processor_time(database, lambda turn: workers.beat(known[turn % _WORKERS])),
+            _processor_time(database, lambda turn: workers.list(1e6)),
+        )
+        database.close()
+        return costs
+
+
+def _filled(database: Database) -> Tables:
+    builds, models = BuildStore(database), ModelStore(database)
+    for each in range(_MODELS):
+        name, source = f"model{each}", digest_of(str(each).encode())
+        models.push(name, source, "tflite", 1)
+        builds.submit(BuildInputs(source, _TARGET, "tflite", {"tvm": "0"}, {}), name, 1)
+        claim = builds.claim("worker", 600.0)
+        assert claim is not None
+        builds.finish(claim, artifact=digest_of(name.encode()))
+    return Tables(builds, models, AliasStore(database), (_TARGET,))
+
+
+def _look(tables: Tables, model: str) -> None:
+    """What the registry asks about a name."""
+    plan = tables.plan(model, None)
+    tables.versions(model, None)
+    ((_, identity),) = tables.candidates(model, plan.version, lambda artifact: True)
+    tables.models.metadata(model, identity.version)
+
+
+def _processor_time(database: Database, step: Callable[[int], object]) -> float:
+    """Of the server's process for the one connection, for a step."""
+    with database.read() as connection:
+        pid = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
+    until_s, turns, began_s = time.perf_counter() + _SECONDS, 0, _used_s(pid)
+    while time.perf_counter() < until_s:
+        step(turns)
+        turns += 1
+    return (_used_s(pid) - began_s) / turns
+
+
+def _used_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure()), indent=2))
