@@ -15,6 +15,7 @@ from service.api.control import (
     audit,
     blobs,
     builds,
+    compare,
     deletion,
     keys,
     matrix,
@@ -55,6 +56,7 @@ def control_plane() -> FastAPI:
     for module in (
         models,
         matrix,
+        compare,
         quantizations,
         deletion,
         aliases,

@@ -246,6 +246,15 @@ class Client:
         response = self._request("POST", _model_path(model, version) + "/infer", content=body, headers=headers)
         return decode_response(response.content, int(response.headers[HEADER_LENGTH]))
 
+    def compare(
+        self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None
+    ) -> Document:
+        """What every pool answers to one request, as `infer` sends it."""
+        body, header_bytes = encode_request(names, inputs, _by_itself())
+        headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
+        query = {} if version is None else {"version": version}
+        return self._document("POST", f"/api/v1/models/{model}/compare", content=body, headers=headers, params=query)
+
     def is_ready(self) -> bool:
         """Whether the server takes requests."""
         try:

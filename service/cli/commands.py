@@ -27,6 +27,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "rm": (_SERVING, "rm", "rm"),
     "builds": (_SERVING, "models", "builds"),
     "matrix": (_SERVING, "matrix", "matrix"),
+    "compare": (_SERVING, "compare", "compare"),
     "promote": (_SERVING, "promote", "promote"),
     "rollback": (_SERVING, "promote", "rollback"),
     "quarantine": (_SERVING, "quarantine", "quarantine"),

@@ -12,7 +12,9 @@ import httpx
 import numpy as np
 import pytest
 from tritonclient import grpc as triton
+from typer.testing import CliRunner
 
+from service.cli.app import app
 from service.core.target import detect_host
 from tests.support import s3_server as s3
 from tests.support.buckets import s3_server
@@ -85,6 +87,31 @@ def test_and_over_grpc(members: Members) -> None:
         picture.set_data_from_numpy(np.array([PICTURE], dtype=object))
         answer = client.infer("digits", [picture])
         assert answer.as_numpy(answer.get_response().outputs[0].name).argmax() == 7
+
+
+def test_the_matrix_shows_both_pools(members: Members) -> None:
+    rows = members.api.client.get("/api/v1/models/digits/matrix").json()["rows"]
+    assert [(row["pool"], row["target"], row["workers"]) for row in rows] == [
+        ("best", HERE, 1),
+        (RUNS_HERE,) * 2 + (1,),
+    ]
+    for row in rows:
+        assert (row["state"], row["verified"], row["machine"]) == ("ready", True, detect_host().model_name)
+        assert row["p50_s"] > 0
+
+
+def test_both_pools_answer_with_the_same_bytes(members: Members) -> None:
+    answer = members.api.client.post(
+        "/api/v1/models/digits/compare", content=PICTURE, headers={"Content-Type": "image/png"}
+    ).json()
+    assert (answer["equal"], answer["reference"]) == (True, "best"), answer
+    assert [(each["pool"], each["problem"]) for each in answer["answers"]] == [("best", None), (RUNS_HERE, None)]
+
+
+def test_and_octet_compare_says_so(members: Members, tmp_path: Path) -> None:
+    (tmp_path / "7.png").write_bytes(PICTURE)
+    result = CliRunner().invoke(app, ["compare", "digits", str(tmp_path / "7.png"), "--server", members.api.url])
+    assert (result.exit_code, "all answers are equal, byte for byte" in result.stdout) == (0, True), result.output
 
 
 def test_the_api_itself_loads_nothing(members: Members) -> None:

@@ -23,7 +23,7 @@ from service.api.control.wire.hosts import (
     Workers,
 )
 from service.api.control.wire.keys import Audit, Key, KeyRequest, Keys, NewKey
-from service.api.control.wire.matrix import Matrix, MatrixRow
+from service.api.control.wire.matrix import Comparison, Different, Matrix, MatrixRow, PoolAnswer
 from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, ModelVersion, ModelVersions
 from service.api.control.wire.parameters import (
     DEFAULT_ALIAS,
@@ -72,7 +72,9 @@ __all__ = [
     "BuildRequest",
     "Builds",
     "Canary",
+    "Comparison",
     "Deleted",
+    "Different",
     "Facts",
     "Key",
     "KeyRequest",
@@ -92,6 +94,7 @@ __all__ = [
     "PathKey",
     "PathName",
     "PathVersion",
+    "PoolAnswer",
     "Problem",
     "Promotion",
     "Quantization",

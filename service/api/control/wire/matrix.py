@@ -47,3 +47,35 @@ class Matrix(Wire):
     name: str
     version: int
     rows: list[MatrixRow] = Field(description="The pools by name, then targets without one.")
+
+
+class Different(Wire):
+    """An output that is not the reference's."""
+
+    output: str
+    different: int | None = Field(
+        description="The number of elements whose bytes differ; null where shape or type do, or one is not there."
+    )
+    first: int | None = Field(description="The first of these elements, counted in C order; likewise.")
+
+
+class PoolAnswer(Wire):
+    """What a worker of a pool answered."""
+
+    pool: str
+    target: str
+    worker: str
+    problem: str | None = Field(description="The reason, if it did not answer.")
+    differences: list[Different] = Field(description="The outputs that are not those of the reference.")
+
+
+class Comparison(Wire):
+    """The answers of all pools to one request."""
+
+    name: str
+    version: int
+    equal: bool | None = Field(
+        description="Whether all answers were the same bytes; null where fewer than two pools answered."
+    )
+    reference: str | None = Field(description="The pool that the others are compared with: the first that answered.")
+    answers: list[PoolAnswer] = Field(description="By pool and target.")

@@ -1,0 +1,58 @@
+"""`octet compare`: one input on every pool of a cluster, and whether the answers are the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from service.cli.client import Client
+from service.cli.options import InputFiles, JsonOption, KeyOption, ServerOption, server_url
+from service.cli.output import FAILURE, reporting
+from service.cli.tensors import read_input
+from service.core.errors import InvalidInput
+
+
+def compare(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as octet models lists it.")],
+    inputs: InputFiles,
+    version: Annotated[int | None, typer.Option("--version", help="The version.", show_default="the newest")] = None,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run one input on every pool of a cluster, and compare the answers. The exit status is 1 if any two differ."""
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        names = [spec["name"] for spec in client.metadata(name, version)["inputs"]]
+        if len(names) != len(inputs):
+            raise InvalidInput(f"{name} has {len(names)} inputs, and {len(inputs)} were given", hint=", ".join(names))
+        found = client.compare(name, names, [read_input(path) for path in inputs], version)
+        output.document(found) if as_json else output.show(*_lines(found))
+        if found["equal"] is False:
+            raise typer.Exit(FAILURE)
+
+
+def _lines(found: dict[str, Any]) -> Iterator[Text]:
+    result, style = {
+        True: ("all answers are equal, byte for byte", "green"),
+        False: ("the answers differ", "bold red"),
+        None: ("fewer than two pools answered", "yellow"),
+    }[found["equal"]]
+    yield Text.assemble(f"{found['name']} version {found['version']}  ", (result, style))
+    for answer in found["answers"]:
+        yield Text(f"{answer['pool']}  {answer['target']}  {'; '.join(_said(answer, found['reference']))}", style="dim")
+
+
+def _said(answer: dict[str, Any], reference: str) -> Iterator[str]:
+    if answer["problem"]:
+        yield answer["problem"]
+        return
+    if not answer["differences"]:
+        yield "answered"
+    for each in answer["differences"]:
+        if each["different"] is None:
+            yield f"{each['output']} is of another shape or type than that of {reference}"
+        else:
+            yield f"{each['different']} elements of {each['output']} differ from {reference}, first {each['first']}"
