@@ -177,6 +177,7 @@ def test_every_operation_of_the_document_is_closed_or_shows_only_ones_own(house:
         ("GET", "/api/v1/something-new"),
         ("GET", "/api/v1/models/digits/something-new"),
         ("GET", "/api/v1/models/digits/matrix"),
+        ("POST", "/api/v1/models/digits/compare"),
         ("POST", "/api/v1/models/digits/quantizations"),
         ("GET", "/api/v1/models/digits/quantizations"),
         ("GET", f"/api/v1/models/digits/quantizations/{NOBODY}"),
