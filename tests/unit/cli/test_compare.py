@@ -17,7 +17,7 @@ DIFFERENT = {"output": "y", "different": 2, "first": 5}
 
 
 def said(equal: bool | None, *differences: dict[str, Any], problem: str | None = None) -> dict[str, Any]:
-    first = {"pool": "a", "target": "x86-64-v3", "worker": "w1", "problem": None, "differences": []}
+    first: dict[str, Any] = {"pool": "a", "target": "x86-64-v3", "worker": "w1", "problem": None, "differences": []}
     second = {"pool": "b", "target": "aarch64", "worker": "w2", "problem": problem, "differences": list(differences)}
     return {"name": "digits", "version": 1, "equal": equal, "reference": "a", "answers": [first, second]}
 
