@@ -33,8 +33,9 @@ def show_digit(page: Page, digit: int) -> None:
 def test_a_model_is_built_before_ones_eyes_and_sees(page: Page) -> None:
     expect(page.locator("#matrix")).to_contain_text("There is no model yet")
     page.set_input_files("#model-file", EXAMPLES / INT8)
-    expect(page.get_by_label("Name")).to_have_value("digits_int8")
-    page.get_by_label("Name").fill("digits")
+    name = page.get_by_role("region", name="Push a model").get_by_label("Name")
+    expect(name).to_have_value("digits_int8")
+    name.fill("digits")
     page.get_by_role("button", name="Push and compile").click()
     expect(page.locator(".stages li.current")).to_have_count(1)
     expect(page.locator(".stages li.done")).to_have_count(STAGES)
