@@ -142,11 +142,12 @@ WorkerRef Cluster::choose(std::string_view address, const std::optional<std::str
   const Name& name = found->second;
   std::vector<WorkerRef> workers = candidates(name, tried);
   if (!workers.empty()) {
-    const std::string model = names_in(address).first;
-    if (sequence) return *std::min_element(workers.begin(), workers.end(), rendezvous(model, *sequence));
+    if (sequence) {
+      return *std::min_element(workers.begin(), workers.end(), rendezvous(names_in(address).first, *sequence));
+    }
     WorkerRef best = least_busy(workers, now_s);
     if (!is_full(*best)) return best;
-    std::vector<WorkerRef> others = more(workers, model, tried, now_s);
+    std::vector<WorkerRef> others = more(workers, names_in(address).first, tried, now_s);
     return others.empty() ? best : least_busy(others, now_s);
   }
   if (!tried.empty()) throw Problem(Kind::kRestarting, "no other worker that could answer is ready", "try again later");
