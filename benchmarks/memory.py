@@ -19,10 +19,14 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from service.core.artifact import ArtifactConfig
+
+_OCTET = [sys.executable, "-m", "service.cli"]
 _LITERT = """
 import sys, numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -82,21 +86,9 @@ def main() -> None:
 
 def measured(model: Path) -> Footprint:
     """Compiles `model` for this machine and runs it."""
-    from service.cache import OciLayout
-    from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
-
     with tempfile.TemporaryDirectory(prefix="octet-memory-") as scratch:
         folder = Path(scratch, "artifact")
-        octet = [sys.executable, "-m", "service.cli"]
-        subprocess.run(
-            [*octet, "compile", str(model), "--output", str(folder), "--numerics", "xnnpack"],
-            check=True,
-            capture_output=True,
-        )
-        layout = OciLayout.open(folder)
-        (digest,) = (entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE)
-        manifest = layout.manifest(digest)
-        config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
+        config = compiled(model, folder)
         inputs = []
         for place, spec in enumerate(config.signature.inputs):
             inputs.append(str(Path(scratch, f"{place}.npy")))
@@ -106,9 +98,21 @@ def measured(model: Path) -> Footprint:
             config.plan.constant_bytes,
             config.plan.arena_bytes,
             *in_float32(model),
-            _peak_bytes([*octet, "run", str(folder), *inputs, "--threads", "1"]),
+            _peak_bytes([*_OCTET, "run", str(folder), *inputs, "--threads", "1"]),
             _peak_bytes([sys.executable, "-c", _LITERT, str(model)]),
         )
+
+
+def compiled(model: Path, folder: Path, *options: str) -> ArtifactConfig:
+    """What the artifact that `octet compile` puts into `folder` says of itself; LiteRT's answers are asked for."""
+    from service.cache import OciLayout
+    from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
+
+    command = [*_OCTET, "compile", str(model), "--output", str(folder), "--numerics", "xnnpack", *options]
+    subprocess.run(command, check=True, capture_output=True)
+    layout = OciLayout.open(folder)
+    (digest,) = (entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE)
+    return ArtifactConfig.from_json(json.loads(layout.blobs.read(layout.manifest(digest).config.digest)))
 
 
 def in_float32(model: Path) -> tuple[int, int]:

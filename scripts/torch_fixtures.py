@@ -21,8 +21,11 @@ from torch.ao.quantization import (  # type: ignore[import-not-found]
     DeQuantStub,
     QuantStub,
     convert,
+    default_dynamic_qconfig,
     get_default_qconfig,
     get_default_qconfig_mapping,
+    per_channel_dynamic_qconfig,
+    quantize_dynamic,
 )
 from torch.ao.quantization import prepare as prepare_eager
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx  # type: ignore[import-not-found]
@@ -153,6 +156,18 @@ class Squeezed(nn.Module):
         return self.back(nn.functional.avg_pool2d(x, 2))
 
 
+class Rows(nn.Module):
+    """Linear layers whose activations are quantized as they come, of weights with one scale and with many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(37, 70), nn.Linear(70, 37, bias=False)
+        self.head = nn.Linear(37, 11)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x + self.second(torch.relu(self.first(x))) / 2.0**0.5)
+
+
 def by_fx(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     example = (torch.randn(shape),)
     prepared = prepare_fx(model.eval(), get_default_qconfig_mapping("x86"), example)
@@ -210,6 +225,7 @@ def main() -> None:
         "functions": Functions,
         "unfused": Unfused,
     }
+    tokens = (2, 5, 37)
     with torch.no_grad():
         for name, kind in kinds.items():
             torch.manual_seed(0)
@@ -226,6 +242,10 @@ def main() -> None:
         torch.manual_seed(0)
         torch.backends.quantized.engine = "x86"
         save("squeezed", torch.jit.trace(by_hand(Squeezed(), image, "x86"), torch.randn(image)), image, WITHIN_7_BITS)
+        torch.manual_seed(0)
+        kinds_of_layers = {"first": per_channel_dynamic_qconfig, nn.Linear: default_dynamic_qconfig}
+        model = quantize_dynamic(Rows().eval(), kinds_of_layers)
+        save("dynamic", torch.jit.trace(model, torch.randn(tokens)), tokens, (1e-7, 3e-4, 0.3, 30.0))
 
 
 if __name__ == "__main__":

@@ -1,150 +1,215 @@
-"""What `benchmarks/gpu.sh` runs on a machine with a card: correct first, then fast, beside PyTorch.
+"""What `benchmarks/gpu.sh` runs on a machine with a card: correct first, then fast, beside PyTorch and served.
 
-    python -m benchmarks.gpu FOLDER          # of `benchmarks.gpu.prepare`; prints tables, and puts them into GPU.md
+    python -m benchmarks.gpu     # in a folder of `benchmarks.gpu.prepare`; prints tables, and puts them into GPU.md
 
-Wants NumPy, Octet's runtime and, for the peer's columns, PyTorch. *On the card* is the sum of a run's calls, each
-between two events; *whole* is a bound call, copies of inputs and outputs included, as a client of the runtime has it.
-Peaks are measured between the models, in the same minutes. A figure is the median of its turns' medians.
+Each part is a process of its own (`turn`, `serving`, `pytorch`), with a limit: what fails, or takes too long, loses its
+own figures alone, and is said. What is found is written at once. *On the card* is a run as a graph, launched again and
+again, on the card's clock, as PyTorch is measured; *with copies* is a bound call, from the host's memory to the host's
+memory, by the host's clock. A figure is a median. Peaks are measured before the models and after; the better counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
+import os
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-from datetime import date
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.samples import ABOUT_FILE, digest, inputs_of
-from service.core.buffers import aligned_empty
-from service.runtime.loading import load
+from benchmarks.gpu import records
+from benchmarks.gpu.samples import ABOUT_FILE
 
-_PAGE = Path(__file__).parents[1] / "GPU.md"
+_ROOT = Path(__file__).parents[2]
+_ARTIFACTS = _ROOT / "artifacts"
+_PAGE = _ROOT / "benchmarks" / "GPU.md"
 _BEGIN, _END = "<!-- measured: written by benchmarks.gpu, from here -->", "<!-- measured: to here -->"
-_PEER_LIMIT_S = 240
+_TOOLS = ("memcheck", "racecheck")
+_MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 60, 30, 60, 150  # what a part may take
+_LAST_LINES = 3  # of what a part that failed has said
+_PEER_BATCHES = (64, 256, 1, 8)  # the most telling first
+_DESCRIBED = "name,driver_version,clocks.max.sm,power.limit,mig.mode.current"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=9.5, help="for all; what has not begun by then is left out")
+    parser.add_argument("--results", type=Path, default=_ROOT, help="where results.md and results.jsonl are written")
+    parser.add_argument("--seconds", type=float, default=1.0, help="that a model is measured, and a number of clients")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 64, 256], help="of the server")
     parser.add_argument("--no-peer", action="store_true")
-    asked = parser.parse_args()
-    about = json.loads((asked.folder / ABOUT_FILE).read_text())
-    wrong = [model["name"] for model in about["models"] if not _is_right(asked.folder, model)]
-    for name in wrong:
-        print(f"WRONG: {name} does not answer what the CPU answers", file=sys.stderr)
-    rows, peaks = [], _peaks(asked.folder, about, asked)
-    for model in about["models"]:
-        figures = _measured(asked.folder / model["name"], asked)
-        peer = {} if asked.no_peer else _peer(model["model"], model["batch"])
-        rows.append({**model, **figures, **peer, "right": model["name"] not in wrong})
-        print(json.dumps(rows[-1]), flush=True)
-    peaks = {
-        name: max(value, again)
-        for (name, value), again in zip(peaks.items(), _peaks(asked.folder, about, asked).values(), strict=True)
-    }
-    text = _text(about, rows, peaks)
-    print(text)
-    page = _PAGE.read_text()
-    if _BEGIN in page:
-        before, _, rest = page.partition(_BEGIN)
-        _PAGE.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{rest.partition(_END)[2]}")
-    return 1 if wrong else 0
+    parser.add_argument("--no-serving", action="store_true")
+    run = Run(parser.parse_args())
+    run.card()
+    run.peaks()
+    run.models()
+    run.peaks()
+    run.sanitizer()
+    if not run.asked.no_serving:
+        run.serving()
+    if not run.asked.no_peer:
+        run.peers()
+    print(run.write())
+    bad = records.wrong(run.found, run.about)
+    if bad:
+        print(f"WRONG, OR NOT ANSWERED: {', '.join(bad)}", file=sys.stderr)
+    return 1 if bad else 0
 
 
-def _is_right(folder: Path, model: dict[str, Any]) -> bool:
-    loaded = load(folder / model["name"])
-    return digest(loaded.run(inputs_of(loaded.signature))) == str(model["answers"])
+class Run:
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked, self.found = asked, list[records.Record]()
+        self.about = json.loads((_ARTIFACTS / ABOUT_FILE).read_text())
+        self._end_s = time.monotonic() + 60 * asked.minutes
+        asked.results.mkdir(parents=True, exist_ok=True)
+        self._lines = asked.results / "results.jsonl"
+        self._lines.write_text("")
 
-
-def _measured(artifact: Path, asked: argparse.Namespace) -> dict[str, float]:
-    model = load(artifact)
-    inputs = inputs_of(model.signature)
-    on_card = [float(model.time_calls(inputs).sum()) for _ in range(20)]
-    model.bind(inputs, [aligned_empty(spec.shape, spec.dtype) for spec in model.signature.outputs])
-    whole = statistics.median(_median_s(model, asked.seconds) for _ in range(asked.rounds))
-    return {"whole_s": whole, "card_s": statistics.median(on_card), "calls": len(model.time_calls(inputs))}
-
-
-def _median_s(call: Any, seconds: float) -> float:
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while not times or time.perf_counter() < end:
-        begun = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times)
-
-
-def _peaks(folder: Path, about: dict[str, Any], asked: argparse.Namespace) -> dict[str, float]:
-    """Multiply-accumulates in a second, by instruction."""
-    found = {}
-    for each in about["peaks"]:
-        model = load(folder / each["name"])
-        inputs = inputs_of(model.signature)
-        fastest = min(float(model.time_calls(inputs).sum()) for _ in range(20))
-        found[each["instruction"]] = each["macs"] / fastest
-    return found
-
-
-def _peer(model: str, batch: int) -> dict[str, float]:
-    """PyTorch's times, by numbers' type; what fails is said, and its column empty."""
-    network = "resnet50" if "resnet50" in model else "mobilenet_v2"
-    found = {}
-    for dtype in ("bfloat16", "float16"):
-        command = [sys.executable, "-m", "benchmarks.gpu.pytorch", network, dtype, str(batch)]
+    def card(self) -> None:
+        command = ["nvidia-smi", f"--query-gpu={_DESCRIBED}", "--format=csv,noheader"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PEER_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            print(f"PyTorch {dtype}: took longer than {_PEER_LIMIT_S} s", file=sys.stderr)
-            continue
-        if done.returncode:
-            print(f"PyTorch {dtype}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}", file=sys.stderr)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            self._fail("nvidia-smi", str(error))
         else:
-            found[f"{dtype}_s"] = float(json.loads(done.stdout.splitlines()[-1])["median_s"])
-    return found
+            self._keep({"part": "card", "described": "; ".join(done.stdout.strip().splitlines())})
 
+    def peaks(self) -> None:
+        for peak in self.about["peaks"]:
+            arguments = ["peak", str(_ARTIFACTS / peak["name"]), peak["artifact"], str(peak["macs"])]
+            named = {"part": "peak", "instruction": peak["instruction"]}
+            self._part(peak["name"], "turn", arguments, _PEAK_S, lambda told, named=named: named | told)
 
-def _text(about: dict[str, Any], rows: list[dict[str, Any]], peaks: dict[str, float]) -> str:
-    best = max(peaks.values(), default=0.0)
-    described = ", ".join(f"{name} {2 * value / 1e12:.0f} TOPS" for name, value in peaks.items())
-    lines = [
-        f"On {_card()}, {date.today()}, {about['target']}; measured peaks: {described}.",
-        "",
-        "| model | batch | CPU's bytes | whole, ms | on the card, ms | images/s on the card | % of peak"
-        " | PyTorch bf16, ms | fp16, ms | bf16 / ours |",
-        "| --- " * 10 + "|",
-    ]
-    for row in rows:
-        card, peer = row["card_s"], row.get("bfloat16_s")
-        share = 100 * row["macs"] / card / best if best else 0.0
-        cells = [
-            *(row["model"], str(row["batch"]), "yes" if row["right"] else "NO"),
-            *(f"{1e3 * row['whole_s']:.3f}", f"{1e3 * card:.3f}", f"{row['batch'] / card:,.0f}", f"{share:.0f}"),
-            *(_milliseconds(row.get(f"{dtype}_s")) for dtype in ("bfloat16", "float16")),
-            f"{peer / card:.2f}" if peer else "-",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    def models(self) -> None:
+        """Figures of a model whose bytes are wrong are kept, and marked."""
+        for model in self.about["models"]:
+            arguments = ["model", str(_ARTIFACTS / model["folder"]), model["artifact"], model["answers"]]
+            told: dict[str, Any] = {"part": "model", "name": model["name"]}
+            right: list[bool] = []
 
+            def sort(line: dict[str, Any], told: dict[str, Any] = told, right: list[bool] = right) -> None:
+                if "right" in line:
+                    right.append(line["right"])
+                told.update(line)
 
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e3 * seconds:.3f}"
+            self._part(model["name"], "turn", [*arguments, str(self.asked.seconds)], _MODEL_S, sort)
+            if right:
+                self._keep({"part": "right", "name": model["name"], "right": all(right)})
+            if "card_s" in told:
+                self._keep(told)
 
+    def sanitizer(self) -> None:
+        """The model of least work, looked at closely where NVIDIA's tool is there."""
+        tool = shutil.which("compute-sanitizer")
+        if tool is None:
+            self._fail("compute-sanitizer", "it is not there, and looked at nothing")
+            return
+        model = min(self.about["models"], key=lambda each: each["macs"])
+        once = ["-m", "benchmarks.gpu.turn", "once", str(_ARTIFACTS / model["folder"]), model["artifact"]]
+        for name in _TOOLS:
+            command = [tool, "--tool", name, "--error-exitcode", "9", sys.executable, *once]
+            status, _, said = self._run(command, _TOOL_S)
+            if status in (0, 9):
+                self._keep({"part": "sanitizer", "tool": name, "name": model["name"], "found": status == 9})
+            if status != 0:
+                self._fail(f"compute-sanitizer {name}", said)
 
-def _card() -> str:
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    except OSError:
-        return "a card that nvidia-smi does not name"
-    return done.stdout.strip().splitlines()[0] if done.returncode == 0 else "an unnamed card"
+    def serving(self) -> None:
+        for model in self.about["models"]:
+            if model["batch"] > 1:
+                continue
+            arguments = [
+                str(_ARTIFACTS / model["folder"]),
+                model["artifact"],
+                model["answers"],
+                str(self.asked.seconds),
+            ]
+            named = {"part": "serving", "model": model["model"]}
+
+            def kept(told: dict[str, Any], named: dict[str, Any] = named) -> records.Record:
+                right = told.pop("right")
+                return named | told | {"wrong": told["wrong"] + (0 if right else 1)}
+
+            arguments += map(str, self.asked.clients)
+            limit_s = 60 + 8 * len(self.asked.clients) * (1 + self.asked.seconds)
+            self._part(f"serving {model['model']}", "serving", arguments, limit_s, kept)
+
+    def peers(self) -> None:
+        networks = sorted({model["network"] for model in self.about["models"] if model["network"]}, reverse=True)
+        known = {model["batch"] for model in self.about["models"]}
+        batches = [*(each for each in _PEER_BATCHES if each in known), *sorted(known.difference(_PEER_BATCHES))]
+        for dtype in records.DTYPES:
+            for network in networks:
+                named = {"part": "peer", "network": network, "dtype": dtype}
+                arguments = [network, dtype, *map(str, batches)]
+                self._part(
+                    f"PyTorch {network} {dtype}", "pytorch", arguments, _PEER_S, lambda told, named=named: named | told
+                )
+
+    def write(self) -> str:
+        """The tables of what is known by now."""
+        text = records.text(self.found, self.about, f"{datetime.now(UTC):%Y-%m-%d}")
+        (self.asked.results / "results.md").write_text(f"{text}\n")
+        page = _PAGE.read_text()
+        before, begin, rest = page.partition(_BEGIN)
+        if begin:
+            _PAGE.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{rest.partition(_END)[2]}")
+        return text
+
+    def _part(self, name: str, module: str, arguments: list[str], limit_s: float, kept: Any) -> None:
+        """Keeps what `kept` makes of each line that the process tells, also of one that fails after it."""
+        print(f"{name} …", file=sys.stderr, flush=True)
+        status, lines, said = self._run([sys.executable, "-m", f"benchmarks.gpu.{module}", *arguments], limit_s)
+        for line in lines:
+            record = kept(line)
+            if record is not None:
+                self._keep(record)
+        if status != 0:
+            self._fail(name, said)
+        self.write()
+
+    def _run(self, command: list[str], limit_s: float) -> tuple[int, list[dict[str, Any]], str]:
+        """The status, what was told, and the last words; of a process that ends with what it started."""
+        left_s = min(limit_s, self._end_s - time.monotonic())
+        if left_s <= 0:
+            return -1, [], f"left out: the {self.asked.minutes:g} minutes were over"
+        with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as said:
+            process = subprocess.Popen(command, cwd=_ROOT, stdout=told, stderr=said, start_new_session=True)
+            try:
+                status: int | None = process.wait(left_s)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            told.seek(0)
+            said.seek(0)
+            lines = [
+                json.loads(line) for line in told.read().splitlines() if line.startswith("{") and line.endswith("}")
+            ]
+            words = said.read().strip()
+        sys.stderr.write(words[-2000:] + "\n" if words else "")
+        last = " / ".join(words.splitlines()[-_LAST_LINES:]) or "it said nothing"
+        return (-1, lines, f"took longer than {left_s:.0f} s") if status is None else (status, lines, last)
+
+    def _keep(self, record: Mapping[str, Any]) -> None:
+        self.found.append(record)
+        line = json.dumps(record)
+        print(line, flush=True)
+        with self._lines.open("a") as file:
+            file.write(line + "\n")
+
+    def _fail(self, name: str, said: str) -> None:
+        self._keep({"part": "failure", "of": name, "said": said})
 
 
 if __name__ == "__main__":

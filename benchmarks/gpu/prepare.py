@@ -2,20 +2,25 @@
 
     python -m benchmarks.gpu.prepare FOLDER --target cuda-sm_90 resnet50.onnx mobilenet_v2.onnx [--batches 1 64]
 
-For each model and batch an artifact, and digests of the answers that this machine's CPU gives to inputs that both
-machines make of the same seed; and two artifacts of nothing but products, for the peaks (`kernels/cuda/peak`).
+FOLDER, and FOLDER.tar.xz, hold the models' artifacts for each batch, digests of the answers that this machine's CPU
+gives to inputs that both machines make of the same seed, two artifacts of nothing but products, for the peaks
+(`kernels/cuda/peak`), and all of this checkout that running them takes (`package`): FOLDER/benchmarks/gpu.sh.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.gpu.samples import ABOUT_FILE, digest, inputs_of
+import numpy as np
+
+from benchmarks.gpu import package
+from benchmarks.gpu.samples import ABOUT_FILE, Array, digest, inputs_of
 from service.cache import Manifest, OciLayout
 from service.compiler.kernels.cuda import nvrtc, peak
 from service.compiler.kernels.cuda.cards import CARDS, Card
@@ -26,18 +31,19 @@ from service.core.artifact import (
     LIBRARY_MEDIA_TYPE,
     ArtifactConfig,
     Report,
-    only_artifact,
 )
 from service.core.call_plan import Buffer, Call, CallPlan, Space
 from service.core.compatibility import CONFIG_MEDIA_TYPE
-from service.core.digest import canonical_json
+from service.core.digest import Digest, canonical_json
 from service.core.elf import data_object
 from service.core.numerics import MODES
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.target import Target, parse_target
 from service.runtime.loading import load
+from service.runtime.model import Model
 
 BATCHES = (1, 8, 64, 256)
+_NETWORKS = ("resnet50", "mobilenet_v2")  # that `pytorch` has
 
 
 def main() -> None:
@@ -46,42 +52,70 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--target", default="cuda-sm_90")
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--no-wheels", action="store_true", help="the machine has pydantic-settings")
+    parser.add_argument("--peak", type=int, nargs=2, metavar=("BLOCKS", "REPETITIONS"), help="for an emulated card")
     asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    target = parse_target(asked.target)
-    models = [_prepared(model, batch, target, asked.folder) for model in asked.models for batch in asked.batches]
+    if asked.folder.exists():
+        parser.error(f"{asked.folder} exists already")
+    target, artifacts = parse_target(asked.target), asked.folder / "artifacts"
+    artifacts.mkdir(parents=True)
+    batches = sorted({1, *asked.batches})  # what is served begins with 1
+    models = [row for model in asked.models for row in _prepared(model, batches, target, artifacts)]
     card = CARDS[target.name.removeprefix("cuda-")]
+    sizes = asked.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
     peaks = [
-        _peak(card, target, asked.folder, matrix=matrix) for matrix in (True, False) if card.matrix_macs or not matrix
+        _peak(card, target, artifacts, *sizes, matrix=matrix)
+        for matrix in (True, False)
+        if card.matrix_macs or not matrix
     ]
     about = {"target": target.name, "models": models, "peaks": peaks}
-    (asked.folder / ABOUT_FILE).write_text(json.dumps(about, indent=1))
+    (artifacts / ABOUT_FILE).write_text(json.dumps(about, indent=1))
+    package.add_program(asked.folder)
+    if not asked.no_wheels:
+        package.add_wheels(asked.folder)
+    packed = package.pack(asked.folder)
+    print(f"{packed}: {packed.stat().st_size / 1e6:.1f} MB")
 
 
-def _prepared(model: Path, batch: int, target: Target, folder: Path) -> dict[str, object]:
-    name = f"{model.stem}-b{batch}"
-    print(name, flush=True)
-    _compile(model, target.name, batch, folder / name)
+def _prepared(model: Path, batches: list[int], target: Target, artifacts: Path) -> list[dict[str, object]]:
+    """One folder for all batches, as a server takes them."""
+    rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:
-        _compile(model, "host", batch, Path(scratch) / "host")
+        _compile(model, "host", 1, Path(scratch) / "host")
         cpu = load(Path(scratch) / "host")
-        inputs = inputs_of(cpu.signature)
-        answers = digest(cpu.run(inputs))
-    layout = OciLayout.open(folder / name)
-    artifact = only_artifact((each.digest, each.artifact_type) for each in layout.index())
-    coverage = layout.attached(artifact, Report.COVERAGE)
-    macs = json.loads(coverage)["macs"] if coverage else 0
-    return {"name": name, "model": model.stem, "batch": batch, "macs": macs, "answers": answers}
+        for batch in batches:
+            name = f"{model.stem}-b{batch}"
+            print(name, flush=True)
+            artifact = _compile(model, target.name, batch, artifacts / model.stem)
+            coverage = OciLayout.open(artifacts / model.stem).attached(artifact, Report.COVERAGE)
+            network = next((each for each in _NETWORKS if model.stem.startswith(each)), "")
+            row = {"name": name, "folder": model.stem, "artifact": artifact, "model": model.stem, "network": network}
+            macs = json.loads(coverage)["macs"] if coverage else 0
+            rows.append({**row, "batch": batch, "macs": macs, "answers": digest(_answers(cpu, batch))})
+    return rows
 
 
-def _compile(model: Path, target: str, batch: int, output: Path) -> None:
+def _answers(cpu: Model, batch: int) -> list[Array]:
+    """Of the CPU, sample by sample."""
+    inputs = inputs_of(cpu.signature.batched(batch))
+    samples = [cpu.run([tensor[at : at + 1] for tensor in inputs]) for at in range(batch)]
+    return [np.concatenate(outputs) for outputs in zip(*samples, strict=True)]
+
+
+def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
     command = [sys.executable, "-m", "service.cli", "compile", str(model), "--target", target, "-o", str(output)]
-    subprocess.run([*command, *(["--batch", str(batch)] if batch > 1 else [])], check=True, stdout=subprocess.DEVNULL)
+    command += ["--batch", str(batch), "--json"]
+    # The oracle computes some 500 inputs of the largest batch.
+    environment = {"OCTET_BUILD_TIME_LIMIT_S": "3600"} | os.environ
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return Digest(json.loads(done.stdout)["artifact"])
 
 
-def _peak(card: Card, target: Target, folder: Path, *, matrix: bool) -> dict[str, object]:
+def _peak(
+    card: Card, target: Target, artifacts: Path, blocks: int, repetitions: int, *, matrix: bool
+) -> dict[str, object]:
     """An artifact of one call."""
-    kernel = peak.peak(card, card.multiprocessors, matrix=matrix)
+    kernel = peak.peak(card, blocks, repetitions, matrix=matrix)
     assert kernel.launch is not None
     totals = kernel.output_bytes // 4
     buffers = (Buffer(Space.INPUT, 0, 4 * peak.OPERANDS), Buffer(Space.OUTPUT, 0, kernel.output_bytes))
@@ -89,7 +123,7 @@ def _peak(card: Card, target: Target, folder: Path, *, matrix: bool) -> dict[str
     tensors = TensorSpec("operands", "INT32", (peak.OPERANDS,)), TensorSpec("totals", "INT32", (totals,))
     config = ArtifactConfig(ModelSignature((tensors[0],), (tensors[1],)), target.name, MODES[0], plan)
     name = f"peak-{kernel.facts['instruction']}"
-    layout = OciLayout(folder / name)
+    layout = OciLayout(artifacts / name)
     with tempfile.TemporaryDirectory() as scratch:
         made, library, constants = (Path(scratch) / each for each in ("kernel.o", "library.so", "constants.bin"))
         code = nvrtc.cubin(kernel.function.source, card.capability, kernel.symbol)
@@ -101,8 +135,8 @@ def _peak(card: Card, target: Target, folder: Path, *, matrix: bool) -> dict[str
             layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, constants),
         )
     described = layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(config.to_json()))
-    layout.put_manifest(Manifest(ARTIFACT_TYPE, described, layers, {}, subject=None))
-    return {"name": name, **kernel.facts}
+    digest = layout.put_manifest(Manifest(ARTIFACT_TYPE, described, layers, {}, subject=None)).digest
+    return {"name": name, "artifact": digest, **kernel.facts}
 
 
 if __name__ == "__main__":

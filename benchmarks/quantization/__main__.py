@@ -6,6 +6,7 @@ python -m benchmarks.quantization [--only WORD] [--lines 400]
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import tempfile
 import time
@@ -21,6 +22,7 @@ from service.core.build import Stage
 from service.core.settings import load_settings
 from service.core.target import detect_host
 from service.quantize.data import Data
+from service.quantize.fitting import Fit
 from service.quantize.methods import METHODS
 from service.quantize.observing import Children, Workshop
 from service.quantize.quantization import Calibration, Options
@@ -33,6 +35,14 @@ _THEIRS = (
     ("NNCF, performance", "nncf", "performance"),
     ("NNCF, mixed", "nncf", "mixed"),
 )
+_FITTED = {
+    "minmax, correct-bias": Options(fit=Fit(biases=True)),
+    "minmax, adaround": Options(fit=Fit(rounding=True)),
+    "minmax, both of these": Options(fit=Fit(biases=True, rounding=True)),
+    "percentile, both of these": Options("percentile", fit=Fit(biases=True, rounding=True)),
+    "minmax, equalize": Options(equalize=True),
+    "minmax, rounds 1": Options(rounds=1),
+}
 _PAGE = Path(__file__).parents[1] / "QUANTIZATION.md"
 _SCRIPT = Path(__file__).with_name("peer.py")
 
@@ -61,7 +71,9 @@ class _Silent:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="", help="networks with this in their title; nothing is written")
+    parser.add_argument(
+        "--only", default="", help="networks with this in their title; the page keeps its other sections"
+    )
     parser.add_argument("--lines", type=int, default=400, help="pictures of text that are read")
     arguments = parser.parse_args()
     sections = []
@@ -71,8 +83,17 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             sections.append(_section(title, make(arguments.lines), Path(folder)))
             print(sections[-1], flush=True)
-    if not arguments.only:
+    if arguments.only:
+        _PAGE.write_text(replaced(_PAGE.read_text(), sections))
+    else:
         _PAGE.write_text("\n".join([_HEAD.format(machine=detect_host().model_name), *sections]))
+
+
+def replaced(page: str, sections: Sequence[str]) -> str:
+    """`page` with `sections` in place of those of the same titles; new ones at its end."""
+    head, *rest = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    by_title = {section.split("\n", 1)[0]: section for section in (*rest, *sections)}
+    return "\n".join(part.strip("\n") + "\n" for part in (head, *by_title.values()))
 
 
 def _section(title: str, network: Network, folder: Path) -> str:
@@ -110,18 +131,22 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
     """Our files, and how the first one's answers by Octet compare with those by ONNX Runtime."""
     (folder / "scratch").mkdir()
     workshop = Workshop(folder / "scratch", Children(load_settings({"build_nice": 0}), _Silent(), {}))
-    started_s, rows = time.monotonic(), []
+    rows: list[Row] = []
+    started_s = time.monotonic()
     data = Data(folder / "calibration.npy")
-    calibration = Calibration(prepared.read_bytes(), workshop, data, Options("kl"))
+    model = prepared.read_bytes()
+    calibration = Calibration(model, workshop, data, Options("kl", fit=Fit(biases=True, rounding=True)))
     shared_s = time.monotonic() - started_s
     first = None
-    for method in METHODS:
+    for said, options in {**{method: Options(method) for method in METHODS}, **_FITTED}.items():
         started_s = time.monotonic()
-        made = calibration.quantize(Options(method))
+        own = Calibration(model, workshop, data, options) if options.rounds or options.equalize else calibration
+        made = own.quantize(options)
         first = first or made
-        file = folder / f"octet-{method}.onnx"
+        file = folder / f"octet-{len(rows)}.onnx"
         file.write_bytes(made.file)
-        rows.append(Row(f"Octet, {method}", file, shared_s + time.monotonic() - started_s))
+        seconds = time.monotonic() - started_s + (shared_s if own is calibration else 0)
+        rows.append(Row(f"Octet, {said}", file, seconds))
     assert first is not None
     ours = calibration.measure(first).answers
     _peer("answers", folder / "calibration.npy", folder / "answers.npy", rows[0].file)
@@ -168,7 +193,8 @@ _HEAD = """# What quantization costs
 
 Written by `python -m benchmarks.quantization` on {machine}.
 
-Each network is quantized from float32 by Octet (`octet quantize`, each method), by ONNX Runtime 1.31.1
+Each network is quantized from float32 by Octet (`octet quantize`, each method, and `--correct-bias`, `--adaround`,
+`--equalize` and `--rounds`), by ONNX Runtime 1.31.1
 (`quantize_static`, QDQ, its three methods, on what its `quant_pre_process` makes of the model), and by NNCF 3.4.0
 (`nncf.quantize` of the ONNX file, both presets, which correct biases); all with int8 weights by channel and 8-bit
 activations, calibrated on the same inputs. All files then run in ONNX Runtime on the same inputs. Calibration sees no

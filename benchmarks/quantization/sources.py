@@ -38,7 +38,7 @@ def dequantized(path: Path) -> bytes:
             case other:
                 raise SystemExit(f"{path.name} has a {other}")
     made.output(made.node("Flatten", [names[model.outputs[0]]], ["logits"]), "float32", (1, CLASSES))
-    return made.build()
+    return made.build(13)
 
 
 def _convolution(made: OnnxBuilder, model: Model, operator: Operator, x: str) -> str:

@@ -30,10 +30,11 @@ from service.api.control import (
 )
 from service.api.oip import repository_routes
 from service.api.ops import scrape
-from service.api.ops.collectors import BuildCollector, CacheCollector, ModelCollector
+from service.api.ops.collectors import BuildCollector, CacheCollector, ModelCollector, TenantPlaneCollector
 from service.api.ops.lifetime import at_work
 from service.api.ops.middleware import with_middleware
 from service.api.services import Services
+from service.workers.tenant_planes import TenantPlanes
 
 _DESCRIPTION = (
     "Octet compiles models that are already quantized to 8 bits, and serves predictions. Push a "
@@ -86,6 +87,8 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes += [*page.routes(), *page.reference_routes()]
     services.metrics.registry.register(ModelCollector(services.registry))
     services.metrics.registry.register(BuildCollector(services.builds))
+    if isinstance(services.plane, TenantPlanes):
+        services.metrics.registry.register(TenantPlaneCollector(services.plane))
     services.metrics.registry.register(CacheCollector(services.layout.blobs))
     return app
 

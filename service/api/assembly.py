@@ -19,7 +19,7 @@ from service.core.errors import OctetError, StoreUnreachable
 from service.core.queueing import scheduling_of
 from service.core.settings import Role, Settings
 from service.core.target import Host
-from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
+from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore, WorkerStore
 from service.runtime.trust import Trust
 from service.workers.catalog import synchronize
 from service.workers.crashes import crashes_of
@@ -28,6 +28,7 @@ from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
 from service.workers.routing import Members, Servable, routing_of
 from service.workers.store import open_store
+from service.workers.tenant_planes import TenantPlanes
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _logger = logging.getLogger(__name__)
 def assemble(
     settings: Settings,
     host: Host,
-    plane: DataPlane,
+    plane: DataPlane | TenantPlanes,
     certificate: Certificate | None = None,
     on_lost: Callable[[], None] = lambda: None,
 ) -> Iterator[Services]:
@@ -61,6 +62,7 @@ def assemble(
     layout = open_store(settings, database)
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     models, aliases = ModelStore(database), AliasStore(database)
+    verifications = VerificationStore(database, max_attempts=settings.max_build_attempts)
     try:
         synchronize(layout, builds, models, aliases)
     except StoreUnreachable as error:  # what was seen of it before is served nevertheless
@@ -73,10 +75,11 @@ def assemble(
         except OctetError as error:
             _logger.error("build %s cannot be done again here: %s", lost.id, error)
 
+    pool = "" if settings.role is Role.API else cluster.pool_of(settings, host)
     registry = Registry(
         builds,
         models,
-        StoredArtifacts(layout, crashes, trust),
+        StoredArtifacts(layout, crashes, trust, verifications, pool),
         plane,
         aliases=aliases,
         changes=database.changes,
@@ -95,6 +98,7 @@ def assemble(
         settings,
         layout,
         builds,
+        verifications,
         models,
         aliases,
         workers,

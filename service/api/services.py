@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,17 @@ from service.api.access import Access, AuditLog
 from service.api.ops.metrics import Metrics
 from service.cache import OciLayout
 from service.core.certificate import Certificate
+from service.core.cluster import pool_of
+from service.core.model import ModelVersion
 from service.core.settings import Settings
 from service.core.target import Host
-from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
+from service.core.worker import Worker
+from service.db import AliasStore, BuildStore, ModelStore, VerificationStore, WorkerStore
 from service.workers.crashes import Crashes
 from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
-from service.workers.routing import Routing
+from service.workers.routing import Members, Routing
+from service.workers.tenant_planes import TenantPlanes
 
 if TYPE_CHECKING:  # it loads OpenTelemetry
     from service.api.ops.tracing import Tracing
@@ -39,11 +44,12 @@ class Services:
     settings: Settings
     layout: OciLayout
     builds: BuildStore
+    verifications: VerificationStore
     models: ModelStore
     aliases: AliasStore
     workers: WorkerStore
     registry: Registry
-    plane: DataPlane
+    plane: DataPlane | TenantPlanes
     host: Host
     metrics: Metrics
     access: Access
@@ -54,6 +60,19 @@ class Services:
     tracing: Tracing | None = None
     certificate: Certificate | None = None
     routing: Routing | None = None
+
+    def version(self, model: str, number: int | None) -> ModelVersion:
+        """A version of a model; None for the newest. Raises `NotFound`."""
+        return self.models.get(model) if number is None else self.models.version(model, number)
+
+    def members(self) -> Collection[Worker]:
+        """The workers of the cluster that are there. Raises as `Members.look`."""
+        return Members(self.workers, self.settings.worker_heartbeat_s).look().values()
+
+    @property
+    def pool(self) -> str:
+        """That this server is of, or is."""
+        return pool_of(self.settings, self.host)
 
     @property
     def traced(self) -> float:

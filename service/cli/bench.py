@@ -23,6 +23,7 @@ from service.cli.options import (
     SecondsOption,
     ServerOption,
     UnsandboxedOption,
+    load_checked,
     server_url,
 )
 from service.cli.output import Output, reporting
@@ -57,11 +58,11 @@ def bench(
     """Measure the latency of a model on this machine, with different numbers of threads."""
     counts = counts_of(threads)
     with reporting(as_json) as output:
-        from service.cli.locked import LockedArtifact
+        from service.compiler.locked import LockedArtifact
         from service.core.target import machine_name
 
         with _layout(model, artifact, server, key) as (layout, named):
-            locked, rows = LockedArtifact.read(layout, named, unsandboxed=unsandboxed), []
+            locked, rows = LockedArtifact.read(layout, named, load_checked(), unsandboxed=unsandboxed), []
             machine = machine_name(locked.target) or "this machine"
             for count in counts if locked.target.device == "cpu" else counts[:1]:  # a card does not compute on threads
                 spinner = Spinner("dots", f"{count} threads …")

@@ -82,12 +82,22 @@ class Client:
         query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {}) | dict(options or {})
         return self._put("/api/v1/models", query, path, on_sent)
 
+    def request_builds(self, name: str, version: int, targets: Sequence[str], options: Document) -> list[Document]:
+        """The builds of a version for these targets; options as the API has them."""
+        asked = {"targets": list(targets), "version": version, "options": options}
+        builds: list[Document] = self._document("POST", f"/api/v1/models/{name}/builds", json=asked)["builds"]
+        return builds
+
     def push_artifact(self, archive: Path, name: str, on_sent: Callable[[int], None]) -> Document:
         """As `push`, of an archive of an artifact."""
         return self._put("/api/v1/artifacts", {"name": name}, archive, on_sent)
 
-    def quantize(self, name: str, query: Mapping[str, Any], data: Path, on_sent: Callable[[int], None]) -> Document:
-        """Requests a quantization by the inputs in `data`, as `push` does a build."""
+    def quantize(
+        self, name: str, query: Mapping[str, Any], data: Path | None, on_sent: Callable[[int], None]
+    ) -> Document:
+        """Requests a quantization by the inputs in `data`, if any, as `push` does a build."""
+        if data is None:
+            return self._document("POST", f"/api/v1/models/{name}/quantizations", params=query)
         return self._sent("POST", f"/api/v1/models/{name}/quantizations", query, "data", data, on_sent)
 
     def quantization(self, name: str, identifier: str) -> Document:
@@ -129,8 +139,11 @@ class Client:
         return self._document("GET", f"/api/v1/models/{name}")
 
     def matrix(self, name: str, version: int | None) -> Document:
-        query = {} if version is None else {"version": version}
-        return self._document("GET", f"/api/v1/models/{name}/matrix", params=query)
+        return self._document("GET", f"/api/v1/models/{name}/matrix", params=_versioned(version))
+
+    def measure(self, name: str, version: int | None) -> Document:
+        """Has all pools measure it; the matrix as it is now."""
+        return self._document("POST", f"/api/v1/models/{name}/matrix", params=_versioned(version))
 
     def describe(self, name: str, version: int, metadata: Document) -> Document:
         return self._document("PATCH", f"/api/v1/models/{name}/versions/{version}", json=metadata)
@@ -252,8 +265,8 @@ class Client:
         """What every pool answers to one request, as `infer` sends it."""
         body, header_bytes = encode_request(names, inputs, _by_itself())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
-        query = {} if version is None else {"version": version}
-        return self._document("POST", f"/api/v1/models/{model}/compare", content=body, headers=headers, params=query)
+        path = f"/api/v1/models/{model}/compare"
+        return self._document("POST", path, content=body, headers=headers, params=_versioned(version))
 
     def is_ready(self) -> bool:
         """Whether the server takes requests."""
@@ -293,6 +306,10 @@ class Client:
 def _by_itself() -> dict[str, Any]:
     """Parameters of a request that is a sequence of its own; models that keep no state do not look at them."""
     return {"sequence_id": uuid4().hex, "sequence_start": True, "sequence_end": True}
+
+
+def _versioned(version: int | None) -> dict[str, int]:
+    return {} if version is None else {"version": version}
 
 
 def _model_path(model: str, version: int | None) -> str:

@@ -106,7 +106,7 @@ def measured(
         NotFound: nothing is attached to it that says what its layers are.
         OctetError: as `runtime.load`.
     """
-    from service.cli.locked import LockedArtifact
+    from service.compiler.locked import LockedArtifact
     from service.core.artifact import Report, only_artifact
     from service.runtime.stored import StoredArtifact
     from service.runtime.trust import Trust
@@ -119,7 +119,7 @@ def measured(
     described = json.loads(coverage)
     if not attach and not target.runs_on(detect_host()):
         return digest, explained(described)
-    locked = LockedArtifact.read(layout, digest, unsandboxed=unsandboxed)
+    locked = LockedArtifact.read(layout, digest, load_checked(), unsandboxed=unsandboxed)
     taken = locked.explain(threads, seconds, described.get("kernels", {}).get("peak"))
     if attach:
         layout.attach(digest, Report.PROFILE, json.dumps(taken).encode())

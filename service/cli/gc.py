@@ -35,7 +35,7 @@ def gc(
 
 
 def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
-    from service.db import BuildStore, Database, ModelStore
+    from service.db import BuildStore, Database, ModelStore, VerificationStore
     from service.workers.crashes import crashes_of
     from service.workers.garbage import collect_garbage
     from service.workers.store import open_store
@@ -47,7 +47,8 @@ def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
         database.migrate()
         layout = open_store(settings, database)  # which also removes the uploads of processes that died
         builds, models = BuildStore(database), ModelStore(database)
-        collected = collect_garbage(layout, builds, models, crashes_of(settings, database), older_than_s)
+        crashes, verifications = crashes_of(settings, database), VerificationStore(database)
+        collected = collect_garbage(layout, builds, models, crashes, verifications, older_than_s)
     finally:
         database.close()
     return [str(digest) for digest in collected.digests], collected.size_bytes

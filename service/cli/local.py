@@ -142,11 +142,13 @@ def run(
     with reporting(as_json) as output:
         from service.cache import OciLayout
         from service.cache.metadata import metadata_of
-        from service.cli.locked import LockedModel
+        from service.compiler.locked import LockedModel
         from service.runtime.image import decode
 
         stored = OciLayout.open(directory)
-        model = LockedModel(stored, parse_digest(artifact) if artifact else None, unsandboxed=unsandboxed)
+        model = LockedModel(
+            stored, parse_digest(artifact) if artifact else None, load_checked(), unsandboxed=unsandboxed
+        )
         specs = model.signature.inputs
         if len(specs) != len(inputs):
             names = ", ".join(spec.name for spec in specs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -15,20 +16,29 @@ from service.cli.output import reporting
 from service.cli.push import short_id
 from service.cli.quantities import duration
 
-_STYLE = {"ready": "green", "queued": "yellow", "building": "yellow", "unverified": "yellow", "failed": "bold red"}
-_NUMBERS = ("workers", "loaded", "p50", "of peak", "memory", "cost per million")
+_WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused")
+_STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
+_NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
+_LOOK_S = 0.5
 
 
 def matrix(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as octet models lists it.")],
     version: Annotated[int | None, typer.Option("--version", help="The version.", show_default="the newest")] = None,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="First have a worker of each pool verify and measure it, and wait for that."),
+    ] = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the pools that answer for a model: builds, exactness, speed and price."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
-        found = client.matrix(name, version)
+        found = client.measure(name, version) if measure else client.matrix(name, version)
+        while measure and any(row["measuring"] and row["workers"] for row in found["rows"]):
+            time.sleep(_LOOK_S)
+            found = client.matrix(name, version)
         if as_json:
             output.document(found)
             return
@@ -56,19 +66,25 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 def _figures(row: dict[str, Any]) -> Iterator[str]:
     """Empty where nothing was measured."""
     yield duration(row["p50_s"]) if row["p50_s"] is not None else ""
+    yield duration(row["p99_s"]) if row["p99_s"] is not None else ""
+    yield f"{row['per_s']:.4g}" if row["per_s"] is not None else ""
     yield f"{row['peak_percent']:.1f} %" if row["peak_percent"] is not None else ""
     yield f"{row['memory_bytes'] / 1e6:.1f} MB" if row["memory_bytes"] is not None else ""
     yield f"{row['cost_per_million']:.4g}" if row["cost_per_million"] is not None else ""
 
 
 def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
-    """What was compared, where it was measured, and why builds failed; each of a target once."""
-    for target, row in {row["target"]: row for row in rows}.items():
+    """What was compared, where it was measured, and why builds failed; what is the same for a target once."""
+    told: set[str] = set()
+    for row in rows:
         notes = [row["checked"]] if row["checked"] else []
         if row["p50_s"] is not None:
             threads = f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
             notes.append(f"measured on {row['machine'] or 'an unnamed machine'}, {threads}")
         if row["error"]:
             notes.append(f"{row['error']}: octet builds {short_id(row['build'])}")
-        for note in notes:
-            yield Text(f"{target}  {note}", style="dim")
+        if row["measuring"]:
+            notes.append("a worker is to measure it")
+        lines = [f"{row['target']}  {note}" for note in notes]
+        yield from (Text(line, style="dim") for line in lines if line not in told)
+        told.update(lines)

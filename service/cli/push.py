@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +27,6 @@ from service.cli.options import (
     ResizeOption,
     ServerOption,
     StdOption,
-    TargetOption,
     TuneOption,
     load_checked,
     metadata_from,
@@ -43,6 +43,10 @@ from service.core.build import Stage
 from service.core.errors import BuildFailed, OctetError, from_json
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import name_of
+from service.core.options import parse_open_shapes
+from service.core.target import ALL
+
+_NOT_BUILT = ("failed", "canceled")
 
 Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and calls what it is given with numbers of bytes
 
@@ -61,7 +65,14 @@ def push(
     name: Annotated[
         str | None, typer.Option("--name", help="The model's name.", show_default="the file's name")
     ] = None,
-    target: TargetOption = "host",
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            help='The target to compile for: one that octet doctor lists; "host" is the best that the server, or a '
+            'worker of its cluster, runs; "all" each that a worker serves.',
+        ),
+    ] = "host",
     numerics: NumericsOption = None,
     batch: BatchOption = "1",
     tune: TuneOption = None,
@@ -103,10 +114,17 @@ def push(
                 pushed = push_model(
                     client, upload, name or name_of(file), target, numerics, output, options, detach, metadata
                 )
+        if target == ALL:
+            common = {"numerics": numerics, "input_shapes": parse_open_shapes(input_shape)}
+            pushed["others"] = _others(client, name or name_of(file), pushed["build"], common, output, detach)
         if as_json:
             output.document(pushed)
         else:
-            _show(output, pushed, server)
+            for each in (pushed, *pushed.get("others", ())):
+                _show(output, each, server)
+        failures = [each["build"] for each in pushed.get("others", ()) if each["build"]["state"] in _NOT_BUILT]
+        if failures:
+            raise _why(failures[0])
 
 
 def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str | None, as_json: bool) -> None:
@@ -163,19 +181,47 @@ def push_artifact(
     return _pushed(client, archive, name, send, output, detach, metadata)
 
 
+def _others(
+    client: Client, name: str, first: dict[str, Any], options: dict[str, Any], output: Output, detach: bool
+) -> list[dict[str, Any]]:
+    """As `push_model`, of the other builds of a push for all targets. One may have failed.
+
+    Args:
+        options: what the builds have in common, as the API has it.
+    """
+    started_s = time.monotonic()
+    asked = client.request_builds(name, _version_of(first, name), [ALL], options)
+    found: list[dict[str, Any]] = []
+    for build in {each["target"]: each for each in reversed(asked)}.values():
+        if build["id"] == first["id"]:
+            continue
+        cached = build["state"] == "succeeded"
+        if not (cached or detach):
+            with suppress(OctetError):  # which the build says, too
+                follow(client, build, output)
+            build = client.build(build["id"])
+        reports = attached(client, build["artifact"]) if build["artifact"] else {}
+        found.append({"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s})
+    return found
+
+
 def _pushed(
     client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, metadata: ModelMetadata
 ) -> dict[str, Any]:
     started_s = time.monotonic()
     build = uploading(file, send, output)
     if metadata:
-        version = next(each["version"] for each in build["models"] if each["name"] == name)
-        client.describe(name, version, metadata.to_json())
+        client.describe(name, _version_of(build, name), metadata.to_json())
     cached = build["state"] == "succeeded"
     if not (cached or detach):
         build = follow(client, build, output)
     reports = attached(client, build["artifact"]) if build["artifact"] else {}
     return {"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s}
+
+
+def _version_of(build: dict[str, Any], name: str) -> int:
+    """Of the model, which may share the build with others."""
+    return next(int(each["version"]) for each in build["models"] if each["name"] == name)
 
 
 def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, Any]:
@@ -235,3 +281,5 @@ def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
     output.show(f"{where}: {how} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
     if is_verified(pushed["reports"]):
         output.next_command(f"octet predict {build['model']} INPUT{server_flag(server)}")
+    elif pushed["reports"]:
+        output.next_command(f"octet matrix {build['model']}{server_flag(server)}")  # whether a worker has verified it

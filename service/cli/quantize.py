@@ -34,7 +34,7 @@ from service.compiler.sandbox.policy import unlimited
 from service.core.errors import InvalidInput
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.options import parse_open_shapes, shapes_of, with_sizes
-from service.core.quantization import MOST_SAMPLES, Method, QuantizationOptions, Storage, parse_share
+from service.core.quantization import MOST_ROUNDS, MOST_SAMPLES, Method, QuantizationOptions, Storage, parse_share
 from service.core.settings import Settings
 from service.quantize import sandboxed
 from service.quantize.sandboxed import Request
@@ -71,6 +71,29 @@ def quantize(
             "--keep", metavar="TENSOR", help="Leave the operator that makes this tensor in float. Repeatable."
         ),
     ] = None,
+    wide: Annotated[
+        list[str] | None,
+        typer.Option("--wide", metavar="TENSOR", help="Give the operator that makes this tensor 16 bits. Repeatable."),
+    ] = None,
+    equalize: Annotated[
+        bool, typer.Option("--equalize", help="First scale channels of neighbouring layers to equal ranges.")
+    ] = False,
+    correct_bias: Annotated[
+        bool,
+        typer.Option("--correct-bias", help="Have biases take back what rounding weights adds to channels' means."),
+    ] = False,
+    adaround: Annotated[
+        bool, typer.Option("--adaround", help="Round weights so that results change least, not each to the nearest.")
+    ] = False,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            "--rounds",
+            min=0,
+            max=MOST_ROUNDS,
+            help="Choose ranges again so often, by what the quantized model makes of the inputs.",
+        ),
+    ] = 0,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="Also show what each layer's quantization costs alone.")
     ] = False,
@@ -119,30 +142,45 @@ def quantize(
     as_json: JsonOption = False,
 ) -> None:
     """Quantize a float ONNX model by some of its inputs, and show what that costs."""
-    if on_server and (push is None or data is None):
-        raise typer.BadParameter("--on-server takes inputs and the model's name: --data … --push NAME")
+    if on_server and push is None:
+        raise typer.BadParameter("--on-server takes the model's name: --push NAME")
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
         limit = parse_share(budget) if budget else None
         ranked = sensitivity or curve_file is not None
-        asked = QuantizationOptions(method, storage, tuple(keep or ()), ranked, limit, samples, metadata)
+        asked = QuantizationOptions(
+            method=method,
+            activations=storage,
+            keep=tuple(keep or ()),
+            wide=tuple(wide or ()),
+            equalize=equalize,
+            correct_bias=correct_bias,
+            adaround=adaround,
+            rounds=rounds,
+            sensitivity=ranked,
+            budget=limit,
+            samples=samples,
+            metadata=metadata,
+            dynamic=dynamic,
+            weights=weight_bits,
+            block=block,
+        )
+        asked.check(data is not None)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
         target = output_file or file.with_name(f"{file.name.removesuffix('.onnx')}.int8.onnx")
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
-        if sum((data is not None, dynamic, weight_bits is not None)) != 1:
-            raise InvalidInput("a model is quantized in one of three ways", hint="give --data, --dynamic or --weights")
-        if curve_file is not None and (curve_file.suffix not in _CURVES or data is None):
-            raise InvalidInput(f"{curve_file} is none of {', '.join(_CURVES)} of --data", hint="name it curve.svg")
+        if curve_file is not None and curve_file.suffix not in _CURVES:
+            raise InvalidInput(f"{curve_file} is none of {', '.join(_CURVES)}", hint="name it curve.svg")
+        if labels is not None and data is None:
+            raise InvalidInput("labels are of inputs, and there are none", hint="give --data")
         with upload_of(file) as upload:
-            if data is None:
-                document = _weights_quantized(upload.absolute(), weight_bits, block, target, settings)
-            elif on_server and push:
+            if on_server and push:
                 document = _on_server(upload, push, data, labels, asked, input_shape, target, output, server, key)
             else:
-                inputs, right = data.absolute(), labels and labels.absolute()
-                document = _quantized(
-                    Request(upload.absolute(), inputs, asked, right, data.name, shapes), target, output, settings
-                )
+                inputs, right = data and data.absolute(), labels and labels.absolute()
+                name = "inputs" if data is None else data.name
+                request = Request(upload.absolute(), inputs, asked, right, name, shapes)
+                document = _quantized(request, target, output, settings)
         if curve_file is not None:
             _write_curve(curve_file, document["sensitivity"]["curve"])
         if not as_json:
@@ -164,13 +202,6 @@ def _quantized(request: Request, target: Path, output: Output, settings: Setting
         return {"output": str(target), **result.report}
 
 
-def _weights_quantized(model: Path, bits: int | None, block: int, target: Path, settings: Settings) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as scratch:
-        made = sandboxed.quantize_weights(model, bits, block, Path(scratch), settings, unlimited(_MOST_BYTES))
-        shutil.copyfile(made.file, target)
-        return {"output": str(target), "weights": bits, **made.report}
-
-
 def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
     from service.quantize import plot
     from service.quantize.sensitivity import Point
@@ -188,7 +219,7 @@ def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
 def _on_server(
     upload: Path,
     name: str,
-    data: Path,
+    data: Path | None,
     labels: Path | None,
     asked: QuantizationOptions,
     input_shape: str,

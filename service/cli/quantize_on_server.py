@@ -24,7 +24,7 @@ def quantize_on_server(
     client: Client,
     model: Path,
     name: str,
-    data: Path,
+    data: Path | None,
     labels: Path | None,
     asked: QuantizationOptions,
     input_shape: str,
@@ -40,18 +40,12 @@ def quantize_on_server(
     shape = {"input_shape": input_shape} if input_shape else {}
     pushed = push_model(client, model, name, "host", None, output, shape, detach=True, metadata=asked.metadata)["build"]
     version = next(each["version"] for each in pushed["models"] if each["name"] == name)
-    query = {
-        "version": version,
-        "method": asked.method.value,
-        "activations": asked.activations.value,
-        "keep": list(asked.keep),
-        "sensitivity": str(asked.sensitivity).lower(),
-        "samples": asked.samples,
-        **({} if asked.budget is None else {"budget": str(asked.budget)}),
-        **shape,
-    }
-    with _packed(data, labels, asked.samples) as file:
-        build = uploading(file, lambda on_sent: client.quantize(name, query, file, on_sent), output)
+    query = {"version": version, **_query(asked), **shape}
+    if data is None:
+        build = client.quantize(name, query, None, lambda sent: None)
+    else:
+        with _packed(data, labels, asked.samples) as file:
+            build = uploading(file, lambda on_sent: client.quantize(name, query, file, on_sent), output)
     if build["state"] != "succeeded":
         build = follow(client, build, output)
     made = client.quantization(name, build["id"])
@@ -60,6 +54,13 @@ def quantize_on_server(
     built = follow(client, own[0], output) if own else None
     reports = attached(client, built["artifact"]) if built else {}
     return {"output": str(target), **made["report"], "version": made["version"], "build": built, "reports": reports}
+
+
+def _query(asked: QuantizationOptions) -> dict[str, Any]:
+    """All that is asked for but what the server has: the metadata of the version, and the calibration set."""
+    members = {name: value for name, value in asked.to_json().items() if value is not None}
+    del members["metadata"]
+    return {name: str(value).lower() if isinstance(value, bool) else value for name, value in members.items()}
 
 
 def _is_of(build: dict[str, Any], name: str, made: dict[str, Any]) -> bool:

@@ -56,6 +56,9 @@ def serve(
     queue_size: QueueSizeOption = None,
     max_batch: MaxBatchOption = None,
     max_delay_s: MaxDelayOption = None,
+    plane_per_tenant: Annotated[
+        bool, typer.Option("--plane-per-tenant", help="Run each tenant's models in a process of their own.")
+    ] = False,
     no_compile: Annotated[
         bool, typer.Option("--no-compile", help="Build nothing; an octet compile-worker does.")
     ] = False,
@@ -70,6 +73,7 @@ def serve(
     flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
     flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s}
     switches = {"grpc": False if no_grpc else None, "allow_unsandboxed": allow_unsandboxed or None}
+    switches |= {"plane_per_tenant": plane_per_tenant or None}
     settings = load_checked({**flags, **switches, "log_format": log_format, "role": Role.EMBEDDED})
     run(settings, verbose, as_json, compile=not no_compile, models=models or ())
 

@@ -87,11 +87,11 @@ def _opened(
 
 
 def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool) -> dict[str, Any]:
-    from service.cli.locked import LockedArtifact
+    from service.compiler.locked import LockedArtifact
     from service.core.artifact import Report
     from service.runtime.verification import verdict
 
-    model = LockedArtifact.read(layout, digest, unsandboxed=unsandboxed)
+    model = LockedArtifact.read(layout, digest, load_checked(), unsandboxed=unsandboxed)
     vectors = layout.attached_file(digest, Report.VECTORS)
     if vectors is None:
         raise NotFound(f"no expected outputs to verify {digest} are attached to it", hint="compile the model again")

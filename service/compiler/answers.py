@@ -22,6 +22,7 @@ from service.core.witnesses import CANONICAL
 
 SAMPLES = 9  # three extremes, three random and three smooth inputs (`core.vectors`)
 _SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, a random and a smooth one
+_MOST_INPUTS = 512  # of all samples of a batch: of the largest, the oracle computes but an extreme and a random one
 
 
 @contextmanager
@@ -40,7 +41,8 @@ class _Asking:
     def __init__(self, steps: Steps, signature: ModelSignature, source_format: str) -> None:
         self._steps, self._format = steps, source_format
         self._batch = batch_of(steps.request.options)
-        self._samples = SAMPLES if self._batch == 1 else _SAMPLES_OF_BATCH
+        of_batch = max(1, min(_SAMPLES_OF_BATCH, _MOST_INPUTS // self._batch))
+        self._samples = SAMPLES if self._batch == 1 else of_batch
         self._request: dict[str, Any] = {
             "numerics": steps.request.numerics,
             "signature": signature.to_json(),

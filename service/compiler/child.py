@@ -51,9 +51,9 @@ ROLES: Mapping[str, str] = {
     "extremes": "service.compiler.observing_roles:extremes_role",
     "histograms": "service.compiler.observing_roles:histograms_role",
     "compare": "service.compiler.observing_roles:compare_role",
+    "moments": "service.compiler.observing_roles:moments_role",
     "switched": "service.compiler.observing_roles:switched_role",
     "quantize": "service.quantize.child:quantize_role",
-    "quantize_weights": "service.quantize.child:quantize_weights_role",
 }
 
 

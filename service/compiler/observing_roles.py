@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from service import runtime
+from service.compiler.columns import Windows, means, products, rounded
 from service.compiler.sandbox import Report
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty
@@ -65,6 +66,25 @@ def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
                 file.write(outputs[0].astype(np.float32).tobytes())
             number += 1
     np.save(SEEN_FILE, sums, allow_pickle=False)
+    return {"inputs": number}
+
+
+def moments_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """Of each of `layers` the sums over all inputs of what its columns are on average and, if it asks for these, of
+    their products: `SEEN_FILE`, one after the other, flat, float64 (`columns.means`, `columns.products`). A layer is
+    the place of its operand among inputs and outputs, how that is rounded, and its windows."""
+    model = _model(request["model"], request["threads"])
+    layers = [(each, Windows.from_json(each["windows"])) for each in request["layers"]]
+    sums: list[Array] = []
+    number = 0
+    for inputs in _inputs(request["inputs"], model.signature.inputs):
+        tensors, found = (*inputs, *model.run(inputs)), []
+        for each, windows in layers:
+            x = rounded(tensors[each["tensor"]], *each["rounding"])
+            found += [means(x, windows), *([products(x, windows)] if each["products"] else [])]
+        sums = [total + row for total, row in zip(sums, found, strict=True)] if sums else found
+        number += 1
+    np.save(SEEN_FILE, np.concatenate([row.reshape(-1) for row in sums]), allow_pickle=False)
     return {"inputs": number}
 
 

@@ -13,6 +13,7 @@ from service.core.target import Host, Target, parse_target
 
 # How long a worker that is to end takes requests on, so that the API has heard of it.
 NOTICE_S = 0.5
+ALONE = "host"  # the pool that a server by itself is
 _ELSEWHERE = "192.0.2.1"  # an address of nobody's (RFC 5737)
 
 
@@ -65,8 +66,8 @@ def served_targets(settings: Settings, host: Host) -> Sequence[str]:
 
 
 def pool_of(settings: Settings, host: Host) -> str:
-    """The pool that a worker belongs to."""
-    return settings.pool or target_of(settings, host).name
+    """The pool that a worker belongs to; of a server by itself, the one that it is."""
+    return settings.pool or (target_of(settings, host).name if settings.role is Role.WORKER else ALONE)
 
 
 def address_of(settings: Settings) -> str:

@@ -32,6 +32,7 @@ OctetError
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
 │   ├── NotBuilt                 no build is under way: waiting does not help
+│   │   └── NotVerified              its artifact failed the verification by a worker
 │   ├── Quarantined              its artifact crashed the server
 │   ├── Untrusted                its artifact was not signed by a key that this server trusts
 │   ├── DatabaseLost             it is made again from the index of the store
@@ -287,6 +288,12 @@ class NotBuilt(NotReady):
     """No build that could serve the model has succeeded, and none is under way."""
 
     code = "not_built"
+
+
+class NotVerified(NotBuilt):
+    """The model was built, and its artifact does not compute what it should on the machines of its target."""
+
+    code = "not_verified"
 
 
 class Quarantined(NotReady):

@@ -8,7 +8,7 @@ from typing import Any
 
 from service.core.errors import InvalidInput
 
-MAX_BATCH = 64
+MAX_BATCH = 256
 LEAST_TUNE_S, MOST_TUNE_S = 1.0, 3600.0
 BATCH, INPUT_SHAPES, BUCKETS, TUNE = "batch", "input_shapes", "buckets", "tune_s"
 MAX_BUCKETS = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -13,9 +13,12 @@ from service.core.metadata import NOTHING, ModelMetadata
 
 QUANTIZE = "quantize"  # the name of the option
 MOST_SAMPLES = 100_000
+MOST_ROUNDS = 8
+WEIGHT_BITS, LEAST_BLOCK = (4, 8), 16
 ARTIFACT_TYPE = "application/vnd.octet.quantization.v1"
 REPORT_MEDIA_TYPE = "application/vnd.octet.quantization.report.v1+json"
 DATA_MEDIA_TYPE = "application/vnd.octet.quantization.data.v1"
+_OF_ALL_WAYS = ("data", "metadata", "dynamic", "weights", "block")
 
 
 class Method(StrEnum):
@@ -44,46 +47,110 @@ class QuantizationOptions:
         method: how ranges are chosen.
         activations: how they are stored.
         keep: names of operators' outputs that stay in float.
+        wide: names of operators' outputs that have 16 bits, with weights of 8.
+        equalize: whether channels of neighbouring layers are scaled to equal ranges first.
+        correct_bias: whether biases take back what rounding weights adds to the mean of each channel.
+        adaround: whether weights are rounded so that results change least, not each to the nearest.
+        rounds: how often ranges are chosen again, by what the quantized model makes of the inputs.
         sensitivity: whether the cost of each layer, and the curve, are measured too.
         budget: the largest share of answers that may be lost, for which further layers stay in float; None: any.
         samples: as many inputs are used.
         metadata: what pictures are made tensors by.
-        data: the stored calibration set; None of a command, which reads its own.
+        data: the stored calibration set; None of a command, which reads its own, and where no inputs are taken.
+        dynamic: whether only matrix products are quantized, whose operands' ranges are found when the model runs.
+        weights: the bits of weights of matrix products, where these alone are quantized; else None.
+        block: so many of such weights share a scale.
     """
 
     method: Method = Method.MINMAX
     activations: Storage = Storage.UINT8
     keep: tuple[str, ...] = ()
+    wide: tuple[str, ...] = ()
+    equalize: bool = False
+    correct_bias: bool = False
+    adaround: bool = False
+    rounds: int = 0
     sensitivity: bool = False
     budget: float | None = None
     samples: int = 256
     metadata: ModelMetadata = NOTHING
     data: Digest | None = None
+    dynamic: bool = False
+    weights: int | None = None
+    block: int = 32
+
+    @property
+    def takes_inputs(self) -> bool:
+        """Whether it is calibrated. If not, all other members but `data` and `metadata` have their defaults."""
+        return not self.dynamic and self.weights is None
+
+    def check(self, has_inputs: bool) -> None:
+        """
+        Args:
+            has_inputs: whether there is a calibration set.
+
+        Raises:
+            InvalidInput: it is asked for in no way or in several, or other members are of another way.
+        """
+        if sum((has_inputs, self.dynamic, self.weights is not None)) != 1:
+            raise InvalidInput(
+                "a model is quantized in one of three ways", hint="give inputs, or dynamic, or the bits of weights"
+            )
+        if self.weights is not None:
+            check_blocks(self.weights, self.block)
+        others = [] if has_inputs else [each.name for each in fields(self) if each.name not in _OF_ALL_WAYS]
+        others += [] if self.weights is not None else ["block"]
+        asked = [name for name in others if getattr(self, name) != getattr(QuantizationOptions, name)]
+        if asked:
+            raise InvalidInput(f"{', '.join(asked)}: of another way to quantize", hint="leave it out")
 
     def to_json(self) -> dict[str, Any]:
         return {
             "method": self.method,
             "activations": self.activations,
             "keep": list(self.keep),
+            "wide": list(self.wide),
+            "equalize": self.equalize,
+            "correct_bias": self.correct_bias,
+            "adaround": self.adaround,
+            "rounds": self.rounds,
             "sensitivity": self.sensitivity,
             "budget": self.budget,
             "samples": self.samples,
             "metadata": self.metadata.to_json(),
             "data": self.data,
+            "dynamic": self.dynamic,
+            "weights": self.weights,
+            "block": self.block,
         }
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> QuantizationOptions:
+        members = {**QuantizationOptions().to_json(), **members}  # of a build that was asked for before they were there
         return QuantizationOptions(
-            Method(members["method"]),
-            Storage(members["activations"]),
-            tuple(members["keep"]),
-            members["sensitivity"],
-            members["budget"],
-            members["samples"],
-            ModelMetadata.from_json(members["metadata"]),
-            None if members["data"] is None else parse_digest(members["data"]),
+            method=Method(members["method"]),
+            activations=Storage(members["activations"]),
+            keep=tuple(members["keep"]),
+            wide=tuple(members["wide"]),
+            equalize=members["equalize"],
+            correct_bias=members["correct_bias"],
+            adaround=members["adaround"],
+            rounds=members["rounds"],
+            sensitivity=members["sensitivity"],
+            budget=members["budget"],
+            samples=members["samples"],
+            metadata=ModelMetadata.from_json(members["metadata"]),
+            data=None if members["data"] is None else parse_digest(members["data"]),
+            dynamic=members["dynamic"],
+            weights=members["weights"],
+            block=members["block"],
         )
+
+
+def check_blocks(bits: int, block: int) -> None:
+    """Raises `InvalidInput`: blocks of no power of two of at least 16, or other bits."""
+    if bits not in WEIGHT_BITS or block < LEAST_BLOCK or block & (block - 1):
+        raise InvalidInput(f"weights of {bits} bits in blocks of {block}", hint="4 or 8 bits, and 16, 32, 64 …")
 
 
 def quantization_of(options: Mapping[str, Any]) -> QuantizationOptions | None:

@@ -41,6 +41,10 @@ class Running:
                     found[parse_digest(self._memory[start : start + _DIGEST_BYTES].decode())] = None
         return list(found)
 
+    def close(self) -> None:
+        self._memory.close()
+        os.close(self.descriptor)
+
     def clear(self) -> None:
         """Forgets the marks that a process left; to be called when it is dead."""
         self._memory[:_SLOTS] = bytes(_SLOTS)

@@ -196,6 +196,11 @@ class Settings(BaseSettings, Serving):
         description="quotas of tenants, by name: `[tenants.acme]` with `requests_per_day`, `builds_per_day`, "
         "`stored_bytes`",
     )
+    plane_per_tenant: bool = Field(
+        False,
+        description="run the models of each tenant in a process of their own, which can read no other tenant's: see "
+        "docs/how-to/keys.md for what it costs; of `octet serve`",
+    )
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
     models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")
@@ -307,6 +312,10 @@ class Settings(BaseSettings, Serving):
             raise ValueError("tls_cert and tls_key belong together")
         if self.cluster_key is not None and self.cluster_key_file is not None:
             raise ValueError("cluster_key and cluster_key_file say the same: give one of them")
+        if self.plane_per_tenant and self.role is not Role.EMBEDDED:
+            raise ValueError("plane_per_tenant is a setting of octet serve: workers of a cluster serve all tenants")
+        if self.plane_per_tenant and self.shared_memory:
+            raise ValueError("shared_memory and plane_per_tenant exclude each other")
         if (self.registry_username is None) != (self.registry_password is None):
             raise ValueError("registry_username and registry_password belong together")
         return self
@@ -370,6 +379,11 @@ class Settings(BaseSettings, Serving):
         copied.
         """
         return self.data_dir / "scratch"
+
+    @property
+    def planes_dir(self) -> Path:
+        """What the data planes of tenants may read (`service.workers.tenant_planes`); on the store's file system."""
+        return self.data_dir / "planes"
 
     @property
     def objects_dir(self) -> Path:

@@ -145,6 +145,9 @@ class Host:
         )
 
 
+ALL = "all"  # in place of a target's name: each that a cluster's workers serve
+
+
 def parse_target(name: str) -> Target:
     """The target called `name`; "host" is the best one that this machine's CPU runs.
 

@@ -11,6 +11,7 @@ from service.db.crashes import CrashTable
 from service.db.database import Database
 from service.db.models import ModelStore
 from service.db.statistics import StageDurations, Statistics
+from service.db.verifications import VerificationClaim, VerificationStore
 from service.db.workers import WorkerStore
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "StageDurations",
     "Statistics",
     "UsageTable",
+    "VerificationClaim",
+    "VerificationStore",
     "Watch",
     "WorkerStore",
 ]

@@ -16,6 +16,7 @@ from service.core.digest import Digest
 from service.core.errors import OctetError
 from service.core.quantization import is_quantization, quantization_of
 from service.core.tenant import owner_of, prefix_of
+from service.core.verification import Verification
 from service.db import claims
 from service.db.bell import Bell, ring
 from service.db.claims import Claim, Claimable
@@ -25,6 +26,7 @@ from service.db.requests import is_wanted, withdraw
 from service.db.rows import Row, append_event, build_from, change, event_from, position
 from service.db.statistics import Statistics, statistics
 from service.db.tables import build_events, build_requests, builds, is_live, is_unfinished
+from service.db.verifications import enqueue, is_unverified, refusing, unverified
 
 _BUSY_S = 1.0  # after a claim: so long it is not looked first whether there is anything to claim
 
@@ -126,13 +128,13 @@ class BuildStore:
 
     @repeated
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> Builds:
-        """The builds that can answer predictions, what was asked for last first; `version` None means every version,
-        the newest first. `model` and `version` of each are those that were asked about.
+        """The verified builds, which can answer predictions, what was asked for last first; `version` None means every
+        version, the newest first. `model` and `version` of each are those that were asked about.
         """
         query = (
             as_asked(sa.select(builds))
             .where(build_requests.c.model == model, builds.c.target.in_(targets))
-            .where(builds.c.state == BuildState.SUCCEEDED, sa.not_(builds.c.invalidated))
+            .where(builds.c.state == BuildState.SUCCEEDED, sa.not_(builds.c.invalidated), sa.not_(is_unverified))
             .order_by(build_requests.c.version.desc(), build_requests.c.sequence.desc())
         )
         if version is not None:
@@ -140,6 +142,18 @@ class BuildStore:
         with self._database.read() as connection:
             found = [build_as_asked(row) for row in connection.execute(query)]
         return [build for build in found if not is_quantization(build.options)]
+
+    @repeated
+    def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
+        """Those of the artifacts that wait for a worker's verification, or failed it."""
+        with self._database.read() as connection:
+            return unverified(connection, artifacts)
+
+    @repeated
+    def refusing(self, artifacts: Collection[Digest]) -> Collection[tuple[Digest, str]]:
+        """Artifacts and the pools on which they do not compute what they should."""
+        with self._database.read() as connection:
+            return refusing(connection, artifacts)
 
     @repeated
     def answering(self, artifact: Digest) -> Builds:
@@ -304,10 +318,14 @@ class BuildStore:
         artifact: Digest | None = None,
         error: OctetError | None = None,
         canceled: bool = False,
+        is_verified: bool = True,
     ) -> None:
         """Ends the build in exactly one of three ways. Raises `LeaseLost`.
 
         A build that was asked for again after it was canceled does not end by `canceled`: it is queued again.
+
+        Args:
+            is_verified: whether the artifact was verified where it was built; if not, that is queued.
         """
         if (artifact is not None) + (error is not None) + canceled != 1:
             raise ValueError("a build ends with an artifact, with an error or canceled: give one")
@@ -318,7 +336,10 @@ class BuildStore:
                 if tries and claims.has_ended(connection, claim, state, artifact):
                     return  # the connection broke when it was committed
                 tries.append(connection)
-                claims.finish(connection, claim, self._now(connection), artifact, error, canceled)
+                now = self._now(connection)
+                claims.finish(connection, claim, now, artifact, error, canceled)
+                if artifact is not None and not is_verified:
+                    enqueue(connection, artifact, claim.build.target, now)
 
         tries: list[object] = []
         self._database.again(end, is_idempotent=True)

@@ -172,7 +172,8 @@ def _parameters(url: str, timeout_s: float) -> dict[str, Any]:
     }
     ours = " ".join(f"-c{name}={value}" for name, value in options.items())
     defaults = {"application_name": "octet", "connect_timeout": _CONNECT_S, **_KEEP_ALIVE}
-    return {**defaults, **said, "options": f"{ours} {said.get('options') or ''}".strip()}
+    # Of a database of SQL_ASCII the driver would give bytes for text.
+    return {**defaults, **said, "client_encoding": "UTF8", "options": f"{ours} {said.get('options') or ''}".strip()}
 
 
 def _is_unconnected(error: sa.exc.DBAPIError) -> bool:

@@ -163,6 +163,24 @@ build_stages = sa.Table(
     sa.Column("duration_s", sa.Float, nullable=False),
 )
 
+# Artifacts that their builds could not run, and what workers of their targets found; see core.verification.
+verifications = sa.Table(
+    "verifications",
+    metadata,
+    sa.Column("artifact", sa.Text, primary_key=True),
+    sa.Column("pool", sa.Text, primary_key=True),  # empty: any worker of the target
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("worker", sa.Text),
+    sa.Column("token", sa.BigInteger, nullable=False),  # as of builds
+    sa.Column("lease_until", UtcDateTime),
+    sa.Column("result", sa.JSON, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("finished_at", UtcDateTime),
+    sa.Index("ix_verifications_state_created_at", "state", "created_at"),
+)
+
 # Processes that do the work, when each last said that it is alive, and what it has to offer; see core.worker.
 workers = sa.Table(
     "workers",

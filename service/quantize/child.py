@@ -15,6 +15,7 @@ from service.core.build import Stage
 from service.core.quantization import QuantizationOptions
 from service.quantize.building import Built
 from service.quantize.data import Data, labels_of
+from service.quantize.fitting import Fit
 from service.quantize.observing import Workshop
 from service.quantize.quantization import Calibration, Options
 from service.quantize.sandboxed import QUANTIZED_FILE, REPORT_FILE
@@ -25,16 +26,30 @@ _POLL_S = 0.02
 
 
 def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """A float model and its inputs -> the quantized file, and what it costs, in the working directory."""
+    """A float model, and its inputs where they are taken -> the quantized file, and what it costs, in the working
+    directory."""
     asked = QuantizationOptions.from_json(request["options"])
     told = _Told(report)
-    told.enter(Stage.CALIBRATE)
     model = Path(request["model"]).read_bytes()
+    if not asked.takes_inputs:
+        told.enter(Stage.IMPORT)
+        _write(model, *_without_inputs(model, asked))
+        return {}
+    told.enter(Stage.CALIBRATE)
     data = Data(Path(request["data"]), asked.metadata, asked.samples)
     labels = labels_of(Path(request["labels"]), data) if request["labels"] else data.labels()
     _WORK.mkdir()
     workshop = Workshop(_WORK, _Enclosed(Path(request["made"]), told, data), tick=told.tick)
-    options = Options(asked.method.value, asked.activations.value, asked.keep)
+    fit = Fit(asked.correct_bias, asked.adaround)
+    options = Options(
+        asked.method.value,
+        asked.activations.value,
+        asked.keep,
+        asked.wide,
+        fit=fit,
+        equalize=asked.equalize,
+        rounds=asked.rounds,
+    )
     calibration = Calibration(model, workshop, data, options)
     costs: dict[str, Any] = {}
     if asked.sensitivity or asked.budget is not None:
@@ -42,16 +57,14 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         ranked = calibration.sensitivity(options)
         if asked.budget is not None:
             enough, curve = ranked.within(asked.budget, labels)
-            options = replace(options, kept=(*options.kept, *enough.kept), wide=enough.wide)
+            options = replace(options, kept=(*options.kept, *enough.kept), wide=(*options.wide, *enough.wide))
         else:
             curve = ranked.curve(labels)
         costs = {"sensitivity": ranked.to_json(curve)}
     told.enter(Stage.MEASURE)
     quantized = calibration.quantize(options)
     measured = calibration.measure(quantized, labels).to_json()
-    Path(QUANTIZED_FILE).write_bytes(quantized.file)
     document = {
-        "bytes": {"float": len(model), "quantized": len(quantized.file)},
         "method": asked.method,
         "activations": asked.activations,
         "kept": list(options.kept),
@@ -61,18 +74,20 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         **measured,
         **costs,
     }
-    Path(REPORT_FILE).write_text(json.dumps(document, allow_nan=False))
+    _write(model, quantized.file, document)
     return {}
 
 
-def quantize_weights_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """A float model -> the quantized file, without inputs; what it has is written beside it."""
-    model, bits = Path(request["model"]).read_bytes(), request["bits"]
-    made = dynamic(model) if bits is None else blocked(model, int(bits), int(request["block"]))
-    Path(QUANTIZED_FILE).write_bytes(made.file)
-    sizes = {"float": len(model), "quantized": len(made.file)}
-    Path(REPORT_FILE).write_text(json.dumps({"bytes": sizes, "layers": list(made.layers)}))
-    return {}
+def _without_inputs(model: bytes, asked: QuantizationOptions) -> tuple[bytes, dict[str, Any]]:
+    """The quantized file, and what of it is quantized."""
+    made = dynamic(model) if asked.weights is None else blocked(model, asked.weights, asked.block)
+    return made.file, {"weights": asked.weights, "layers": list(made.layers)}
+
+
+def _write(model: bytes, quantized: bytes, document: Mapping[str, Any]) -> None:
+    Path(QUANTIZED_FILE).write_bytes(quantized)
+    whole = {"bytes": {"float": len(model), "quantized": len(quantized)}, **document}
+    Path(REPORT_FILE).write_text(json.dumps(whole, allow_nan=False))
 
 
 @dataclass
@@ -91,9 +106,10 @@ class _Told:
         self._stage = stage
         self.report.stage(stage)
 
-    def tick(self, what: str, number: int) -> None:
-        self.report.stage(self._stage, min(1.0, number / self.inputs) if self.inputs else 0.0)
-        self.report.log(f"{what}: {number} inputs")
+    def tick(self, what: str, number: int, layers: int) -> None:
+        total = layers or self.inputs
+        self.report.stage(self._stage, min(1.0, number / total) if total else 0.0)
+        self.report.log(f"{what}: {number} of {layers} layers" if layers else f"{what}: {number} inputs")
 
 
 @dataclass

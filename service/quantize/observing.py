@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
+from service.compiler.columns import Windows
 from service.compiler.importers.onnx.model import Array
 from service.compiler.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
 from service.compiler.sandbox import Access, run_child
@@ -24,7 +26,48 @@ from service.quantize.methods import BINS, Statistics
 _PART_BYTES = 64 << 20  # of inputs in a file at once; and one input, at least
 _MOST_IN_PART = 32
 _MOST_ANSWER_BYTES = 1 << 30
-Tick = Callable[[str, int], None]
+_MOST_SUMMED_BYTES = 256 << 20  # of moments in a child at once; and those of one layer, at least
+Tick = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What of a layer's operand is to be seen; see `compiler.columns`.
+
+    Attributes:
+        tensor: the place of the operand among the model's inputs and outputs.
+        rounding: how it is stored: the least and the largest step, the scale and the zero point.
+        size: of a column.
+        products: whether the sums of products are, too.
+    """
+
+    tensor: int
+    rounding: tuple[int, int, float, int]
+    windows: Windows
+    size: int
+    products: bool
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        groups, wide = self.windows.groups, self.size + 1
+        return [(groups, self.size), *([(groups, wide, wide)] if self.products else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        asked = {"tensor": self.tensor, "rounding": list(self.rounding), "products": self.products}
+        return {**asked, "windows": self.windows.to_json()}
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What was seen of columns.
+
+    Attributes:
+        means: of all of them, `[groups, K]`.
+        products: as `columns.products`, summed over inputs; None where they were not asked for.
+    """
+
+    means: Array
+    products: Array | None
 
 
 class Machine(Protocol):
@@ -69,13 +112,13 @@ class Workshop:
     Attributes:
         scratch: an empty directory; the caller removes it.
         threads: for running; 0: all cores.
-        tick: told what is done, and of how many inputs.
+        tick: told what is done, how much of it, and of how many layers; 0: of all inputs.
     """
 
     scratch: Path
     machine: Machine
     threads: int = 0
-    tick: Tick = lambda what, number: None
+    tick: Tick = lambda what, number, total: None
     _count: int = 0
 
     def build(self, model: bytes) -> Built:
@@ -111,19 +154,22 @@ class Workshop:
             counts += _seen(directory, counts.shape, np.int64)
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
-    def compare(self, first: Built, second: Built, data: Data) -> tuple[Array, list[list[Array]]]:
+    def compare(self, first: Built, second: Built, data: Data) -> tuple[Array, list[Array]]:
         """Of each output of two models with the same ones, the squares of the first's and of their differences, summed:
-        `[outputs, 2]`; and each model's first output for each input, flat float32."""
-        sums = np.zeros((len(first.signature.outputs), 2))
-        answers: list[list[Array]] = [[], []]
-        size = int(np.prod(first.signature.outputs[0].shape))
+        `[outputs, 2]`; and each model's first output for each input, `[inputs, elements]` float32, which lie in files
+        of `scratch`."""
+        sums, count = np.zeros((len(first.signature.outputs), 2)), 0
+        size = math.prod(first.signature.outputs[0].shape)
         asked = {"models": [first.to_json(), second.to_json()]}
+        paths = [self._directory() / "answers.bin" for _ in range(2)]
         for directory, number in self._parts("compare", data, first.signature):
             self._run("compare", asked, directory, [*first.files, *second.files])
             sums += _seen(directory, sums.shape, np.float64)
-            for place, row in enumerate(answers):
-                row += _answers(directory / OUTPUTS_FILE.format(place), number, size)
-        return sums, answers
+            for place, path in enumerate(paths):
+                with path.open("ab") as file:
+                    file.write(_answers(directory / OUTPUTS_FILE.format(place), 4 * number * size))
+            count += number
+        return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
 
     def switched(self, built: Built, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
         """Of a model whose last input are switches, for each row of them: the squares of the first output with the
@@ -136,6 +182,25 @@ class Workshop:
             sums += _seen(directory, sums.shape, np.float64)
             classes.append(_seen(directory, (number, len(rows)), np.int64, CLASSES_FILE))
         return sums, np.concatenate(classes)
+
+    def moments(self, built: Built, data: Data, asked: Sequence[Columns]) -> list[Moments]:
+        """Of each of `asked`, what columns there are: in one pass over `data` for every `_MOST_SUMMED_BYTES` of it."""
+        found: list[Moments] = []
+        for some in _batches(asked):
+            shapes = [shape for each in some for shape in each.shapes]
+            total = np.zeros(sum(math.prod(shape) for shape in shapes))
+            request, count = {"model": built.to_json(), "layers": [each.to_json() for each in some]}, 0
+            for directory, number in self._parts("moments", data, built.signature):
+                self._run("moments", request, directory, built.files)
+                total += _seen(directory, total.shape, np.float64)
+                count += number
+            if not np.isfinite(total).all():
+                raise InvalidInput("the calibration set makes operands whose products are no finite numbers")
+            sums = iter(np.split(total, np.cumsum([math.prod(shape) for shape in shapes])[:-1]))
+            for each in some:
+                parts = [next(sums).reshape(shape) for shape in each.shapes]
+                found.append(Moments(parts[0] / count, parts[1] if each.products else None))
+        return found
 
     def _parts(self, what: str, data: Data, signature: ModelSignature) -> Iterator[tuple[Path, int]]:
         """A directory with the file of inputs for one child, and how many there are, until no more are."""
@@ -150,7 +215,7 @@ class Workshop:
             yield directory, number
             (directory / "inputs.bin").unlink()
             done += number
-            self.tick(what, done)
+            self.tick(what, done, 0)
 
     def _run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         inputs = directory / "inputs.bin"
@@ -162,6 +227,21 @@ class Workshop:
         directory = self.scratch.absolute() / f"part-{self._count}"
         directory.mkdir()
         return directory
+
+
+def _batches(asked: Sequence[Columns]) -> Iterator[list[Columns]]:
+    """Those of which one child sums up together."""
+    some: list[Columns] = []
+    size = 0
+    for each in asked:
+        own = 8 * sum(math.prod(shape) for shape in each.shapes)
+        if some and size + own > _MOST_SUMMED_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += own
+    if some:
+        yield some
 
 
 def _written(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
@@ -190,7 +270,7 @@ def _seen(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_F
     return np.array(seen)
 
 
-def _answers(path: Path, number: int, size: int) -> list[Array]:
-    if path.is_symlink() or not path.is_file() or path.stat().st_size != 4 * number * size:
+def _answers(path: Path, size_bytes: int) -> bytes:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size != size_bytes:
         raise BuildFailed("the process that ran the models did not write their answers")
-    return list(np.fromfile(path, np.float32).reshape(number, size))
+    return path.read_bytes()

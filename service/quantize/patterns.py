@@ -28,6 +28,7 @@ class Pattern:
         may_end_real: whether it is as fast with a real result, which is then not rounded to 8 bits at the model's end.
         obstacle: what else keeps it in float.
         computed: of the same operator with weights that are computed, too.
+        interpolated: of the same operator in a mode that computes between elements.
     """
 
     operands: tuple[int, ...] | None = (0,)
@@ -39,9 +40,12 @@ class Pattern:
     may_end_real: bool = False
     obstacle: Obstacle = lambda document, node: None
     computed: Pattern | None = None
+    interpolated: Pattern | None = None
 
     def of(self, document: Document, node: Node) -> Pattern:
-        """The pattern of `node`, whose weights may be computed."""
+        """The pattern of `node`, whose weights may be computed, or which may interpolate."""
+        if self.interpolated is not None and node.attributes.get("mode", "nearest") != "nearest":
+            return self.interpolated
         is_computed = self.weights is not None and node.inputs[self.weights] not in document.constants
         return self.computed if self.computed is not None and is_computed else self
 
@@ -51,10 +55,6 @@ def _matrix(document: Document, node: Node) -> str | None:
     if attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or attributes.get("transA", 0):
         return "it scales its operands, or transposes the first"
     return None if document.constants[node.inputs[1]].ndim == 2 else "its weights are no matrix"
-
-
-def _nearest(document: Document, node: Node) -> str | None:
-    return None if node.attributes.get("mode", "nearest") == "nearest" else "it interpolates"
 
 
 def _grouped(document: Document, node: Node) -> str | None:
@@ -91,6 +91,7 @@ PATTERNS: Mapping[str, Pattern] = {
         obstacle=_matrix,
     ),
     "GlobalAveragePool": _UNARY,
+    "GlobalMaxPool": _MOVE,
     "HardSigmoid": _TABLE,
     "HardSwish": _TABLE,
     "LeakyRelu": _UNARY,
@@ -106,7 +107,7 @@ PATTERNS: Mapping[str, Pattern] = {
     "Pad": Pattern(moves=True, obstacle=_zeros),
     "Reshape": _MOVE,
     "ReduceMean": Pattern(follows=True),
-    "Resize": Pattern(moves=True, obstacle=_nearest),
+    "Resize": Pattern(moves=True, interpolated=Pattern(follows=True)),
     "Sigmoid": _UNARY,
     "Slice": _MOVE,
     "SpaceToDepth": _MOVE,

@@ -23,7 +23,7 @@ _NAME = "upload"  # what errors call the calibration set
 def quantize_stored(
     request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
 ) -> Digest:
-    """Quantizes `request.source` by the set that the request's options name.
+    """Quantizes `request.source` as the request's options say, by the set that they name.
 
     Args:
         scratch: an empty directory on the store's file system; the caller removes it.
@@ -36,14 +36,10 @@ def quantize_stored(
         BuildCanceled: `progress` said so.
     """
     options = quantization_of(request.options)
-    if options is None or options.data is None:
-        raise ValueError("a build without a calibration set is no quantization")
-    try:
-        data = layout.blobs.path(options.data).absolute()
-    except (NotFound, CorruptBlob) as error:
-        raise type(error)(
-            f"the calibration set cannot be read: {error.message}", stage=Stage.FETCH, hint="send it again"
-        ) from error
+    if options is None:
+        raise ValueError("this build compiles")
+    options.check(options.data is not None)
+    data = None if options.data is None else _calibration_set(layout, options.data)
     asked = Request(request.source.absolute(), data, options, name=_NAME, shapes=shapes_of(request.options))
     try:
         result = quantize(asked, scratch.absolute(), progress, settings, _limits(settings))
@@ -52,6 +48,15 @@ def quantize_stored(
         raise
     progress.stage(Stage.PUBLISH)
     return store(layout, request.source_digest, result.file, options.data, result.report)
+
+
+def _calibration_set(layout: OciLayout, digest: Digest) -> Path:
+    try:
+        return layout.blobs.path(digest).absolute()
+    except (NotFound, CorruptBlob) as error:
+        raise type(error)(
+            f"the calibration set cannot be read: {error.message}", stage=Stage.FETCH, hint="send it again"
+        ) from error
 
 
 def _limits(settings: Settings) -> Limits:

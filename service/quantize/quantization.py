@@ -6,19 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.support import is_quantized
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
 from service.quantize.data import Data, accuracy, classes_of
 from service.quantize.document import Document
+from service.quantize.equalizing import equalize
+from service.quantize.fitting import NEAREST, Fit, fitted, operands
 from service.quantize.folding import tidy
 from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
 from service.quantize.observing import Workshop
 from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
-from service.quantize.rewriting import rewrite
+from service.quantize.rewriting import Fitted, rewrite
 from service.quantize.sensitivity import Sensitivity, decibels, finite
 from service.quantize.switched import switched
 from service.quantize.widening import STORAGE, widen
@@ -35,6 +35,9 @@ class Options:
         storage: of activations; weights are int8, symmetric, with a scale for each channel.
         kept: names of operators' outputs that stay in float.
         wide: of those whose weights have 8 bits, and whose activations have 16.
+        fit: how weights and biases become integers.
+        equalize: whether channels of neighbouring layers are scaled to equal ranges first.
+        rounds: how often ranges are chosen again, by what the quantized model makes of the inputs.
         patterns: what is quantized.
     """
 
@@ -42,6 +45,9 @@ class Options:
     storage: str = "uint8"
     kept: Collection[str] = ()
     wide: Collection[str] = ()
+    fit: Fit = NEAREST
+    equalize: bool = False
+    rounds: int = 0
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)
 
     @property
@@ -56,7 +62,12 @@ class Options:
 class Calibration:
     """A float model that was compiled with its tensors as outputs, and what was seen of them.
 
-    One calibration serves any number of quantizations of the same plan.
+    One calibration serves any number of quantizations of the same plan. Where it has `rounds`, ranges are those of its
+    own method only.
+
+    In the first round every range is of the float model. In each further one it is of what the model makes that the
+    ranges of the round before have quantized: so after n of them the first n tensors have the ranges that they would
+    have been given one by one, on a prefix that is quantized already, and the others nearly so.
     """
 
     def __init__(self, model: bytes, workshop: Workshop, data: Data, options: Options) -> None:
@@ -67,12 +78,28 @@ class Calibration:
             OctetError: it does not compile, or `data` does not fit it.
         """
         self.model, self._workshop, self._data = model, workshop, data
-        document, planned = _planned(model, options)
-        self.names = (*document.outputs, *(name for name in planned.observed if _is_made(document, name)))
-        self.float = workshop.build(document.written(self.names))
+        document, planned = _planned(model, replace(options, wide=()))
+        self._kept = options.kept
+        wanted = dict.fromkeys((*planned.observed, *(operands(planned) if options.fit else ())))
+        self.names = (*document.outputs, *(name for name in wanted if _is_made(document, name)))
+        self._ends = (*document.inputs, *self.names)
+        self._fitted: dict[tuple[Any, ...], Mapping[tuple[str, str], Fitted]] = {}
+        self.float = self._observed = workshop.build(document.written(self.names))
+        self.statistics = self._seen(options)
+        for _ in range(options.rounds):
+            self._observed = workshop.build(self._prefixes(options))
+            self.statistics = self._seen(options)
+
+    def _seen(self, options: Options) -> dict[str, Statistics]:
         histograms = options.method not in OF_EXTREMES
-        found = workshop.statistics(self.float, data, histograms)
-        self.statistics: Mapping[str, Statistics] = {each.name: each for each in found}
+        found = self._workshop.statistics(self._observed, self._data, histograms)
+        return {name: replace(each, name=name) for name, each in zip(self._ends, found, strict=True)}
+
+    def _prefixes(self, options: Options) -> bytes:
+        """The quantized model, with tensors as outputs as they are before they are rounded."""
+        document, planned = _planned(self.model, options)
+        stored = rewrite(document, planned, self._types(planned, options))
+        return document.written(stored[name].real if name in stored else name for name in self.names)
 
     def _types(self, planned: Plan, options: Options) -> dict[str, QuantizedType]:
         choose = options.method
@@ -86,21 +113,35 @@ class Calibration:
             if own in self.statistics
         }
 
+    def _fits(self, options: Options) -> Mapping[tuple[str, str], Fitted]:
+        """Of all layers that a calibration saw, whichever are in integers."""
+        if not options.fit:
+            return {}
+        key = (options.choose, options.storage, options.fit, options.equalize)
+        if key not in self._fitted:
+            document, planned = _planned(self.model, replace(options, kept=self._kept, wide=()))
+            types = self._types(planned, options)
+            parts = (self._workshop, self._observed, self._ends, self._data)
+            self._fitted[key] = fitted(document, planned, types, options.fit, *parts)
+        return self._fitted[key]
+
     def quantize(self, options: Options) -> Quantized:
         """The model, quantized by what was seen. Raises `Unsupported`: its operator set is too old."""
         document, planned = _planned(self.model, options)
         whole = _planned(self.model, replace(options, wide=()))[1] if options.wide else planned
-        dequantized = rewrite(document, planned, self._types(planned, options))
+        stored = rewrite(document, planned, self._types(planned, options), self._fits(options))
         raised = [layer for layer in whole.layers if layer.name in options.wide and layer.name not in options.kept]
         widen(document, raised, self._wide_types(whole))
         file = document.written()
-        twins = [dequantized.get(name, name) for name in self.names[len(document.outputs) :]]
+        twins = [stored[name].dequantized if name in stored else name for name in self.names[len(document.outputs) :]]
         return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
 
     def sensitivity(self, options: Options) -> Sensitivity:
         """What each layer's quantization costs alone. Raises as `quantize`."""
         document, planned = _planned(self.model, options)
-        file, names = switched(document, planned, self._types(planned, options), self._wide_types(planned))
+        file, names = switched(
+            document, planned, self._types(planned, options), self._wide_types(planned), self._fits(options)
+        )
         return Sensitivity.measured(self._workshop, self._workshop.build(file), self._data, names)
 
     def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
@@ -110,7 +151,7 @@ class Calibration:
         noise = {name: decibels(*row) for name, row in zip(self.names, sums, strict=True)}
         outputs = self.names[: quantized.outputs]
         layers = {name: value for name, value in noise.items() if name not in outputs}
-        real, stored = (np.stack(rows) for rows in answers)
+        real, stored = answers
         return Measured({name: noise[name] for name in outputs}, layers, real, stored, tuple(labels))
 
 
@@ -142,7 +183,8 @@ class Measured:
         outputs: the signal-to-noise ratio of each output, in dB: the float model's values are the signal, and what the
             quantized one's differ by is the noise.
         tensors: the same of each stored tensor, with the noise of all that is in front of it.
-        float_answers, answers: the first output for each input, `[inputs, elements]`.
+        float_answers, answers: the first output for each input, `[inputs, elements]`, as long as the scratch directory
+            is there.
         labels: the right class of each input, where one is known.
     """
 
@@ -173,6 +215,8 @@ def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
     if any(is_quantized(node.op_type) for node in document.nodes):
         raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
     tidy(document)
+    if options.equalize:
+        equalize(document)
     planned = plan(document, options.patterns, {*options.kept, *options.wide})
     unknown = {*options.kept, *options.wide} - {node.outputs[0] for node in document.nodes}
     if unknown:

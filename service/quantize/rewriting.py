@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -25,22 +26,43 @@ class Stored:
     """A tensor between conversions.
 
     Attributes:
+        real: its values before them.
         dequantized: its real values again.
         kind: its type.
     """
 
+    real: str
     dequantized: str
     kind: QuantizedType
 
 
-def rewrite(document: Document, plan: Plan, types: Mapping[str, QuantizedType]) -> dict[str, str]:
+@dataclass(frozen=True)
+class Fitted:
+    """What a layer's weights become, if not the nearest steps.
+
+    Attributes:
+        steps: int8, of the weights' shape, in the scales of `weight_scales`.
+        bias: `[channels]`, real; None for none.
+    """
+
+    steps: Array
+    bias: Array | None
+
+
+def rewrite(
+    document: Document,
+    plan: Plan,
+    types: Mapping[str, QuantizedType],
+    fitted: Mapping[tuple[str, str], Fitted] = MappingProxyType({}),
+) -> dict[str, Stored]:
     """Quantizes `document` as `plan` says.
 
     Args:
         types: of each of `plan.observed`.
+        fitted: by operand and weights; where there is none, weights become the nearest steps.
 
     Returns:
-        Of each stored tensor the name of its dequantized values, in the order in which they are computed.
+        Each stored tensor, in the order in which they are computed.
 
     Raises:
         Unsupported: the file's operator set has no conversions along an axis.
@@ -50,12 +72,18 @@ def rewrite(document: Document, plan: Plan, types: Mapping[str, QuantizedType]) 
             f"the model uses operator set {document.opset}; weights are quantized by channel from {_LEAST_OPSET} on",
             hint="convert it with onnx.version_converter, or export it again",
         )
-    return _Rewriting(document, plan, types).run()
+    return _Rewriting(document, plan, types, fitted).run()
 
 
 class _Rewriting:
-    def __init__(self, document: Document, plan: Plan, types: Mapping[str, QuantizedType]) -> None:
-        self._document, self._types = document, types
+    def __init__(
+        self,
+        document: Document,
+        plan: Plan,
+        types: Mapping[str, QuantizedType],
+        fitted: Mapping[tuple[str, str], Fitted],
+    ) -> None:
+        self._document, self._types, self._fitted = document, types, fitted
         self._plan = plan
         self._layers = {layer.node: layer for layer in plan.layers}
         stored = [layer for layer in plan.layers if layer.result is not None]
@@ -63,7 +91,7 @@ class _Rewriting:
         self._stored: dict[str, Stored] = {}
         self._made: list[Node] = []
 
-    def run(self) -> dict[str, str]:
+    def run(self) -> dict[str, Stored]:
         for name in self._document.inputs:
             self._store(name)
         readers = self._document.readers()
@@ -74,7 +102,7 @@ class _Rewriting:
                 self._store(name)
         self._keep_outputs(readers)
         self._document.nodes = self._made
-        return {name: pair.dequantized for name, pair in self._stored.items()}
+        return self._stored
 
     def _real(self, node: Node) -> Node:
         """An operator in float: it reads what a layer stores, whose real result then has no reader but its conversion.
@@ -92,7 +120,7 @@ class _Rewriting:
         names = [self._document.new_name(f"{name}_{what}") for what in ("quantized", "dequantized")]
         self._made.append(Node.made("QuantizeLinear", (name, scale, zero_point), names[0]))
         self._made.append(Node.made("DequantizeLinear", (names[0], scale, zero_point), names[1]))
-        self._stored[name] = Stored(names[1], kind)
+        self._stored[name] = Stored(name, names[1], kind)
 
     def _parameters(self, name: str, kind: QuantizedType) -> tuple[str, str]:
         scale = self._document.add_constant(f"{name}_scale", np.array(kind.scales[0], np.float32))
@@ -123,19 +151,22 @@ class _Rewriting:
         assert place is not None
         name = node.inputs[place]
         weights = self._document.constants[name]
-        has_bias = pattern.bias is not None and len(node.inputs) > pattern.bias and node.inputs[pattern.bias] != ""
-        bias = self._document.constants[node.inputs[pattern.bias]] if has_bias and pattern.bias is not None else None
+        bias = bias_of(self._document, layer)
         scales = weight_scales(weights, axis, step, bias)
-        shape = [1] * weights.ndim
-        shape[axis] = -1
-        steps = np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
+        fitted = self._fitted.get((layer.operands[0], name))
+        if fitted is None:
+            steps = nearest(weights, axis, scales)
+        else:
+            steps, bias = fitted.steps, fitted.bias
         parameters = (
             self._document.add_constant(f"{name}_scale", scales),
             self._document.add_constant(f"{name}_zero_point", np.zeros(scales.shape, np.int8)),
         )
         made = {place: self._dequantized(name, self._constant_of(name, steps), *parameters, axis=axis)}
         if bias is not None and pattern.bias is not None:
-            made[pattern.bias] = self._bias(node.inputs[pattern.bias], bias, np.float32(step) * scales)
+            has_own = len(node.inputs) > pattern.bias and node.inputs[pattern.bias] != ""
+            own = node.inputs[pattern.bias] if has_own else f"{name}_bias"
+            made[pattern.bias] = self._bias(own, bias, np.float32(step) * scales)
         return made
 
     def _bias(self, name: str, bias: Array, scales: Array) -> str:
@@ -161,7 +192,21 @@ class _Rewriting:
             real = self._document.new_name(f"{name}_real")
             swapped = {name: real, pair.dequantized: name}
             self._made = [_swapped(node, swapped) for node in self._made]
-            self._stored[name] = Stored(name, pair.kind)
+            self._stored[name] = Stored(real, name, pair.kind)
+
+
+def bias_of(document: Document, layer: Layer) -> Array | None:
+    """A layer's constant bias; None where it has none."""
+    place, inputs = layer.pattern.bias, layer.node.inputs
+    has_one = place is not None and len(inputs) > place and inputs[place] != ""
+    return document.constants[inputs[place]] if has_one and place is not None else None
+
+
+def nearest(weights: Array, axis: int, scales: Array) -> Array:
+    """`weights` in steps of `scales` along `axis`, int8."""
+    shape = [1] * weights.ndim
+    shape[axis] = -1
+    return np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
 
 
 def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) -> Array:

@@ -39,14 +39,14 @@ class Request:
 
     Attributes:
         model: a float ONNX file, or an archive of one and its weights.
-        data: inputs, as `quantize.data.Data` takes them.
+        data: inputs, as `quantize.data.Data` takes them; None where `options` take none.
         labels: a CSV; None where there is none besides that in an archive of inputs.
         name: what errors call the inputs.
         shapes: of inputs that the model leaves open.
     """
 
     model: Path
-    data: Path
+    data: Path | None
     options: QuantizationOptions
     labels: Path | None = None
     name: str = "inputs"
@@ -79,7 +79,8 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
     own, made = scratch.absolute() / "own", scratch.absolute() / "made"
     own.mkdir()
     made.mkdir()
-    (own / request.name).symlink_to(request.data)  # errors say this name, and not where an upload is stored
+    if request.data is not None:
+        (own / request.name).symlink_to(request.data)  # errors say this name, and not where an upload is stored
     with in_background(1) as start:
         session = _Session(request, own, made, progress, settings, start)
         readable = [path for path in (request.model, request.data, request.labels, made) if path is not None]
@@ -98,26 +99,6 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
             poll=session.poll,
             allow_unsandboxed=settings.allow_unsandboxed,
         )
-    return _result(own, scratch, settings)
-
-
-def quantize_weights(
-    model: Path, bits: int | None, block: int, scratch: Path, settings: Settings, limits: Limits
-) -> Result:
-    """Quantizes matrix products, which takes no inputs: `quantize.weights.dynamic`, or `blocked` if `bits` are given.
-
-    Raises:
-        OctetError: as `quantize`.
-    """
-    own = scratch.absolute() / "own"
-    own.mkdir()
-    run_child(
-        "quantize_weights",
-        {"model": str(model), "bits": bits, "block": block},
-        access=Access(readable=(model,), writable=(own,)),
-        limits=limits,
-        allow_unsandboxed=settings.allow_unsandboxed,
-    )
     return _result(own, scratch, settings)
 
 
@@ -146,7 +127,7 @@ class _Session:
     ) -> None:
         self._request, self._own, self._made = request, own, made
         self._progress, self._settings, self._start = progress, settings, start
-        self._stage, self._fraction = Stage.CALIBRATE, 0.0
+        self._stage, self._fraction = Stage.CALIBRATE if request.options.takes_inputs else Stage.IMPORT, 0.0
         self._built: Future[Built] | None = None
         self._count = 0
 

@@ -1,7 +1,7 @@
 """A quantization in a store: which build it is, and what came of it. Loads nothing of the compiler.
 
-Its result is an OCI manifest: the report is the config, the quantized file and the calibration set are layers. No index
-lists it; the build that answers with it keeps it.
+Its result is an OCI manifest: the report is the config, the quantized file and the calibration set, if any, are layers.
+No index lists it; the build that answers with it keeps it.
 """
 
 from __future__ import annotations
@@ -51,12 +51,10 @@ def _digest() -> str:
     return toolchain.digest_of_sources(Path(__file__).parent)
 
 
-def store(layout: OciLayout, source: Digest, file: Path, data: Digest, report: Mapping[str, Any]) -> Digest:
-    """Puts the result of quantizing `source` into the store."""
-    layers = (
-        layout.put_blob_descriptor(SOURCE_MEDIA_TYPE, file),
-        Descriptor(DATA_MEDIA_TYPE, data, layout.blobs.size_bytes(data)),
-    )
+def store(layout: OciLayout, source: Digest, file: Path, data: Digest | None, report: Mapping[str, Any]) -> Digest:
+    """Puts the result of quantizing `source`, by a calibration set if there is one, into the store."""
+    sets = () if data is None else (Descriptor(DATA_MEDIA_TYPE, data, layout.blobs.size_bytes(data)),)
+    layers = (layout.put_blob_descriptor(SOURCE_MEDIA_TYPE, file), *sets)
     config = layout.put_blob_descriptor(REPORT_MEDIA_TYPE, canonical_json(report))
     manifest = Manifest(ARTIFACT_TYPE, config, layers, {SOURCE_ANNOTATION: source})
     return layout.put_blob_descriptor(MANIFEST_MEDIA_TYPE, manifest.to_bytes()).digest

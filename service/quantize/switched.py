@@ -7,20 +7,25 @@ the quantized file, so it is computed by the same kernels; nothing is simulated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from service.compiler.qnn.types import QuantizedType
 from service.quantize.document import Document, Node, renamed
 from service.quantize.patterns import Layer, Plan
-from service.quantize.rewriting import rewrite
+from service.quantize.rewriting import Fitted, Stored, rewrite
 from service.quantize.widening import widen
 
 SWITCHES = "octet_switches"
 
 
 def switched(
-    model: Document, plan: Plan, types: Mapping[str, QuantizedType], wide: Mapping[str, QuantizedType]
+    model: Document,
+    plan: Plan,
+    types: Mapping[str, QuantizedType],
+    wide: Mapping[str, QuantizedType],
+    fitted: Mapping[tuple[str, str], Fitted] = MappingProxyType({}),
 ) -> tuple[bytes, list[str]]:
     """The file, with one more input: `SWITCHES`, `[2 * layers]` float32, 1 for a layer in integers, and in the second
     half for one of 16x8. One with neither is in float.
@@ -31,6 +36,7 @@ def switched(
     Args:
         model: in float, as `plan` was made of it; it is changed.
         types, wide: of tensors in integers, and in 16 bits.
+        fitted: as `rewriting.rewrite` takes it.
 
     Returns:
         And the layers' names (`patterns.Layer.name`), in the switches' order.
@@ -38,14 +44,19 @@ def switched(
     layers = {layer.node: layer for layer in plan.layers if not layer.pattern.moves}
     names = [layer.name for layer in layers.values()]
     whole = Plan(tuple(layers.values()), plan.tensors, plan.real)
-    return _Switching(model, whole, types, wide).run(), names
+    return _Switching(model, whole, types, wide, fitted).run(), names
 
 
 class _Switching:
     def __init__(
-        self, document: Document, plan: Plan, types: Mapping[str, QuantizedType], wide: Mapping[str, QuantizedType]
+        self,
+        document: Document,
+        plan: Plan,
+        types: Mapping[str, QuantizedType],
+        wide: Mapping[str, QuantizedType],
+        fitted: Mapping[tuple[str, str], Fitted],
     ) -> None:
-        self._document, self._plan, self._types, self._wide = document, plan, types, wide
+        self._document, self._plan, self._types, self._wide, self._fitted = document, plan, types, wide, fitted
         self._made: list[Node] = []
 
     def run(self) -> bytes:
@@ -109,11 +120,11 @@ class _Switching:
         tensors = {name: self._plan.tensors[name] for name in layer.operands.values()}
         if layer.result is not None:
             tensors[end] = self._plan.tensors[layer.result]
-        twins: Mapping[str, str] = {}
+        twins: Mapping[str, Stored] = {}
         if form == "integer":
-            twins = rewrite(document, Plan((own,), tensors, {}), self._types)
+            twins = rewrite(document, Plan((own,), tensors, {}), self._types, self._fitted)
         else:
             widen(document, [own], {name: self._wide[kind] for name, kind in tensors.items()})
         self._made += document.nodes
         document.nodes, document.outputs, document.inputs = kept, outputs, inputs
-        return twins.get(end, end)
+        return twins[end].dequantized if end in twins else end

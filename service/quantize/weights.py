@@ -10,13 +10,13 @@ import numpy as np
 
 from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.support import is_quantized
-from service.core.errors import InvalidInput, Unsupported
+from service.core.errors import Unsupported
+from service.core.quantization import check_blocks
 from service.quantize.document import Document, Node
 from service.quantize.folding import tidy
 from service.quantize.patterns import PATTERNS
 from service.quantize.rewriting import MOST_WEIGHT, weight_scales
 
-BITS, LEAST_BLOCK = (4, 8), 16
 _FLOAT = 1  # TensorProto.DataType
 _LEAST_OPSET = 11  # of DynamicQuantizeLinear
 _TYPES = ("Gemm", "MatMul")
@@ -86,10 +86,9 @@ def blocked(model: bytes, bits: int, block: int = 32) -> Flavoured:
 
     Raises:
         Unsupported: as `dynamic`.
-        InvalidInput: blocks of no power of two of at least 16, or other bits.
+        InvalidInput: as `check_blocks`.
     """
-    if bits not in BITS or block < LEAST_BLOCK or block & (block - 1):
-        raise InvalidInput(f"weights of {bits} bits in blocks of {block}", hint="4 or 8 bits, and 16, 32, 64 …")
+    check_blocks(bits, block)
 
     def write(document: Document, product: Product) -> list[Node]:
         depth, units = product.weights.shape
@@ -146,7 +145,7 @@ def _rewritten(model: bytes, write: Callable[[Document, Product], list[Node]]) -
         nodes += [node] if product is None else write(document, product)
         layers += [] if product is None else [product.output]
     if not layers:
-        raise Unsupported("no operator of this model multiplies by a constant matrix", hint="calibrate it: --data")
+        raise Unsupported("no operator of this model multiplies by a constant matrix", hint="calibrate it, by inputs")
     document.nodes = nodes
     return Flavoured(document.written(), tuple(layers))
 

@@ -10,7 +10,7 @@ import numpy as np
 from service.compiler.qnn.types import QuantizedType
 from service.quantize.document import Document, Node, renamed
 from service.quantize.patterns import Layer
-from service.quantize.rewriting import MOST_WEIGHT, weight_scales
+from service.quantize.rewriting import nearest, weight_scales
 
 STORAGE = "uint16"
 _OWN_OPSET = 21  # from which on ONNX's own conversions are of 16 bits; before, com.microsoft's
@@ -65,9 +65,7 @@ def _weights(document: Document, layer: Layer, made: list[Node]) -> str:
     name, axis = layer.node.inputs[layer.pattern.weights], layer.pattern.axis(layer.node)
     weights = document.constants[name]
     scales = weight_scales(weights, axis, 1.0, None)
-    shape = [1] * weights.ndim
-    shape[axis] = -1
-    steps = np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
+    steps = nearest(weights, axis, scales)
     parameters = (document.add_constant(f"{name}_quantized", steps), document.add_constant(f"{name}_scale", scales))
     output = document.new_name(f"{name}_dequantized")
     made.append(Node.made("DequantizeLinear", parameters, output, axis=axis))

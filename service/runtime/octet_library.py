@@ -100,6 +100,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "initial_state": (_STATUS, (Handle, _int, Handle)),
     "run": (_STATUS, (Handle,)),
     "run_timed": (_STATUS, (Handle, ctypes.POINTER(_double))),
+    "run_resident": (_STATUS, (Handle, _int, ctypes.POINTER(_double))),
     "mark": (None, (Handle, Handle)),
     "cards": (_STATUS, (ctypes.POINTER(_int), ctypes.POINTER(_int))),
     "card_describe": (_STATUS, (_int, ctypes.POINTER(_Card))),
@@ -365,6 +366,12 @@ class NativeInstance(_Owner):
         seconds = (_double * self._calls)()
         check(library().run_timed(self.handle, seconds))
         return list(seconds)
+
+    def run_resident(self, runs: int) -> float:
+        """How long a run takes on a card, in seconds, without copies of tensors: one of `runs` behind each other."""
+        seconds = _double()
+        check(library().run_resident(self.handle, runs, ctypes.byref(seconds)))
+        return seconds.value
 
     def mark(self, address: int | None) -> None:
         """The byte at `address`, which has to live as long as this instance, is 1 while compiled code runs."""

@@ -6,6 +6,7 @@ found again by content; what it left in scratch is swept when the next one start
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import signal
@@ -23,6 +24,7 @@ from service.compiler import toolchain
 from service.compiler.pipeline import CompileRequest
 from service.compiler.sandbox import shut_down, warm
 from service.compiler.tuning import build_artifact
+from service.core.artifact import Report
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.cluster import build_targets
 from service.core.digest import Digest
@@ -138,6 +140,7 @@ class CompileWorker:
                 artifact = self._compile(request, self._layout, scratch, attempt, self._settings)
                 if is_quantization(build.options):
                     self._on_quantized(build, artifact)
+                is_verified = is_quantization(build.options) or self._is_verified(artifact)
         except LeaseLost:
             _logger.warning("build %s is another worker's now", build.id)
         except Stopping:
@@ -158,10 +161,15 @@ class CompileWorker:
             _logger.exception("build %s failed in a way that was not foreseen", build.id)
             self._builds.finish(claim, error=_unforeseen(error, attempt.last_stage))
         else:
-            self._builds.finish(claim, artifact=artifact)
+            self._builds.finish(claim, artifact=artifact, is_verified=is_verified)
             _logger.info("build %s succeeded: %s", build.id, artifact)
             if not is_quantization(build.options):
                 record_build(self._layout, self._builds, replace(build, artifact=artifact))
+
+    def _is_verified(self, artifact: Digest) -> bool:
+        """Whether it was verified here; what a report does not say was not."""
+        report = self._layout.attached(artifact, Report.NUMERICS)
+        return report is not None and json.loads(report).get("verified") is True
 
     def _request(self, claim: Claim) -> CompileRequest:
         inputs = claim.inputs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from service.cache import MIN_AGE_S, Collected, Descriptor, OciLayout
 from service.core.artifact import ARTIFACT_TYPE, models_in
 from service.core.digest import Digest
-from service.db import BuildStore, ModelStore
+from service.db import BuildStore, ModelStore, VerificationStore
 from service.workers.crashes import Crashes
 
 _logger = logging.getLogger(__name__)
@@ -21,10 +21,16 @@ _DAMAGED_S = 7 * 86400.0  # for so long a person can look at what was found dama
 
 
 def collect_garbage(
-    layout: OciLayout, builds: BuildStore, models: ModelStore, crashes: Crashes, min_age_s: float = MIN_AGE_S
+    layout: OciLayout,
+    builds: BuildStore,
+    models: ModelStore,
+    crashes: Crashes,
+    verifications: VerificationStore,
+    min_age_s: float = MIN_AGE_S,
 ) -> Collected:
     """Deletes every blob that was last put more than `min_age_s` ago and that neither the store's index, nor a model
-    version, nor a build leads to; what was found damaged a week ago; and what is held against artifacts that are gone.
+    version, nor a build leads to; what was found damaged a week ago; and what is held against, or known of, artifacts
+    that are gone.
     An artifact that the index lists goes too, if it answers for no model: of models that were deleted, of builds that
     were canceled when it was made already.
 
@@ -34,6 +40,7 @@ def collect_garbage(
     collected = layout.collect_garbage(_needed(builds, models), min_age_s)
     layout.blobs.discard_damaged(_DAMAGED_S)
     crashes.forget(layout.blobs.exists)
+    verifications.forget()
     return collected
 
 
@@ -46,9 +53,11 @@ class Collector:
         builds: BuildStore,
         models: ModelStore,
         crashes: Crashes,
+        verifications: VerificationStore,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._layout, self._builds, self._models, self._crashes = layout, builds, models, crashes
+        self._verifications = verifications
         self._now_s = now_s
         self._due_s = now_s() + _FIRST_S
 
@@ -57,7 +66,7 @@ class Collector:
             return
         self._due_s = self._now_s() + _EVERY_S
         try:
-            collected = collect_garbage(self._layout, self._builds, self._models, self._crashes)
+            collected = collect_garbage(self._layout, self._builds, self._models, self._crashes, self._verifications)
         except Exception:  # a store full of garbage builds as well as another
             _logger.exception("no garbage was collected")
             return

@@ -45,6 +45,14 @@ class Ready:
         """Asks for the process that runs on demand. It may be there already."""
         _say(self._pipe, {"wanted": True})
 
+    def want_plane(self, tenant: str, wanted: bool) -> None:
+        """Asks for the data plane of a tenant, or for its end."""
+        _say(self._pipe, {"plane": tenant, "wanted": wanted})
+
+    def restart_plane(self, tenant: str) -> None:
+        """Asks for another data plane of a tenant in the place of one that hangs."""
+        _say(self._pipe, {"plane": tenant, "restart": True})
+
     @property
     def descriptor(self) -> int:
         """Of the pipe, for a program that this process becomes to hold: by its end that of the process is noticed."""
@@ -89,6 +97,7 @@ class SupervisedProcess:
         on_demand: bool = False,
         on_ready: Callable[[], None] = lambda: None,
         on_want: Callable[[], None] = lambda: None,
+        on_plane: Callable[[str, bool | None], None] = lambda tenant, wanted: None,
         on_end: Callable[[End], bool] = lambda end: True,
     ) -> None:
         """
@@ -100,10 +109,13 @@ class SupervisedProcess:
             on_demand: started only when it is wanted, and again only when it is wanted after it ended well.
             on_ready: called whenever a child says that it is.
             on_want: called whenever a child wants another process.
+            on_plane: called with a tenant whenever a child wants its data plane, wants it no more, or (None) wants
+                another.
             on_end: called whenever a child has ended that was not told to; whether to start another.
         """
         self._name, self._main, self._grace_s = name, main, grace_s
         self._kept, self._on_ready, self._on_want, self._on_end = frozenset(keep), on_ready, on_want, on_end
+        self._on_plane = on_plane
         self._on_demand = on_demand
         self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
         if not on_demand:
@@ -144,6 +156,11 @@ class SupervisedProcess:
             os.kill(self.pid, signal.SIGTERM)
             asyncio.get_running_loop().call_later(self._grace_s, self._give_up, self.pid)
 
+    def restart(self) -> None:
+        """Kills the child, which another follows, as after a crash."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """As `stop`, without waiting for anything."""
         self._stopping.set()
@@ -183,6 +200,8 @@ class SupervisedProcess:
                 match json.loads(line):
                     case {"error": members}:
                         error = from_json(members)
+                    case {"plane": str(tenant), **what}:
+                        self._on_plane(tenant, bool(what["wanted"]) if "wanted" in what else None)
                     case {"wanted": _}:
                         self._on_want()
                     case _:

@@ -10,7 +10,7 @@ from service.compiler.facts import facts_of
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.errors import UnsupportedOperator
-from service.core.numerics import FBGEMM, QNNPACK
+from service.core.numerics import FBGEMM, ONEDNN, QNNPACK
 from service.core.options import with_shapes
 from service.core.target import parse_target
 from tests.support import evidence
@@ -26,7 +26,9 @@ def test_the_fixtures_are_there() -> None:
 # to be counted in an average; and its hardtanh and ReLU6, where they stand alone, take an image in channels-last layout
 # for one in the other, so that the result's elements lie in wrong places.
 MISTAKEN = {("branches", QNNPACK), ("depthwise", QNNPACK)}
-CASES = [(path, mode) for path in FIXTURES for mode in ENGINES if (path.stem, mode) not in MISTAKEN]
+# In what order onednn scales sums depends on their number, and was not found out.
+UNKNOWN = {("dynamic", ONEDNN)}
+CASES = [(path, mode) for path in FIXTURES for mode in ENGINES if (path.stem, mode) not in MISTAKEN | UNKNOWN]
 
 
 def test_an_average_that_the_engine_gets_wrong_is_refused() -> None:
@@ -34,6 +36,13 @@ def test_an_average_that_the_engine_gets_wrong_is_refused() -> None:
     inputs, _ = answers(path, "qnnpack")
     with pytest.raises(UnsupportedOperator, match="counts the padding"):
         oracle.run_all(imported(path).module, get_mode(QNNPACK), [[inputs[0]]])
+
+
+def test_an_order_of_scaling_that_is_not_known_is_refused() -> None:
+    path = next(path for path in FIXTURES if path.stem == "dynamic")
+    inputs, _ = answers(path, "onednn")
+    with pytest.raises(UnsupportedOperator, match="onednn does not define dynamic_parameter"):
+        oracle.run_all(imported(path).module, get_mode(ONEDNN), [[inputs[0]]])
 
 
 @pytest.mark.parametrize(("path", "mode"), CASES, ids=lambda value: getattr(value, "stem", value))
@@ -45,7 +54,7 @@ def test_oracle_equals_torch(path: Path, mode: str) -> None:
 
 
 COMPILED = [
-    pytest.param(path, mode, marks=[] if mode == FBGEMM or path.stem == "residual" else pytest.mark.slow)
+    pytest.param(path, mode, marks=[] if mode == FBGEMM or path.stem in ("residual", "dynamic") else pytest.mark.slow)
     for path, mode in CASES
 ]
 

@@ -15,7 +15,7 @@ import pytest
 from service import runtime
 from service.cache import OciLayout
 from service.cache.export import export
-from service.compiler import toolchain
+from service.compiler import locked, toolchain
 from service.compiler.artifact_archive import received
 from service.compiler.pipeline import CompileRequest, compile_model
 from service.compiler.received import publish_received
@@ -27,6 +27,7 @@ from service.core.settings import Settings
 from service.core.target import parse_target
 from service.runtime.trust import Trust
 from service.workers.inference.artifacts import StoredArtifacts
+from service.workers.verifier import verified
 from tests.support.compiled import EXAMPLES, Unreported
 from tests.support.poison import poisoned_copy
 from tests.support.signing import needs_signatures, write_pair
@@ -130,6 +131,23 @@ def test_what_no_trusted_key_signed_is_not_loaded(signed: Signed, change: str) -
     with pytest.raises(Untrusted):
         StoredArtifacts(signed.layout, trust=signed.trust).check(signed.digest)
     assert runtime.load(signed.layout, signed.digest).digest == signed.digest  # nothing else is wrong with it
+
+
+def test_a_worker_verifies_what_a_trusted_key_signed(signed: Signed, tmp_path: Path) -> None:
+    signed.put(signed.envelope)
+    settings = Settings(data_dir=tmp_path, allow_unsandboxed=True, trusted_keys=str(signed.public))
+    found = verified(signed.layout, signed.digest, settings, lambda: None)
+    assert "are equal" in found["summary"]
+    assert 0 < found["p50_s"] <= found["p99_s"]
+    assert 0 < found["peak_percent"] < 100
+
+
+def test_and_runs_nothing_else(signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locked, "run_child", lambda *_, **__: pytest.fail("it was run"))
+    signed.put(CHANGES["nothing signed it"](signed))
+    settings = Settings(data_dir=tmp_path, allow_unsandboxed=True, trusted_keys=str(signed.public))
+    with pytest.raises(Untrusted):
+        verified(signed.layout, signed.digest, settings, lambda: None)
 
 
 def test_another_library_under_the_same_statement_is_not_loaded(signed: Signed) -> None:

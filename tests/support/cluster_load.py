@@ -1,7 +1,9 @@
-"""`python -m tests.support.cluster_load URL MODEL`: shows digits until its standard input ends; $KEY is the key.
+"""`python -m tests.support.cluster_load ADDRESS MODEL PAUSE_S`: clients that show digits until standard input ends.
 
-Prints one line when the first answer is there, and at the end how many were right, wrong, refused, and lost: accepted
-and not answered. A connection that was not accepted is counted apart.
+Half of them speak HTTP, half gRPC; $KEY is the key. Prints one line when each has had an answer. A line of the input
+begins a phase with that name, the first being `steady`. At the end comes an object of all phases: how many requests, by
+what became of them, with the latencies of those that were answered rightly. A request is `lost` when its connection
+broke, `refused` by a status that is not 200, `not accepted` when nothing listened.
 """
 
 from __future__ import annotations
@@ -10,56 +12,131 @@ import json
 import os
 import sys
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import httpx
+import numpy as np
+from tritonclient import grpc as triton
+from tritonclient.utils import InferenceServerException
 
 from tests.support.deployment import ROOT
 
 _CLIENTS = 6
+_TIMEOUT_S = 60.0
 _PICTURES = [(ROOT / "examples" / "digits" / f"{digit}.png").read_bytes() for digit in range(10)]
+_MOST_PROBLEMS = 8
+_AFTER_A_PROBLEM_S = 0.1  # or nothing else would be counted
+
+
+@dataclass
+class Phase:
+    """What clients saw of the requests that they began in it."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        percentiles = np.percentile(self.seconds, [50, 99, 100]) if self.seconds else [0.0] * 3
+        named = zip(("p50_ms", "p99_ms", "longest_ms"), percentiles, strict=True)
+        figures = {name: round(1000 * float(value), 1) for name, value in named}
+        return {"counts": self.counts, "problems": self.problems, **figures}
+
+
+class _Problem(Exception):
+    """(What became of a request, what was said.)"""
 
 
 def main() -> None:
-    url, model = sys.argv[1:]
-    over, first, counts = threading.Event(), threading.Event(), Counter[str]()
-    threads = [
-        threading.Thread(target=_ask, args=(f"{url}/v2/models/{model}/infer", over, first, counts))
-        for _ in range(_CLIENTS)
-    ]
+    address, model, pause_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    phases = {"steady": Phase()}
+    current, over, lock = ["steady"], threading.Event(), threading.Lock()
+    began = [threading.Event() for _ in range(_CLIENTS)]
+
+    def go_on(client: int) -> None:
+        ask, digit = (_http if client % 2 else _grpc)(address, model), client
+        while not over.wait(pause_s):
+            digit, phase, start_s, problem = (digit + 1) % 10, phases[current[0]], time.monotonic(), ""
+            try:
+                what = "right" if ask(digit) == digit else "wrong"
+            except _Problem as error:
+                what, problem = error.args
+            took_s = time.monotonic() - start_s
+            with lock:
+                phase.counts[what] += 1
+                if what == "right":
+                    phase.seconds.append(took_s)
+                    began[client].set()
+                elif len(phase.problems) < _MOST_PROBLEMS:
+                    phase.problems.append(f"{what} after {took_s:.3f} s: {problem[:300]}")
+            if problem:
+                over.wait(_AFTER_A_PROBLEM_S)
+
+    threads = [threading.Thread(target=go_on, args=(client,)) for client in range(_CLIENTS)]
     for thread in threads:
         thread.start()
-    first.wait()
+    for event in began:
+        event.wait()
+    with lock:
+        phases["steady"] = Phase()  # the first answers load the model
     print("ready", flush=True)
-    sys.stdin.read()
+    for line in sys.stdin:
+        phases[line.strip()] = Phase()
+        current[0] = line.strip()
     over.set()
     for thread in threads:
         thread.join()
-    print(json.dumps(counts), flush=True)
+    print(json.dumps({name: phase.to_json() for name, phase in phases.items()}), flush=True)
 
 
-def _ask(url: str, over: threading.Event, first: threading.Event, counts: Counter[str]) -> None:
+def _http(address: str, model: str) -> Callable[[int], int]:
     headers = {"content-type": "image/png", "authorization": f"Bearer {os.environ['KEY']}"}
-    with httpx.Client(timeout=60, trust_env=False, headers=headers) as client:
-        digit = 0
-        while not over.is_set():
-            digit = (digit + 1) % 10
-            counts[what := _answer(client, url, digit)] += 1
-            if what == "right":
-                first.set()
+    client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, headers=headers)
+    return partial(_ask_http, client, f"http://{address}:8080/v2/models/{model}/infer")
 
 
-def _answer(client: httpx.Client, url: str, digit: int) -> str:
+def _ask_http(client: httpx.Client, url: str, digit: int) -> int:
     try:
         response = client.post(url, content=_PICTURES[digit])
-    except httpx.ConnectError:
-        return "not accepted"
-    except httpx.TransportError:
-        return "lost"
+    except httpx.ConnectError as error:
+        raise _Problem("not accepted", str(error)) from error
+    except httpx.TransportError as error:
+        raise _Problem("lost", repr(error)) from error
     if response.status_code != 200:
-        return "refused"
-    values = response.json()["outputs"][0]["data"]
-    return "right" if max(range(10), key=values.__getitem__) == digit else "wrong"
+        raise _Problem("refused", f"{response.status_code} {response.text}")
+    return int(np.argmax(response.json()["outputs"][0]["data"]))
+
+
+def _grpc(address: str, model: str) -> Callable[[int], int]:
+    client = triton.InferenceServerClient(f"{address}:8081", channel_args=[("grpc.max_reconnect_backoff_ms", 1000)])
+    headers = {"authorization": f"Bearer {os.environ['KEY']}"}
+    signature = client.get_model_metadata(model, headers=headers, client_timeout=_TIMEOUT_S).inputs[0].name
+    return partial(_ask_grpc, client, headers, model, signature)
+
+
+def _ask_grpc(client: Any, headers: dict[str, str], model: str, signature: str, digit: int) -> int:
+    picture = triton.InferInput(signature, [1], "BYTES")
+    picture.set_data_from_numpy(np.array([_PICTURES[digit]], dtype=object))
+    try:
+        answer = client.infer(model, [picture], headers=headers, client_timeout=_TIMEOUT_S)
+    except InferenceServerException as error:
+        raise _Problem(_fate(error), str(error)) from error
+    return int(answer.as_numpy(answer.get_response().outputs[0].name).argmax())
+
+
+def _fate(error: InferenceServerException) -> str:
+    """grpcio has one status, UNAVAILABLE, for connections that broke, those that could not be made, and refusals."""
+    text = str(error)
+    if "failed to connect" in text:
+        return "not accepted"
+    if any(words in text for words in ("Socket closed", "Connection reset", "recvmsg", "End of TCP stream", "GOAWAY")):
+        return "lost"
+    return "refused"
 
 
 if __name__ == "__main__":

@@ -54,12 +54,12 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @contextmanager
-def own_database(server: str) -> Iterator[str]:
-    """The URL of a database of its own: a dump is of all of one."""
+def own_database(server: str, options: str = "") -> Iterator[str]:
+    """The URL of a database of its own, made with `options`: a dump is of all of one."""
     name = f"octet_{uuid.uuid4().hex}"
     admin = sa.create_engine(postgres.database_url(server).replace("://", "+psycopg://"), isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        connection.exec_driver_sql(f"CREATE DATABASE {name} {options}")
     yield postgres.database_url(server).replace("/postgres?", f"/{name}?").partition("&options")[0]
     with admin.connect() as connection:
         connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")

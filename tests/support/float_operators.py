@@ -77,6 +77,11 @@ def resized(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
     return model.node("Resize", [x, "", model.constant([1, 1, 2, 2], "float32")], mode="nearest")
 
 
+def interpolated(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
+    scales = model.constant([1, 1, 2, 2], "float32")
+    return model.node("Resize", [convolution()(model, rng, x), "", scales], mode="linear")
+
+
 def product(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
     return model.node("Mul", [x, weights(model, rng, 1, 4, 1, 1)])
 
@@ -94,6 +99,7 @@ CASES: dict[str, Make] = {
     "Gelu": node("Gelu"),
     "Gemm": gemm,
     "GlobalAveragePool": node("GlobalAveragePool"),
+    "GlobalMaxPool": node("GlobalMaxPool"),
     "HardSigmoid": node("HardSigmoid"),
     "HardSwish": node("HardSwish"),
     "LeakyRelu": node("LeakyRelu", alpha=0.2),
@@ -117,6 +123,7 @@ CASES: dict[str, Make] = {
 MORE: dict[str, Make] = {
     "attention": attention,
     "depthwise": convolution(groups=4),
+    "interpolation": interpolated,
     "no bias": convolution(bias=False, strides=[2, 2]),
     "relu": lambda model, rng, x: model.node("Relu", [convolution()(model, rng, x)]),
 }

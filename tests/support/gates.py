@@ -68,6 +68,9 @@ class Gate:
     def open(self) -> None:
         self._words[_OPENED] = 1
 
+    def close(self) -> None:
+        self._words[_OPENED] = 0
+
     @property
     def entered(self) -> int:
         """How many calls have begun."""

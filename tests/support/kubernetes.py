@@ -14,14 +14,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from tests.support import chart
 from tests.support.deployment import ROOT
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 FILES = ROOT / "tests" / "cluster"
+DEPLOYMENTS = ("octet", "octet-compile", "octet-vnni", "octet-avx2")
+API = "octet"
 BUCKET_PORT = 9000  # of the control plane's address; as values.yaml says
 
 
@@ -38,25 +41,28 @@ class Cluster:
     folder: Path
 
     def run(self, *command: str | Path, check: bool = True) -> str:
-        """Runs a command in the control plane's network; its standard output."""
+        """Runs a command in the control plane's network; its output, which unchecked has its errors too."""
         done = subprocess.run(
             [self.folder / "run" / "in", *command], capture_output=True, text=True, timeout=2 * WORK_TIMEOUT_S
         )
         assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done.stdout
+        return done.stdout if check else done.stdout + done.stderr
 
     def kubectl(self, *arguments: str | Path, check: bool = True) -> str:
         configuration = f"--kubeconfig={self.folder / 'run' / 'admin.conf'}"
         return self.run(self.folder / "out" / "bin" / "kubectl", configuration, *arguments, check=check)
 
-    def helm(self, *arguments: str | Path) -> str:
+    def helm_program(self) -> str:
         program = chart.helm()
         assert program is not None
-        return self.run(program, f"--kubeconfig={self.folder / 'run' / 'admin.conf'}", *arguments)
+        return program
+
+    def helm(self, *arguments: str | Path) -> str:
+        return self.run(self.helm_program(), f"--kubeconfig={self.folder / 'run' / 'admin.conf'}", *arguments)
 
     def address(self, service: str) -> str:
-        """The URL of a Service, for commands in a node's network."""
-        return f"http://{self.kubectl('get', 'service', service, '--output=jsonpath={.spec.clusterIP}')}:8080"
+        """The address of a Service, which commands in a node's network reach."""
+        return self.kubectl("get", "service", service, "--output=jsonpath={.spec.clusterIP}")
 
     def key(self) -> str:
         """The admin key that the chart made."""
@@ -64,32 +70,63 @@ class Cluster:
         return base64.b64decode(text).decode()
 
     def pods(self, selector: str) -> list[str]:
+        """Those that are not about to end."""
         listed = json.loads(self.kubectl("get", "pods", f"--selector={selector}", "--output=json"))["items"]
         return [each["metadata"]["name"] for each in listed if "deletionTimestamp" not in each["metadata"]]
 
     def kill(self, pod: str) -> None:
-        """Ends every process of a pod's container with SIGKILL."""
-        found = json.loads(self.kubectl("get", "pod", pod, "--output=json"))
-        container = found["status"]["containerStatuses"][0]["containerID"].partition("//")[2]
+        """Ends every process of a pod's container with SIGKILL; Kubernetes starts it again, see `until_again`."""
+        status = self._container(pod)
+        container = status["containerID"].partition("//")[2]
         program = ["ctr", "--namespace=k8s.io", "task", "kill", "--signal=SIGKILL", "--all", container]
-        self.on_node(found["spec"]["nodeName"], *program)
+        self.on_node(self.kubectl("get", "pod", pod, "--output=jsonpath={.spec.nodeName}"), *program)
+
+    def until_again(self, pod: str, restarts: int) -> None:
+        """Returns when a pod's container has been started more often than this, and is ready."""
+        eventually(
+            lambda: (found := self._container(pod))["ready"] and found["restartCount"] > restarts, WORK_TIMEOUT_S
+        )
+
+    def restarts(self, pod: str) -> int:
+        return int(self._container(pod)["restartCount"])
+
+    def _container(self, pod: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", "pod", pod, "--output=json"))
+        first: dict[str, Any] = found["status"]["containerStatuses"][0]
+        return first
 
     def on_node(self, node: str, *command: str) -> None:
         """Runs a command as root of a node."""
         process = self.first_process(node)
         subprocess.run(["nsenter", f"--target={process}", "--all", "--", *command], check=True, timeout=WORK_TIMEOUT_S)
 
+    def has_image(self, name: str) -> bool:
+        """Whether every node has it."""
+        listed = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
+        return all(any(name in (image["names"] or ()) for image in node["status"]["images"]) for node in listed)
+
     def beside(self, node: str, *command: str | Path) -> subprocess.Popen[str]:
         """Starts a command of this machine in a node's network, where Services are reached."""
         network = f"--net=/proc/{self.first_process(node)}/ns/net"
         return subprocess.Popen(["nsenter", network, "--", *command], stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
-    def octet(self, *arguments: str | Path, server: str) -> str:
+    def octet(self, *arguments: str | Path) -> Any:
+        """What `octet` prints, asked of the API's Service."""
+        server = f"http://{self.address(API)}:8080"
         command = [sys.executable, "-m", "service.cli", *arguments, "--server", server, "--key", self.key(), "--json"]
         process = self.beside("n2", *command)
         output, _ = process.communicate(timeout=2 * WORK_TIMEOUT_S)
         assert process.returncode == 0, output
-        return output
+        return json.loads(output) if output.strip() else None
+
+    def until_all_ready(self) -> None:
+        """Returns when every Deployment has all its pods, and the database answers."""
+        for name in DEPLOYMENTS:
+            self.rolled(f"deployment/{name}")
+        self.rolled("statefulset/octet-postgresql")
+
+    def rolled(self, name: str) -> None:
+        self.kubectl("rollout", "status", name, f"--timeout={2 * WORK_TIMEOUT_S:.0f}s")
 
     def first_process(self, node: str) -> int:
         """The process that the node's others descend from."""
@@ -101,9 +138,55 @@ class Cluster:
         raise LookupError(node)
 
 
+@dataclass
+class Load:
+    """What clients of a Service saw; see `cluster_load`.
+
+    Attributes:
+        phases: by name, when the clients have ended.
+    """
+
+    orders: IO[str]
+    phases: dict[str, Any] = field(default_factory=dict)
+
+    def phase(self, name: str) -> None:
+        """Requests that begin from now on are counted apart."""
+        print(name, file=self.orders, flush=True)
+
+    def counts(self) -> dict[str, int]:
+        """Of all phases together."""
+        found: dict[str, int] = {}
+        for phase in self.phases.values():
+            for what, count in phase["counts"].items():
+                found[what] = found.get(what, 0) + count
+        return found
+
+
+@contextmanager
+def load(cluster: Cluster, service: str, model: str, pause_s: float = 0.0) -> Iterator[Load]:
+    """Clients that ask a Service for a model all the time, each after a pause."""
+    network = f"--net=/proc/{cluster.first_process('n2')}/ns/net"
+    program = [sys.executable, "-m", "tests.support.cluster_load", cluster.address(service), model, str(pause_s)]
+    pipe, variables = subprocess.PIPE, os.environ | {"KEY": cluster.key()}
+    with subprocess.Popen(
+        ["nsenter", network, "--", *program], stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=variables
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            load = Load(process.stdin)
+            yield load
+        finally:
+            process.stdin.close()
+            said = process.stdout.readline()
+            assert process.wait(WORK_TIMEOUT_S) == 0
+        load.phases = json.loads(said)
+
+
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[Cluster]:
-    """The chart, with a bucket beside the cluster; every pod is ready. What is installed stays."""
+    """The chart, installed anew, with an empty bucket beside the cluster; all pods are ready. It stays installed."""
     bucket = subprocess.Popen(
         [cluster.folder / "run" / "in", sys.executable, "-m", "tests.support.cluster_bucket", str(BUCKET_PORT)],
         stdout=subprocess.PIPE,
@@ -115,6 +198,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         environment = json.loads(bucket.stdout.readline())
         for node, pool in (("n1", "vnni"), ("n2", "avx2")):
             cluster.kubectl("label", "--overwrite", "node", node, f"octet/pool={pool}")
+        _uninstall(cluster)
         cluster.kubectl("apply", f"--filename={FILES / 'volume.yaml'}")
         # A volume by path stays root's, whatever the pod's fsGroup.
         cluster.on_node("n1", "install", "--directory", "--owner=999", "--group=999", "/var/lib/hand")
@@ -123,17 +207,24 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         ]
         cluster.kubectl("create", "secret", "generic", "bucket", *secret, check=False)  # which may be there
         cluster.helm("upgrade", "--install", "octet", chart.CHART, f"--values={FILES / 'values.yaml'}")
-        for name in ("octet", "octet-compile", "octet-vnni", "octet-avx2"):
-            cluster.kubectl("rollout", "status", f"deployment/{name}", f"--timeout={2 * WORK_TIMEOUT_S:.0f}s")
+        cluster.until_all_ready()
         yield cluster
     finally:
         bucket.terminate()
         bucket.communicate(timeout=WORK_TIMEOUT_S)
 
 
-def ready(cluster: Cluster, name: str) -> bool:
-    return cluster.kubectl("get", "pod", name, "--output=jsonpath={.status.containerStatuses[0].ready}") == "true"
+def _uninstall(cluster: Cluster) -> None:
+    """What an earlier run left: its database names blobs of a bucket that is gone."""
+    if API in cluster.helm("list", "--short").split():
+        cluster.helm("uninstall", API)
+    cluster.kubectl("wait", "pod", "--selector=app.kubernetes.io/instance=octet", "--for=delete", check=False)
+    for what in ("pvc/data-octet-postgresql-0", "pv/hand"):
+        cluster.kubectl("delete", what, "--ignore-not-found")
+    cluster.on_node("n1", "rm", "--recursive", "--force", "/var/lib/hand")
 
 
 def until_ready(cluster: Cluster, name: str) -> None:
-    eventually(lambda: ready(cluster, name), WORK_TIMEOUT_S)
+    """Returns when a pod of this name is ready, which may have to be made first."""
+    shown = "--output=jsonpath={.status.containerStatuses[0].ready}"
+    eventually(lambda: cluster.kubectl("get", "pod", name, shown, check=False) == "true", WORK_TIMEOUT_S)

@@ -230,6 +230,7 @@ ROUNDED_ONCE: dict[str, Write] = {
     "Div": _binary("Div"),
     "Equal": _binary("Equal", "bool"),
     "Floor": _unary("Floor"),
+    "GlobalMaxPool": _unary("GlobalMaxPool"),
     "Greater": _binary("Greater", "bool"),
     "HardSigmoid": _unary("HardSigmoid", alpha=0.3, beta=0.4),
     "HardSwish": _unary("HardSwish"),

@@ -18,6 +18,8 @@ from service.core.settings import Settings
 from service.native import __file__ as native
 from service.workers.data_plane import orders
 from service.workers.data_plane.frames import frame
+from tests.support import gates
+from tests.support.gates import Gate
 from tests.support.plane_process import PlaneProcess
 from tests.support.small_artifact import CONSTANTS, COUNTING, FUNCTIONS, LENGTH, compiled, config_of
 
@@ -32,6 +34,15 @@ int32_t sleeps(void* const* operands) {
   int32_t* out = operands[1];
   struct timespec pause = {in[0] / 1000, in[0] % 1000 * 1000000L};
   nanosleep(&pause, 0);
+  for (int i = 0; i < 16; ++i) out[i] = 2 * in[i];
+  return 0;
+}
+"""
+_HELD = """
+int32_t held(void* const* operands) {
+  const int32_t* in = operands[0];
+  int32_t* out = operands[1];
+  if (in[0] < 0 && gate(in[0])) return 1;
   for (int i = 0; i < 16; ++i) out[i] = 2 * in[i];
   return 0;
 }
@@ -59,6 +70,11 @@ _ONE_CALL = [("input", 0), ("output", 0)]
 def sleeping(folder: Path, key: int, **rules: Any) -> orders.Members:
     """INT32 `in0` `[1, LENGTH]`, whose first element says for how many milliseconds; `out0` is twice as much."""
     return _load(folder, key, "sleeping", config_of(_ONE_CALL, [("sleeps", [0, 1])]), _SLEEPING, **rules)
+
+
+def held(folder: Path, key: int, gate: Gate, **rules: Any) -> orders.Members:
+    """As `sleeping`; one whose first element is less than 0 stands still at the gate."""
+    return _load(folder, key, "held", config_of(_ONE_CALL, [("held", [0, 1])]), gate.source + _HELD, **rules)
 
 
 def wide(folder: Path, key: int, **rules: Any) -> orders.Members:
@@ -146,8 +162,9 @@ def bare_plane(
     for listener in listeners:
         listener.setblocking(False)
     http, grpc = (listener.fileno() for listener in listeners)
-    command = [str(_PROGRAM), "--orders", str(memory), "--http", str(http), "--grpc", str(grpc)]
-    process = subprocess.Popen([*command, "--reads", str(folder), *arguments], pass_fds=[memory, http, grpc])
+    descriptors = {"orders": memory, "http": http, "grpc": grpc, "gates": gates.descriptor()}
+    command = [str(_PROGRAM), *(text for name, each in descriptors.items() for text in (f"--{name}", str(each)))]
+    process = subprocess.Popen([*command, "--reads", str(folder), *arguments], pass_fds=list(descriptors.values()))
     addresses = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]
     for listener in listeners:
         listener.close()
@@ -161,4 +178,4 @@ def bare_plane(
         process.wait()
 
 
-__all__ = ["LENGTH", "WIDE", "bare_plane", "batched", "counting", "sleeping", "wide"]
+__all__ = ["LENGTH", "WIDE", "bare_plane", "batched", "counting", "held", "sleeping", "wide"]

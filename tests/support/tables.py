@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import ModelVersion
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
+from service.core.verification import Verification
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY
 from service.workers.data_plane import loads
@@ -115,6 +116,12 @@ class Tables:
     ) -> tuple[list[Build], str | None]:
         found = [build for build in self.builds if model in (None, build.model) and state in (None, build.state)]
         return found[:limit], None
+
+    def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
+        return {}
+
+    def refusing(self, artifacts: Collection[Digest]) -> Collection[tuple[Digest, str]]:
+        return []
 
     def find(self, model: str, name: str) -> Alias | None:
         return self.aliases.get((model, name))

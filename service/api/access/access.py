@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import logging
 import socket
 from collections.abc import Iterable, Mapping
 
+from service.api.access.audit import CLUSTER
 from service.api.access.keys import Keys
 from service.api.access.limits import Meters
 from service.api.access.sites import Sites
@@ -24,6 +26,7 @@ _BEARER = b"bearer "
 _HINT = "send the header Authorization: Bearer KEY; the octet command takes it from OCTET_KEY"
 
 ANYBODY = "anybody"  # the caller's id where no key is required
+_OF_CLUSTER = "/v2/repository/models/"  # what the cluster's key opens of a worker; the data plane answers the rest
 
 
 class Access:
@@ -48,6 +51,7 @@ class Access:
         self._meters = Meters(self._stores.usage, self._clock, settings.tenants)
         self._given = _given(settings, self._clock)
         self._common = _common(settings, self._clock)
+        self._cluster_key = settings.key_of_cluster.encode() if settings.role is Role.WORKER else b""
         self._auth = settings.auth
         self._is_asked = self._auth is Auth.ON or (self._auth is Auth.AUTO and not is_loopback(settings.host))
         self._read()
@@ -88,12 +92,18 @@ class Access:
 
     def tenant_of(self, who: str) -> str:
         """The tenant of the key with this id. Raises `Unauthorized`: there is none such any more."""
-        if who == ANYBODY:
+        if who in (ANYBODY, CLUSTER):
             return ""
         key = self._known.get(who)
         if key is None:
             raise Unauthorized("the API key is not known, or was revoked")
         return key.tenant
+
+    def is_of_cluster(self, key: bytes | None, path: str) -> bool:
+        """Whether a request comes from the API that this worker serves, by the cluster's key, and asks what it may."""
+        if key is None or not self._cluster_key or not path.startswith(_OF_CLUSTER):
+            return False
+        return hmac.compare_digest(key, self._cluster_key)
 
     def charge(self, key: Key | None) -> None:
         """Counts a request. Raises `RateLimited` or `QuotaExceeded`."""

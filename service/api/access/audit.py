@@ -22,6 +22,9 @@ from service.core.errors import OctetError
 
 _logger = logging.getLogger(__name__)
 
+CLUSTER = "cluster"
+"""Who asks a worker: the API of its cluster, which has admitted the request, and noted it."""
+
 asking: ContextVar[tuple[str, str] | None] = ContextVar("asking", default=None)
 """Whose request is answered (the id of a key), and its own id; None where a person at this machine asks.
 
@@ -48,8 +51,13 @@ class AuditLog:
         self._replica = replica or socket.gethostname()
 
     def note(self, action: str, **what: Any) -> None:
-        """Adds that `action` was done. It was, so a failure to write it is no error of the request: the log has it."""
+        """Adds that `action` was done, unless a worker did it for its API, which notes it.
+
+        It was, so a failure to write it is no error of the request: the log has it.
+        """
         who, request = asking.get() or (f"local:{getpass.getuser()}", None)
+        if who == CLUSTER:
+            return
         at = self._clock.now().isoformat()
         entry = {"at": at, "who": who, "action": action, **what, "request_id": request, "replica": self._replica}
         try:

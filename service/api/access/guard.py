@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.access.access import ANYBODY, Access
-from service.api.access.audit import asking
+from service.api.access.audit import CLUSTER, asking
 from service.api.access.rules import scopes_of
 from service.api.access.tenants import check_route, tenant
 from service.api.ops.metrics import Metrics
 from service.api.problems import problem_response, request_id
 from service.core.errors import OctetError
 from service.core.key import Scope as KeyScope
+
+_CLUSTER_KEY = b"octet-cluster-key"
 
 
 class Guard:
@@ -44,14 +46,16 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _admit(self, scope: Scope, needed: Sequence[KeyScope]) -> str:
-        who = self._access.admit(_authorization(scope), *needed)
+        if self._access.is_of_cluster(_header(scope, _CLUSTER_KEY), scope["path"]):
+            return CLUSTER
+        who = self._access.admit(_header(scope, b"authorization"), *needed)
         if who is ANYBODY:
             self._access.sites.check(scope["method"], scope["headers"])
         return who
 
 
-def _authorization(scope: Scope) -> bytes | None:
+def _header(scope: Scope, wanted: bytes) -> bytes | None:
     for name, value in scope["headers"]:
-        if name == b"authorization":
+        if name == wanted:
             return bytes(value)
     return None

@@ -85,13 +85,14 @@ async def source_of(
             request, services.layout.blobs, limit_bytes, check_head=check_head, head_bytes=HEAD_BYTES
         )
         return received.digest
-    if _has_body(request):
+    if has_body(request):
         raise InvalidInput("there is both a source and a body", hint="send only one of them")
     await run_in_threadpool(check_source, services.models, Digest(source))
     return Digest(source)
 
 
-def _has_body(request: Request) -> bool:
+def has_body(request: Request) -> bool:
+    """Whether it declares one."""
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 

@@ -13,7 +13,6 @@ from service.api.services import Services
 from service.core.errors import NotReady, TooLarge, Unsupported
 from service.core.settings import Role
 from service.core.worker import Worker, WorkerState
-from service.workers.routing import Members
 from service.workers.routing.comparing import Answer, ask_all, differences
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
@@ -57,7 +56,7 @@ async def compare(
 def _compare(
     services: Services, name: str, version: int | None, headers: dict[str, str], body: bytes
 ) -> wire.Comparison:
-    found = services.models.get(name) if version is None else services.models.version(name, version)
+    found = services.version(name, version)
     settings = services.settings
     asked = _one_of_each_pool(services, name, str(found.number))
     if not asked:
@@ -77,9 +76,8 @@ def _compare(
 
 def _one_of_each_pool(services: Services, model: str, version: str) -> list[Worker]:
     """By pool and target."""
-    there = Members(services.workers, services.settings.worker_heartbeat_s).look().values()
     chosen: dict[tuple[str, str], Worker] = {}
-    for worker in sorted(there, key=lambda each: ((model, version) not in each.loaded, each.id)):
+    for worker in sorted(services.members(), key=lambda each: ((model, version) not in each.loaded, each.id)):
         if worker.state is WorkerState.READY and worker.pool and worker.target:
             chosen.setdefault((worker.pool, worker.target), worker)
     return [chosen[each] for each in sorted(chosen)]

@@ -14,12 +14,11 @@ from service.core.queueing import scheduling_of
 from service.core.settings import Role
 from service.core.target import TARGETS
 from service.core.worker import Worker, WorkerState
-from service.workers.routing import Cell, Members, Pool, Servable
+from service.workers.routing import Cell, CellState, Pool, Servable
 from service.workers.routing.matrix import cell, cost_per_million, targets_of
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 
-_HOST = "host"  # the pool that a server by itself is
 _Version = tuple[str, int]
 
 
@@ -34,27 +33,49 @@ def get_matrix(
     A server that is not part of a cluster is one pool, `host`, with a row for each of its targets that there are
     builds for.
     """
-    found = services.models.get(name) if version is None else services.models.version(name, version)
+    found = services.version(name, version)
     of = found.name, found.number
-    wanted, held = services.builds.wanted_by({name}), services.crashes.quarantined()
+    return wire.Matrix(name=name, version=found.number, rows=[_row(services, *row) for row in _rows(services, of)])
+
+
+@router.post("/{name}/matrix", summary="Have all pools measure a model", status_code=202, response_model=wire.Matrix)
+def measure(
+    name: wire.PathName,
+    services: ServicesOf,
+    version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
+) -> wire.Matrix:
+    """A worker of each pool that has not done so runs the version's artifact, compares its outputs with those that it
+    was built with, and measures it. The answer is the matrix, which says `measuring` of those pools until then.
+
+    A pool on which the outputs differ is sent no more requests for the artifact.
+    """
+    found = services.version(name, version)
+    of = found.name, found.number
+    for pool, cell_of in _rows(services, of):
+        artifact = cell_of.build.artifact if cell_of.build else None
+        if pool.name and artifact and cell_of.state is CellState.READY and not cell_of.is_measured_by(pool):
+            services.verifications.submit(artifact, pool.target, pool.name)
+    return wire.Matrix(name=name, version=found.number, rows=[_row(services, *row) for row in _rows(services, of)])
+
+
+def _rows(services: Services, of: _Version) -> list[tuple[Pool, Cell]]:
+    wanted, held = services.builds.wanted_by({of[0]}), services.crashes.quarantined()
     built = targets_of(wanted, of)
     pools = list(_host(services, of, built) if services.settings.role is Role.EMBEDDED else _pools(services, of))
     there = {pool.target for pool in pools}
     pools += [Pool(None, target) for target in built if target not in there]
     cells = {
-        target: cell(wanted, services.builds, services.layout, held, of, target)
+        target: cell(wanted, services.builds, services.verifications, services.layout, held, of, target)
         for target in {pool.target for pool in pools}
     }
-    rows = [_row(services, pool, cells[pool.target]) for pool in pools]
-    return wire.Matrix(name=name, version=found.number, rows=rows)
+    return [(pool, cells[pool.target].seen_by(pool)) for pool in pools]
 
 
 def _pools(services: Services, of: _Version) -> Iterator[Pool]:
     """As the table of workers shows them, by name."""
-    settings = services.settings
     servable = Servable(services.builds, services.models, services.aliases)
     meant: dict[tuple[str, str], int | None] = {}
-    workers = Members(services.workers, settings.worker_heartbeat_s).look().values()
+    workers = services.members()
 
     def has_loaded(worker: Worker, target: str) -> bool:
         for name in worker.models.get(of[0], ()):
@@ -80,8 +101,7 @@ def _host(services: Services, of: _Version, built: Collection[str]) -> Iterator[
     best = services.host.best
     for target in [each for each in here if each in built] or ([best.name] if best else []):
         (device,) = {each.device for each in TARGETS if each.name == target}
-        pool = services.settings.pool or _HOST
-        yield Pool(pool, target, 1, scheduling.instances_on(device), int(target in loaded))
+        yield Pool(services.pool, target, 1, scheduling.instances_on(device), int(target in loaded))
 
 
 def _row(services: Services, pool: Pool, of: Cell) -> wire.MatrixRow:
@@ -101,7 +121,11 @@ def _row(services: Services, pool: Pool, of: Cell) -> wire.MatrixRow:
         checked=of.checked or None,
         machine=figures.machine,
         threads=figures.threads,
+        measuring=of.is_to_be_measured_by(pool),
+        measured=pool.name is not None and of.is_measured_by(pool),
         p50_s=figures.p50_s,
+        p99_s=figures.p99_s,
+        per_s=figures.per_s,
         peak_percent=figures.peak_percent,
         memory_bytes=of.memory_bytes,
         cost_per_million=None if price is None else cost_per_million(price, figures, pool),

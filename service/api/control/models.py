@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -24,7 +25,6 @@ from service.core.metadata import Layout, ModelMetadata, Resize, parse_numbers
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
 from service.core.options import check_batches, check_tune, parse_batches, parse_open_shapes, parse_tune, with_sizes
-from service.core.target import TARGETS
 from service.workers.inference.states import Standing, standings
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
@@ -58,7 +58,11 @@ async def push(
     services: ServicesOf,
     name: wire.QueryName,
     target: Annotated[
-        str, Query(description='The target; "host" stands for the best one that runs on the server.')
+        str,
+        Query(
+            description='The target; "host" stands for the best one that runs on the server, or of a cluster\'s '
+            'workers; "all" for each that a worker serves: the answer is the build for the best.'
+        ),
     ] = "host",
     numerics: wire.QueryNumerics = None,
     batch: Annotated[
@@ -109,7 +113,7 @@ async def push(
     shapes = parse_open_shapes(input_shape)
     with_sizes(batches, shapes)  # raises before anything is kept
     metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
-    resolved = submission.resolve_target(services, target)
+    resolved = submission.resolve_targets(services, target)
     if numerics is not None:
         parse_mode(numerics)
     declared = request.headers.get("content-length", "0")
@@ -123,7 +127,7 @@ async def push(
         version = submission.add_version(services, name, digest, format, size_bytes)
         if metadata:
             submission.describe(services, name, version.number, metadata)
-        build = submission.request_builds(services, version, [resolved], numerics, batches, tune_s, shapes)[0]
+        build = submission.request_builds(services, version, resolved, numerics, batches, tune_s, shapes)[0]
         services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
         return build
 
@@ -197,18 +201,15 @@ def request_builds(
     name: wire.PathName, asked: wire.BuildRequest, response: Response, services: ServicesOf
 ) -> wire.Builds:
     """The same question has the same build: one that is queued, running or has succeeded is not begun again."""
-    targets = list(dict.fromkeys(submission.resolve_target(services, target) for target in asked.targets))
-    version = _version(services, name, asked.version)
+    named = (submission.resolve_targets(services, target) for target in asked.targets)
+    targets = list(dict.fromkeys(chain.from_iterable(named)))
+    version = services.version(name, asked.version)
     batches = check_batches(asked.options.batch)
     tune_s = None if asked.options.tune_s is None else check_tune(asked.options.tune_s)
     shapes, numerics = asked.options.input_shapes, asked.options.numerics
     builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes)
     services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
     return views.answer_with_builds(response, name, builds, services.builds)
-
-
-def _version(services: Services, name: str, number: int | None) -> ModelVersion:
-    return services.models.get(name) if number is None else services.models.version(name, number)
 
 
 def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], Standing]:
@@ -220,8 +221,9 @@ def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tup
 def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any]:
     """The facts that the builds of a model, or of one version of it, found in its files; by version number."""
     found: dict[int, Any] = {}
-    for build in services.builds.serving(name, number, [target.name for target in TARGETS]):
-        if build.version not in found and build.artifact is not None:
+    for build in services.builds.wanted_by({name}):
+        is_asked = number in (None, build.version) and build.version not in found
+        if is_asked and build.artifact is not None and not build.invalidated:
             report = services.layout.attached(build.artifact, Report.FACTS)
             if report is not None:
                 found[build.version] = json.loads(report)

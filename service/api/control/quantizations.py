@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 
 from service.api.control import models, paths, submission, views, wire
-from service.api.control.body import source_of
+from service.api.control.body import has_body, source_of
 from service.api.control.bounded import BoundedRoute
 from service.api.injected import ServicesOf
 from service.api.services import Services
@@ -20,7 +20,17 @@ from service.core.errors import NotFound, Unsupported, UnsupportedFormat
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.options import parse_shapes
-from service.core.quantization import MOST_SAMPLES, Method, QuantizationOptions, Storage, is_quantization, parse_share
+from service.core.quantization import (
+    LEAST_BLOCK,
+    MOST_ROUNDS,
+    MOST_SAMPLES,
+    WEIGHT_BITS,
+    Method,
+    QuantizationOptions,
+    Storage,
+    is_quantization,
+    parse_share,
+)
 from service.quantize.stored import stored
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models/{{name}}/quantizations", tags=["models"], route_class=BoundedRoute)
@@ -59,6 +69,29 @@ async def quantize(
         list[str] | None,
         Query(max_length=10_000, description="The output of an operator that stays in float. Repeatable."),
     ] = None,
+    wide: Annotated[
+        list[str] | None,
+        Query(
+            max_length=10_000, description="The output of an operator that has 16 bits, with weights of 8. Repeatable."
+        ),
+    ] = None,
+    equalize: Annotated[
+        bool, Query(description="First scale channels of neighbouring layers to equal ranges.")
+    ] = False,
+    correct_bias: Annotated[
+        bool, Query(description="Have biases take back what rounding weights adds to the mean of each channel.")
+    ] = False,
+    adaround: Annotated[
+        bool, Query(description="Round weights so that results change least, not each to the nearest.")
+    ] = False,
+    rounds: Annotated[
+        int,
+        Query(
+            ge=0,
+            le=MOST_ROUNDS,
+            description="How often ranges are chosen again, by what the quantized model makes of the inputs.",
+        ),
+    ] = 0,
     sensitivity: Annotated[
         bool, Query(description="Also measure the cost of each layer, and what is left with the worst in float.")
     ] = False,
@@ -79,9 +112,24 @@ async def quantize(
         str | None,
         Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored calibration set to use, not a body."),
     ] = None,
+    dynamic: Annotated[
+        bool, Query(description="Without inputs: find the ranges of matrix products when the model runs.")
+    ] = False,
+    weights: Annotated[
+        int | None,
+        Query(
+            ge=min(WEIGHT_BITS),
+            le=max(WEIGHT_BITS),
+            description="Without inputs: only weights of matrix products, of so many bits (4 or 8).",
+        ),
+    ] = None,
+    block: Annotated[
+        int, Query(ge=LEAST_BLOCK, le=1 << 30, description="So many of such weights share a scale, a power of two.")
+    ] = 32,
 ) -> wire.Build:
     """The body is the calibration set: a zip archive of pictures, or an `.npz` with an array `[count, …]` for each
-    input of the model; either may have `labels.csv` in it. Pictures become tensors by the version's metadata.
+    input of the model; either may have `labels.csv` in it. Pictures become tensors by the version's metadata. There is
+    no body with `dynamic` or `weights`, which see no inputs.
 
     A build quantizes. When it has succeeded, the quantized model is a new version, and its own build is under way.
     """
@@ -89,13 +137,32 @@ async def quantize(
     share = None if budget is None else parse_share(budget)
     shapes, resolved = parse_shapes(input_shape), submission.resolve_target(services, target)
     found = await run_in_threadpool(_float_version, services, name, version)
-    digest = await source_of(request, services, data, _check_head)
-    options = QuantizationOptions(method, activations, tuple(keep or ()), sensitivity, share, samples, data=digest)
+    options = QuantizationOptions(
+        method=method,
+        activations=activations,
+        keep=tuple(keep or ()),
+        wide=tuple(wide or ()),
+        equalize=equalize,
+        correct_bias=correct_bias,
+        adaround=adaround,
+        rounds=rounds,
+        sensitivity=sensitivity,
+        budget=share,
+        samples=samples,
+        dynamic=dynamic,
+        weights=weights,
+        block=block,
+    )
+    has_inputs = options.takes_inputs or data is not None or has_body(request)
+    options.check(has_inputs)
+    digest = await source_of(request, services, data, _check_head) if has_inputs else None
 
     def record() -> wire.Build:
-        services.layout.blobs.renew(digest)  # or it could be garbage until the build names it
+        if digest is not None:
+            services.layout.blobs.renew(digest)  # or it could be garbage until the build names it
         metadata = replace(found.metadata.over(_said(services, found)), labels=())
-        build = submission.request_quantization(services, found, resolved, replace(options, metadata=metadata), shapes)
+        asked = replace(options, metadata=metadata, data=digest)
+        build = submission.request_quantization(services, found, resolved, asked, shapes)
         services.audit.note("quantize", model=name, version=found.number, data=digest, build=build.id)
         return views.answer_with_build(response, build, services.builds)
 
@@ -151,7 +218,7 @@ def _quantization(services: Services, name: str, id: str) -> Build:
 
 def _float_version(services: Services, name: str, number: int | None) -> ModelVersion:
     """Raises `Unsupported`: it is of a format whose own tools quantize."""
-    found = services.models.get(name) if number is None else services.models.version(name, number)
+    found = services.version(name, number)
     if found.format != ONNX:
         raise Unsupported(
             f"version {found.number} of {name!r} is {found.format}; only float ONNX models are quantized here",

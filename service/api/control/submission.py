@@ -20,7 +20,7 @@ from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
 from service.core.options import OpenShapes, Shapes, with_shapes, with_sizes, with_tuning
 from service.core.quantization import QUANTIZE, QuantizationOptions
-from service.core.target import Target, parse_target
+from service.core.target import ALL, Target, parse_target
 from service.core.tenant import owner_of
 from service.quantize import stored
 from service.workers.catalog import record_build, record_metadata, record_version
@@ -73,6 +73,13 @@ def resolve_target(services: Services, name: str) -> Target:
     if name != "host":
         return parse_target(name.replace(" ", "+"))
     return services.host.target if services.routing is None else services.routing.best_target()
+
+
+def resolve_targets(services: Services, name: str) -> list[Target]:
+    """As `resolve_target`; "all" are those that workers of the cluster serve, and of a server by itself its best."""
+    if name != ALL:
+        return [resolve_target(services, name)]
+    return [services.host.target] if services.routing is None else services.routing.targets()
 
 
 def request_builds(

@@ -40,7 +40,10 @@ class Listener(Unheard):
         self._reports.count(report)
         self._services.registry.told(report)
         if self._services.tracing is not None:
-            self._services.tracing.flush()
+            try:
+                self._services.tracing.flush()
+            except Exception:  # what is told of a request is told by a process that runs models' code
+                _logger.exception("traces could not be made of what the data plane has told")
         if self._services.access.used(report["used"]):
             told.tell(self._services)
 

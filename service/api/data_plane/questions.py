@@ -22,7 +22,7 @@ from service.api.services import Services
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core.errors import NotReady, OctetError
 from service.core.tenant import owner_of
-from service.workers.data_plane.plane import Answer
+from service.workers.data_plane.plane import Answer, DataPlane
 from service.workers.inference import Served
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ class Questions:
         raise NotImplementedError(question["kind"])
 
     async def _connected(self, worker: str) -> socket.socket:
-        routing = self._services.routing
-        if routing is None:
+        knows = self._services.routing or self._services.plane
+        if isinstance(knows, DataPlane):
             raise NotReady(f"this process knows no worker {worker}")
-        return await routing.connect(worker)
+        return await knows.connect(worker)
 
     async def _decoded(self, question: Members, data: bytes) -> bytes:
         served = self._registry.served(question["key"])

@@ -306,10 +306,13 @@ PATHS: Members = {
     **_index(),
     **_repository(
         "load",
-        "The first prediction also loads the model. This request retries a failed load at once, and reverts an unload.",
+        "The first prediction also loads the model. This request retries a failed load at once, and reverts an unload. "
+        "The API of a cluster has all workers do so that can serve the model.",
     ),
     **_repository(
-        "unload", "Frees the model's memory in this process. Requests for it are refused until it is loaded again."
+        "unload",
+        "Frees the model's memory in this process, or in all workers of the API's cluster. Requests for it are refused "
+        "until it is loaded again.",
     ),
     "/v2": {
         "get": _operation(

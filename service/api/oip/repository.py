@@ -2,6 +2,7 @@
 
 A load is not needed before a prediction, which loads what it needs; it tries again at once what failed before, and
 takes back an unload. An unload frees the memory and has requests refused, in this server, until a load or its end.
+The API of a cluster has its workers do so: a load goes to all that can serve the model, an unload to all.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ class Repository:
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
         """Raises `Unsupported` where a load is asked to change the model, as Triton's may: here that is a push."""
-        self._check_own("loads")
         for parameter in parameters:
             if parameter == "config" or parameter.startswith("file:"):
                 raise Unsupported(
@@ -53,19 +53,11 @@ class Repository:
                     hint="push the changed model as a new version",
                 )
         model = qualified(name)
-        await self._registry.load(model)
+        await (self._routing or self._registry).load(model)
         await asyncio.to_thread(self._audit.note, "load", model=model)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self._check_own("unloads")
         flag(parameters, "unload_dependents", False)  # there are none
         model = qualified(name)
-        await self._registry.unload(model)
+        await (self._routing or self._registry).unload(model)
         await asyncio.to_thread(self._audit.note, "unload", model=model)
-
-    def _check_own(self, action: str) -> None:
-        if self._routing is not None:
-            raise Unsupported(
-                f"this is the API of a cluster, and each worker {action} its models itself",
-                hint="the first request for a model loads it; GET /api/v1/workers says where a worker is reached",
-            )

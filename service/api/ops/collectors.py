@@ -18,6 +18,7 @@ from service.db import BuildStore
 
 if TYPE_CHECKING:
     from service.workers.inference import Registry
+    from service.workers.tenant_planes import TenantPlanes
 
 # Stages take from a millisecond (link) to minutes (a large model's codegen).
 STAGE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -75,6 +76,23 @@ class ModelCollector(Collector):
         yield GaugeMetricFamily(
             "octet_model_memory_bytes", "What the loaded models take together.", value=self._registry.memory_bytes
         )
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        return iter(())
+
+
+class TenantPlaneCollector(Collector):
+    """The data planes of tenants, where each has one."""
+
+    def __init__(self, planes: TenantPlanes) -> None:
+        self._planes = planes
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        name, help = "octet_tenant_plane_resident_bytes", "Memory of the data plane of a tenant; empty: the operator's."
+        family = GaugeMetricFamily(name, help, labels=("tenant",))
+        for tenant, size in self._planes.resident_bytes().items():
+            family.add_metric((tenant,), size)
+        yield family
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         return iter(())

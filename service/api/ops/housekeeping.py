@@ -1,17 +1,20 @@
-"""What the control plane looks after beside its requests: builds that nobody has begun, and garbage."""
+"""What the control plane looks after beside its requests: builds that nobody has begun, garbage, and its heap."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from time import monotonic
 
 from service.api.services import Services
+from service.core.heap import trim
 from service.db import Watch
 from service.workers.garbage import Collector
 
 _logger = logging.getLogger(__name__)
 _EVERY_S, _TROUBLE_S = 0.2, 2.0
+_TRIM_EVERY_S = 60.0
 
 
 class Housekeeping:
@@ -26,7 +29,10 @@ class Housekeeping:
         self._want_compiler = want_compiler
         self._watch = Watch(services.builds.bell)
         self._is_wanted = False
-        self._garbage = Collector(services.layout, services.builds, services.models, services.crashes)
+        self._trimmed_s = monotonic()
+        self._garbage = Collector(
+            services.layout, services.builds, services.models, services.crashes, services.verifications
+        )
 
     async def keep(self) -> None:
         """Looks, until canceled."""
@@ -44,3 +50,6 @@ class Housekeeping:
         if self._is_wanted:
             self._want_compiler()
         self._garbage.collect_if_due()
+        if monotonic() - self._trimmed_s > _TRIM_EVERY_S:
+            trim()
+            self._trimmed_s = monotonic()

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from types import FrameType, TracebackType
@@ -23,9 +23,11 @@ from service.api.assembly import assemble
 from service.api.data_plane.listener import Listener
 from service.api.ops.housekeeping import Housekeeping
 from service.api.ops.lifetime import at_work
+from service.api.ops.verifying import verifying
 from service.api.services import Services
 from service.core import cluster
 from service.core.certificate import Certificate
+from service.core.heap import use_one_heap
 from service.core.logs import Seldom
 from service.core.queueing import scheduling_of
 from service.core.settings import Role, Settings
@@ -34,6 +36,7 @@ from service.core.worker import WorkerKind
 from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
 from service.workers.supervised import Ready
+from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, folder_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -47,6 +50,8 @@ def run(
     address: bytes,
     certificate: Certificate | None,
     ready: Ready,
+    places: Places | None = None,
+    tenants: Collection[str] = (),
 ) -> None:
     """Serves until SIGTERM or SIGINT comes, be it while it still starts. To be called in the main thread.
 
@@ -54,15 +59,18 @@ def run(
         address: where the data plane takes a connection.
         certificate: of the public ports; None where connections are in plain text.
         ready: called once, when the data plane knows what holds; and told whenever a build waits for a compiler.
+        places: of the data planes of tenants, where each has one (`plane_per_tenant`).
+        tenants: those whose data planes are there.
 
     Raises:
         OctetError: the database or the store cannot be opened.
     """
+    use_one_heap()
     with ExitStack() as stack:
         signals = stack.enter_context(_Signals())
         faulthandler.enable()  # a crash says where in the log
         logging.getLogger("uvicorn.error").addFilter(Seldom())  # or malformed requests fill the log
-        host, plane = detect_host(), DataPlane(address)
+        host, plane = detect_host(), _plane(settings, address, ready, places, tenants)
         services = stack.enter_context(assemble(settings, host, plane, certificate, signals.database_lost))
         presence = _presence(services)
         if not signals.came:
@@ -70,6 +78,29 @@ def run(
             server.run()
             if server.failure is not None:
                 raise server.failure
+
+
+def _plane(
+    settings: Settings, address: bytes, ready: Ready, places: Places | None, tenants: Collection[str]
+) -> DataPlane | TenantPlanes:
+    public = DataPlane(address)
+    if places is None or not settings.plane_per_tenant:
+        return public
+    files = TenantFiles(partial(folder_of, settings))
+    return TenantPlanes(public, places, _Processes(ready), files, tenants)
+
+
+class _Processes:
+    """The supervisor, as `TenantPlanes` asks it."""
+
+    def __init__(self, ready: Ready) -> None:
+        self._ready = ready
+
+    def want(self, tenant: str, wanted: bool) -> None:
+        self._ready.want_plane(tenant, wanted)
+
+    def restart(self, tenant: str) -> None:
+        self._ready.restart_plane(tenant)
 
 
 def _presence(services: Services) -> Presence | None:
@@ -252,6 +283,7 @@ class _Server(uvicorn.Server):
         if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
             if self._presence is not None:
                 self._stack.enter_context(self._presence)
+                self._stack.enter_context(verifying(self._services, self._presence.id))
             self._ready()
 
     def _take(self, descriptor: int) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from service.api.access import check_exposure
 from service.api.ops.sockets import notice_lost_clients
 from service.api.ops.standby import Standby
+from service.api.ops.tenant_processes import TenantProcesses
 from service.compiler.sandbox import Finding, check
 from service.core import cluster
 from service.core.cards import detect_cards
@@ -32,6 +33,7 @@ from service.workers.crashes import crashes_of
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
 from service.workers.supervised import End, Ready, SupervisedProcess
+from service.workers.tenant_planes import Places, folder_of_front
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
@@ -124,7 +126,11 @@ class _Supervisor:
             program.require_tls()
         self._standby = Standby(listeners["http"], self._certificate.context if self._certificate else None)
         grace_s = settings.grace_s + _PATIENCE_S
-        data_plane = SupervisedProcess(
+        self._places = Places()
+        self._tenants = TenantProcesses(
+            settings, self._places, grace_s=grace_s, uses_cards=self._has_cards, on_crash=self._tenant_ended
+        )
+        self._data_plane = SupervisedProcess(
             "data plane",
             self._be_data_plane,
             grace_s=grace_s,
@@ -138,12 +144,13 @@ class _Supervisor:
             grace_s=grace_s,
             on_ready=self._control_plane_is_ready,
             on_want=self._compiler_is_wanted,
+            on_plane=self._tenants.want,
             on_end=lambda end: self._on_started is None,  # not if the first could not start
         )
         self._compile_worker = SupervisedProcess(
             "compile worker", self._be_compile_worker, grace_s=grace_s, on_demand=True
         )
-        self._children = [data_plane, self._control_plane, self._compile_worker]
+        self._children = [self._data_plane, self._control_plane, self._compile_worker]
 
     async def run(self, told: asyncio.Queue[int]) -> int:
         stopping = asyncio.ensure_future(self._stop_when(told))
@@ -151,11 +158,13 @@ class _Supervisor:
         running = asyncio.gather(*(child.run() for child in self._children))
         try:
             await running
+            await self._tenants.stop()  # the public data plane has answered what they were asked
             return stopping.result() if stopping.done() else 0
         finally:
             stopping.cancel()
             for child in self._children:  # where one of them gave up
                 child.kill()
+            self._tenants.kill()
             self._standby.end()
 
     async def _stop_when(self, told: asyncio.Queue[int]) -> int:
@@ -169,6 +178,7 @@ class _Supervisor:
         number = await told.get()
         for child in self._children:
             child.kill()
+        self._tenants.kill()
         return 128 + number
 
     def _be_data_plane(self, ready: Ready) -> None:
@@ -178,11 +188,13 @@ class _Supervisor:
         if self._certificate is not None:
             pair = self._certificate.pair()
             said.append(orders.certificate(pair.cert_pem, pair.key_pem))
-        settings.store_dir.mkdir(parents=True, exist_ok=True)
+        readable = folder_of_front(settings) if settings.plane_per_tenant else settings.store_dir
+        readable.mkdir(parents=True, exist_ok=True)
         ready()
         inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
         inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
-        program.become(inherited, [settings.store_dir], program.writable(settings), said, uses_cards=self._has_cards)
+        uses_cards = self._has_cards and not settings.plane_per_tenant  # what loads no model
+        program.become(inherited, [readable], program.writable(settings), said, uses_cards=uses_cards)
 
     def _be_control_plane(self, ready: Ready) -> None:
         gc.disable()  # nothing of what it loads is garbage, and to look for some takes a fifth of the time
@@ -190,7 +202,8 @@ class _Supervisor:
 
         gc.freeze()
         gc.enable()
-        run(self._settings.model_copy(update=self._ports), self._address, self._certificate, ready)
+        settings = self._settings.model_copy(update=self._ports)
+        run(settings, self._address, self._certificate, ready, self._places, self._tenants.wanted)
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled
@@ -217,13 +230,22 @@ class _Supervisor:
     def _data_plane_ended(self, end: End) -> bool:
         """Whether to start another: not if the first could not start, but for a model that it was to load."""
         self._standby.begin(f"the data plane ended ({end}), and is starting again")
-        ran = self._running.marked()
-        self._running.clear()
+        ran = self._note_crash(end, self._running, "the data plane")
+        return ran or (end.error is None and end.status != _CANNOT_START)
+
+    def _tenant_ended(self, tenant: str, end: End, running: Running) -> None:
+        self._note_crash(end, running, f"the data plane of {tenant or 'the operator'}")
+
+    def _note_crash(self, end: End, running: Running, which: str) -> bool:
+        """Whether a model that it ran brought it down."""
+        ran = running.marked()
+        running.clear()
         if not ran or -end.status in _FROM_OUTSIDE:
-            return end.error is None and end.status != _CANNOT_START
+            return False
         for artifact, record in self._crashes.note(ran, str(end)).items():
             _logger.error(
-                "the data plane crashed (%s) while artifact %s ran: %s",
+                "%s crashed (%s) while artifact %s ran: %s",
+                which,
                 end,
                 artifact,
                 "it is in quarantine now"

@@ -220,17 +220,29 @@ octet_status octet_instance::compute(octet::Lease& lease, double* seconds) {
   return OCTET_OK;
 }
 
+template <class Run>
+octet_status octet_instance::run_on_card(Run run) {
+  if (card_->is_lost()) return run();  // says so
+  *mark_ = 1;
+  octet_status status = run();
+  if (!card_->is_lost()) *mark_ = 0;
+  return status;
+}
+
+octet_status octet_instance::run_resident(int32_t runs, double* seconds) {
+  Use use(this);
+  if (!use.is_alone()) return use.fail();
+  if (card_ == nullptr) return fail(OCTET_UNSUPPORTED, "only tensors of a model for a card can stay where they are");
+  if (runs < 1) return fail(OCTET_INVALID, "%d runs", runs);
+  if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
+  return run_on_card([&] { return card_->run_resident(runs, seconds); });
+}
+
 octet_status octet_instance::run(double* seconds) {
   Use use(this);
   if (!use.is_alone()) return use.fail();
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
-  if (card_ != nullptr) {
-    if (card_->is_lost()) return card_->run(seconds);  // says so
-    *mark_ = 1;
-    octet_status status = card_->run(seconds);
-    if (!card_->is_lost()) *mark_ = 0;
-    return status;
-  }
+  if (card_ != nullptr) return run_on_card([&] { return card_->run(seconds); });
   octet::Lease lease(team_, tuner_.threads(), &model_->flow);
   if (seconds == nullptr && !tuner_.is_done()) seconds = seconds_.begin();
   *mark_ = 1;
@@ -282,6 +294,10 @@ octet_status octet_run(octet_instance* instance) { return instance == nullptr ? 
 
 octet_status octet_run_timed(octet_instance* instance, double* seconds) {
   return instance == nullptr || seconds == nullptr ? fail_null() : instance->run(seconds);
+}
+
+octet_status octet_run_resident(octet_instance* instance, int32_t runs, double* seconds) {
+  return instance == nullptr || seconds == nullptr ? fail_null() : instance->run_resident(runs, seconds);
 }
 
 void octet_mark(octet_instance* instance, volatile uint8_t* byte) {

@@ -25,6 +25,7 @@ struct octet_instance {
   octet_status bind_states(void* const* before, void* const* after);
   octet_status reset();
   octet_status run(double* seconds);  // of each call; null: nobody wants to know
+  octet_status run_resident(int32_t runs, double* seconds);
   void share() { holders_.fetch_add(1, std::memory_order_relaxed); }
   bool is_last() { return holders_.fetch_sub(1, std::memory_order_acq_rel) == 1; }  // the holder that gives it back
   void mark(volatile uint8_t* byte) { mark_ = byte == nullptr ? &unseen_ : byte; }
@@ -33,6 +34,8 @@ struct octet_instance {
   class Use;
 
   octet_status allocate_here();
+  template <class Run>
+  octet_status run_on_card(Run run);
   octet_status check(octet_role role, void* const* pointers) const;
   void* state(size_t index, int which) const { return memory_.begin() + state_at_[2 * index + static_cast<size_t>(which)]; }
   void keep_states();

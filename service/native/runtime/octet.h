@@ -125,6 +125,10 @@ OCTET_API octet_status octet_run(octet_instance* instance);
 /* As `octet_run`; `seconds[call]` is how long each call took. */
 OCTET_API octet_status octet_run_timed(octet_instance* instance, double* seconds);
 
+/* For models for cards: computes `runs` times behind each other from one copy of the inputs, all from the same states, and
+ * copies the outputs once. `*seconds` is how long one of them took by the card's clock, copies left out. States stay. */
+OCTET_API octet_status octet_run_resident(octet_instance* instance, int32_t runs, double* seconds);
+
 /* `byte` is 1 while compiled code of this instance runs and else 0, for a process that watches this one. It stays 1 where a
  * card failed meanwhile. NULL: none. */
 OCTET_API void octet_mark(octet_instance* instance, volatile uint8_t* byte);

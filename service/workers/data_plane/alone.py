@@ -5,6 +5,7 @@ With a certificate or keys there is a process beside it that reads their files a
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from service.cache import OciLayout
-from service.core.artifact import ARTIFACT_TYPE
+from service.core.artifact import ARTIFACT_TYPE, OPTIONS_ANNOTATION
 from service.core.certificate import certificate_of
+from service.core.digest import Digest
 from service.core.errors import Conflict, InvalidInput, NotFound
+from service.core.options import batch_of
 from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
 from service.core.target import parse_target
@@ -116,28 +119,34 @@ def serve(
 def _load(key: int, source: Source, settings: Settings, target: str | None, trust: Trust) -> orders.Members:
     layout = OciLayout.open(source.folder)
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
-    artifacts = [StoredArtifact.read(layout, digest, trust) for digest in digests]
+    artifacts = [(_batch(layout, digest), StoredArtifact.read(layout, digest, trust)) for digest in digests]
     if target is not None:
-        artifacts = [artifact for artifact in artifacts if artifact.config.target == target]
+        artifacts = [(batch, artifact) for batch, artifact in artifacts if artifact.config.target == target]
     if not artifacts:
         for_it = f" for {target}" if target else ""
         raise NotFound(f"{source.folder} holds no artifact{for_it}", hint="octet compile FILE --output DIR writes one")
-    targets = sorted({artifact.config.target for artifact in artifacts})
+    targets = sorted({artifact.config.target for _, artifact in artifacts})
     if len(targets) > 1:
         raise InvalidInput(
             f"{source.folder} holds artifacts for {' and '.join(targets)}", hint="name one with --target"
         )
-    for artifact in artifacts:
+    for _, artifact in artifacts:
         artifact.check()
+    if all(batch > 1 for batch, _ in artifacts):  # a call of it is one sample, of so many rows
+        artifacts = [(1, artifact) for _, artifact in artifacts]
     scheduling = scheduling_of(settings.serving(source.name))
     try:
-        order, _ = loads.load(source.name, "1", [(1, artifact) for artifact in artifacts], scheduling)
+        order, _ = loads.load(source.name, "1", artifacts, scheduling)
     except ValueError as error:
         raise InvalidInput(
             f"the folder's {len(artifacts)} artifacts are not one model",
             hint="compile each into a folder of its own",
         ) from error
     return {**order, "key": key}
+
+
+def _batch(layout: OciLayout, digest: Digest) -> int:
+    return batch_of(json.loads(layout.manifest(digest).annotations.get(OPTIONS_ANNOTATION, "{}")))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -51,6 +51,7 @@ class Worker:
         capacity: calls at once.
         state: `ready`, or it is sent nothing more.
         loaded: model and version, as they are asked for, of what it has in memory.
+        key: what it knows the router by; empty for the cluster's.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Worker:
     capacity: float
     state: str
     loaded: Sequence[tuple[str, str]] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True)

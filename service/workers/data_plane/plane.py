@@ -24,6 +24,7 @@ from service.workers.data_plane.link import Link
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 10.0  # for a data plane that is on its way
 _PAUSE_S = 0.1
+_TELL_AFTER_S = 2.0  # that it cannot be reached: until then it is on its way
 _KEY_BYTES = 6  # a whole number in any JSON
 
 Members = dict[str, Any]
@@ -37,10 +38,12 @@ class Found:
     Attributes:
         models: the keys of what is loaded.
         routes: who answers, by what an earlier control plane said.
+        pid: of its process, as it says.
     """
 
     models: Collection[int]
     routes: Sequence[orders.Named]
+    pid: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,9 @@ class Unheard:
     async def found(self, found: Found) -> None:
         """A data plane was reached: the first, or another."""
 
+    def lost(self) -> None:
+        """It is there no more."""
+
     def reported(self, report: Members) -> None:
         """What it counted since the last report."""
 
@@ -95,9 +101,13 @@ class DataPlane:
         listener: who is told and asked.
     """
 
-    def __init__(self, address: bytes) -> None:
-        """`address`: of the Unix socket where it takes the control plane's connection."""
-        self._address = address
+    def __init__(self, address: bytes, name: str = "data plane") -> None:
+        """
+        Args:
+            address: of the Unix socket where it takes the control plane's connection.
+            name: for the log.
+        """
+        self._address, self._name = address, name
         self.listener: Unheard = Unheard()
         self._link: Link | None = None
         self._reached, self._gone = asyncio.Event(), asyncio.Event()
@@ -123,6 +133,15 @@ class DataPlane:
     async def reached(self) -> None:
         """Waits until there is one, which has heard what stands."""
         await self._reached.wait()
+
+    @property
+    def is_reached(self) -> bool:
+        return self._reached.is_set()
+
+    @property
+    def present(self) -> Collection[int]:
+        """The keys of what is loaded."""
+        return frozenset(self._present)
 
     def order(self, members: Members, data: bytes = b"") -> None:
         """Has it do something, now and whenever it comes anew: in the place of an earlier order of this type."""
@@ -190,10 +209,11 @@ class DataPlane:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._reached.wait()
         except TimeoutError:
-            raise Restarting("the data plane is not there", hint="try again later") from None
+            raise Restarting(f"the {self._name} is not there", hint="try again later") from None
 
     async def _connection(self) -> socket.socket:
         loop, is_told = asyncio.get_running_loop(), False
+        began_s = loop.time()
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.setblocking(False)
@@ -202,9 +222,9 @@ class DataPlane:
                 return connection
             except OSError as error:
                 connection.close()
-                if not is_told:
-                    _logger.warning("the data plane cannot be reached: %s", error)
-                is_told = True
+                if not is_told and loop.time() - began_s > _TELL_AFTER_S:
+                    _logger.warning("the %s cannot be reached: %s", self._name, error)
+                    is_told = True
                 await asyncio.sleep(_PAUSE_S)
             except BaseException:
                 connection.close()
@@ -245,21 +265,24 @@ class DataPlane:
         for order in self._standing.values():
             self._send(*order)
         self._reached.set()
-        self._do(self.listener.found(Found(frozenset(self._present), routes)))
+        self._do(self.listener.found(Found(frozenset(self._present), routes, hello.get("pid", 0))))
 
     def _lose(self) -> None:
         if self._link is not None:
             self._link.close()
         self._link = None
         self._standing.pop("routes", None)
+        was_reached = self.is_reached
         self._reached.clear()
         self._present.clear()
-        lost = Restarting("the data plane ended meanwhile", hint="try again later")
+        lost = Restarting(f"the {self._name} ended meanwhile", hint="try again later")
         for waiting, error in ((self._loading, lost), (self._gathering, lost), (self._leaving, None)):
             for done in waiting.values():
                 _settle(done, error)
             waiting.clear()
         self._gone.set()
+        if was_reached:
+            self.listener.lost()
 
     async def _answer(self, question: Members, data: bytes) -> None:
         link = self._link

@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from service.cache import OciLayout
 from service.cache.metadata import metadata_of
-from service.core.artifact import ArtifactConfig, Report
+from service.core.artifact import TARGET_ANNOTATION, ArtifactConfig, Report
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
 from service.core.metadata import ModelMetadata
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.target import parse_target
+from service.core.verification import VerificationState
+from service.db import VerificationStore
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY, Trust
 from service.workers.crashes import Crashes
 from service.workers.data_plane import loads
+from service.workers.inference.explain import why_unverified
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
 
@@ -36,18 +39,23 @@ class StoredArtifacts:
         layout: the store.
         crashes: what earlier crashes were put down to; None where nobody notes them.
         trust: whose artifacts may be loaded.
+        verifications: of artifacts that their builds could not run; None where nobody verifies them.
+        pool: that this server is of.
     """
 
     layout: OciLayout
     crashes: Crashes | None = None
     trust: Trust = ANYBODY
+    verifications: VerificationStore | None = None
+    pool: str = ""
 
     def check(self, artifact: Digest) -> None:
         """
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
                 build attaches one.
-            NotReady: the report says that it was not verified.
+            NotReady: neither its build nor a worker has verified it, or not on this pool. If no verification waits, one
+                does now.
             Untrusted: none of the trusted keys signed it.
             Quarantined: the server crashed too often while it ran.
             OctetError: it cannot run here.
@@ -57,12 +65,25 @@ class StoredArtifacts:
         if attached is None:
             raise NotFound(f"artifact {artifact} has no numerics report")
         report = json.loads(attached)
-        if report.get("verified") is not True:
-            reason = report.get("reason", "its outputs were not those of its reference")
-            raise NotReady(
-                f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
-            )
+        self._require_verified(artifact, report)
         StoredArtifact.read(self.layout, artifact, self.trust).check()
+
+    def _require_verified(self, artifact: Digest, report: Mapping[str, Any]) -> None:
+        is_verified, what = report.get("verified") is True, f"artifact {artifact}"
+        if self.verifications is None:
+            if not is_verified:
+                reason = report.get("reason", "its outputs were not those of its reference")
+                raise NotReady(f"{what} was not verified: {reason}")
+            return
+        found = self.verifications.of_pools(artifact)
+        own = found.get(self.pool)
+        if own is not None and own.state is VerificationState.FAILED:
+            raise why_unverified(what, own)
+        if not is_verified:
+            target = self.layout.manifest(artifact).annotations[TARGET_ANNOTATION]
+            verification = found.get("") or self.verifications.submit(artifact, target)
+            if verification.state is not VerificationState.PASSED:
+                raise why_unverified(what, verification)
 
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
         """What the data plane is told to load a model whose artifacts were checked, and its signature."""
@@ -76,7 +97,9 @@ class StoredArtifacts:
         )
 
     def forgive(self, artifact: Digest) -> None:
-        """Lets an artifact run that is in quarantine."""
+        """Lets an artifact run that is in quarantine, or be verified once more that failed it."""
+        if self.verifications is not None:
+            self.verifications.again(artifact)
         if self.crashes is not None and self.crashes.forgive(artifact):
             _logger.warning("artifact %s may run again", artifact)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from service.core.build import Build, BuildState
-from service.core.errors import NotBuilt, NotFound, NotReady
+from service.core.digest import Digest
+from service.core.errors import NotBuilt, NotFound, NotReady, NotVerified
+from service.core.verification import Verification, VerificationState
 from service.workers.inference.ports import Builds, Models
 
 
@@ -22,13 +24,29 @@ def why_not_ready(
     found, _ = builds.list(model=model)
     relevant = [build for build in found if version in (None, build.version)]
     what = f"model {model!r}" if version is None else f"version {version} of model {model!r}"
+    unverified = builds.unverified([build.artifact for build in relevant if build.artifact])
     return next(
-        (explained for build in relevant if (explained := _explain(what, build, targets))),
+        (explained for build in relevant if (explained := _explain(what, build, targets, unverified))),
         NotBuilt(f"{what} has not been built", hint=f"POST /api/v1/models/{model}/builds starts a build"),
     )
 
 
-def _explain(what: str, build: Build, targets: Sequence[str]) -> NotReady | None:
+def why_unverified(what: str, verification: Verification) -> NotReady:
+    """The error for an artifact that waits for its verification, or failed it."""
+    target = verification.target
+    if verification.state is VerificationState.FAILED:
+        return NotVerified(
+            f"{what} failed its verification on {verification.pool or target}: {verification.summary}",
+            hint=f"octet quarantine {verification.artifact} --forgive has it verified once more",
+        )
+    return NotReady(
+        f"no worker of {target} has verified {what} yet", hint=f"octet worker --target {target} does; try again later"
+    )
+
+
+def _explain(
+    what: str, build: Build, targets: Sequence[str], unverified: Mapping[Digest, Verification]
+) -> NotReady | None:
     """What one build, the newest first, says about it; None if it says nothing."""
     if not build.state.is_final:
         stage = build.stage.value if build.stage else build.state.value
@@ -39,4 +57,6 @@ def _explain(what: str, build: Build, targets: Sequence[str]) -> NotReady | None
     if build.state is BuildState.SUCCEEDED and build.target not in targets:
         hint = f"build it for {', '.join(targets)}" if targets else "no target runs here: octet doctor says why"
         return NotBuilt(f"{what} is built for {build.target}, which does not run here", hint=hint)
+    if build.artifact and (verification := unverified.get(build.artifact)):
+        return why_unverified(what, verification)
     return None

@@ -246,6 +246,8 @@ class Loader:
         if not served.is_lost:  # or its key may be that of another by now
             await self._plane.unload(served.key)
         self._memory.give_back(self._receipts.pop(served))
+        if all(served.identity.artifact != each.artifact for each in self.loaded):  # or each push would leave some here
+            self._metadata.pop(served.identity.artifact, None)
         del self._leaving[served]
         self._artifacts.hold(self._memory.mapped)
 

@@ -11,13 +11,22 @@ from service.core.digest import Digest
 from service.core.metadata import ModelMetadata
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
+from service.core.verification import Verification
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
 
 
 class Builds(Protocol):
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
-        """The succeeded builds of a version, newest-asked first; for None of every version, the newest first."""
+        """The succeeded and verified builds of a version, newest-asked first; for None of every version, the newest
+        first.
+        """
+
+    def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
+        """Those of the artifacts that wait for a worker's verification, or failed it. None of them is served."""
+
+    def refusing(self, artifacts: Collection[Digest]) -> Collection[tuple[Digest, str]]:
+        """Artifacts and the pools on which they do not compute what they should."""
 
     def list(
         self, model: str | None = None, state: BuildState | None = None, limit: int = 50, cursor: str | None = None

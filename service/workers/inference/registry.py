@@ -129,7 +129,7 @@ class Registry:
             present: the keys of what is loaded; of that, what nobody answers with goes.
             routes: who answers, by what an earlier control plane said; they go on until better is known.
         """
-        self._earlier = dict(routes)
+        self._earlier = {name: each for name, each in self._earlier.items() if each.main in present} | dict(routes)
         lost = self._loader.lost(present)
         wanted = [name for name, route in self._current.items() if any(served in lost for served in route)]
         for name in wanted:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse
 from operator import ne
 from typing import Literal
 
 from service.core.errors import NotReady, OctetError
 from service.core.worker import Worker
+from service.workers.routing.asking import Response, of_each, post
 
-_KEY, _HEADER_LENGTH = "octet-cluster-key", "inference-header-content-length"
-_ANSWER_S = 60.0  # it may have to load the model
+_HEADER_LENGTH = "inference-header-content-length"
 # Integers of as many bits as an element has; elements of other types have 8.
 _FORMATS: Mapping[str, Literal["H", "I", "Q"]] = {"INT16": "H", "UINT16": "H", "INT32": "I", "FP32": "I", "INT64": "Q"}
 
@@ -69,12 +66,11 @@ def ask_all(
 
     def ask(worker: Worker) -> Answer:
         try:
-            return Answer(worker, _outputs(worker, path, {**headers, _KEY: cluster_key}, body, most_bytes))
+            return Answer(worker, _outputs(worker, path, headers, body, cluster_key, most_bytes))
         except OctetError as error:
             return Answer(worker, problem=error.message)
 
-    with ThreadPoolExecutor(max(1, len(workers)), "octet-compare") as threads:
-        return list(threads.map(ask, workers))
+    return of_each(workers, ask)
 
 
 def differences(reference: Outputs, other: Outputs) -> list[Difference]:
@@ -95,25 +91,19 @@ def _difference(name: str, one: Output | None, other: Output | None) -> Differen
     return Difference(name, sum(unlike), unlike.index(True))
 
 
-def _outputs(worker: Worker, path: str, headers: Mapping[str, str], body: bytes, most_bytes: int) -> Outputs:
+def _outputs(
+    worker: Worker, path: str, headers: Mapping[str, str], body: bytes, cluster_key: str, most_bytes: int
+) -> Outputs:
     """Raises `NotReady`: it did not answer, or not with a prediction."""
-    host, _, port = (worker.address or "").rpartition(":")
+    response = post(worker, path, headers, body, cluster_key, most_bytes)
     try:
-        with closing(HTTPConnection(host.strip("[]"), int(port), timeout=_ANSWER_S)) as connection:
-            connection.request("POST", path, body, dict(headers))
-            response = connection.getresponse()
-            answer = response.read(most_bytes + 1)
-    except (OSError, HTTPException, ValueError) as error:
-        raise NotReady(f"it cannot be reached at {worker.address}: {error or type(error).__name__}") from error
-    if len(answer) > most_bytes:
-        raise NotReady(f"its answer has more than {most_bytes} bytes")
-    try:
-        return _read(response, answer)
+        return _read(response)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise NotReady("its answer is none of the Open Inference Protocol") from error
 
 
-def _read(response: HTTPResponse, answer: bytes) -> Outputs:
+def _read(response: Response) -> Outputs:
+    answer = response.body
     header_bytes = int(response.headers.get(_HEADER_LENGTH, len(answer)))
     said = json.loads(answer[:header_bytes])
     if response.status != 200:

@@ -7,11 +7,12 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from typing import NoReturn
 
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
 from service.core.settings import Settings
 from service.core.target import TARGETS, Target
-from service.core.worker import Worker
+from service.core.worker import Worker, WorkerState
 from service.db.bell import Bell, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
@@ -20,6 +21,7 @@ from service.workers.inference.inventory import Indexed
 from service.workers.inference.ports import Changes, Plane
 from service.workers.inference.routes import Name, Reference
 from service.workers.inference.single_flight import SingleFlight
+from service.workers.routing.loading import have_all
 from service.workers.routing.members import Members
 from service.workers.routing.servable import Servable, targets_of
 
@@ -106,19 +108,50 @@ class Routing:
         """Every version of every model, and whether a worker has it in memory; by name, the oldest version first."""
         return await asyncio.to_thread(self._servable.index, self._workers.values())
 
+    async def load(self, model: str) -> None:
+        """Has all ready workers of the pools that can serve a model load it.
+
+        Raises:
+            NotFound: there is no such model.
+            NotReady: no pool that is there can serve it, or a worker did not load it; the message says why.
+        """
+        workers = await asyncio.to_thread(self._members.look)
+        pools = await asyncio.to_thread(self._servable.pools, model, None, targets_of(workers.values()))
+        asked = [each for each in _ready(workers.values()) if each.pool in pools]
+        await asyncio.to_thread(have_all, asked, "load", model, self._cluster_key())
+
+    async def unload(self, model: str) -> None:
+        """Has all ready workers unload a model, and refuse requests for it until a load.
+
+        Raises:
+            NotFound: there is no such model.
+            NotReady: no worker is there, or one did not unload it; the message says why.
+        """
+        await asyncio.to_thread(self._servable.check_known, model)
+        workers = await asyncio.to_thread(self._members.look)
+        asked = _ready(workers.values())
+        if not asked:
+            raise NotReady("no worker is there", hint="octet worker starts one")
+        await asyncio.to_thread(have_all, asked, "unload", model, self._cluster_key())
+
+    def targets(self) -> list[Target]:
+        """Those that workers serve; of CPUs first, the best first.
+
+        Raises:
+            UnknownTarget: no worker is there.
+        """
+        there = {worker.target for worker in self._workers.values()}
+        found = sorted((each for each in TARGETS if each.name in there), key=lambda target: target.device != "cpu")
+        return found or _no_worker()
+
     def best_target(self) -> Target:
         """The best target of the CPUs that workers serve: what a model is built for where nobody says it.
 
         Raises:
             UnknownTarget: no worker is there.
         """
-        there = {worker.target for worker in self._workers.values()}
-        for target in TARGETS:
-            if target.name in there and target.device == "cpu":
-                return target
-        raise UnknownTarget(
-            "no worker is there whose target a model could be built for", hint="name a target, or start octet worker"
-        )
+        best = self.targets()[0]
+        return best if best.device == "cpu" else _no_worker()
 
     async def _look(self) -> None:
         workers = await asyncio.to_thread(self._members.look)
@@ -161,6 +194,18 @@ class Routing:
             for (model, version), pools in self._pools.items()
         ]
         self._plane.order(orders.workers(self._cluster_key(), workers, servable))
+
+
+def _ready(workers: Collection[Worker]) -> list[Worker]:
+    """By id."""
+    there = [each for each in workers if each.state is WorkerState.READY and each.target]
+    return sorted(there, key=lambda each: each.id)
+
+
+def _no_worker() -> NoReturn:
+    raise UnknownTarget(
+        "no worker is there whose target a model could be built for", hint="name a target, or start octet worker"
+    )
 
 
 def routing_of(

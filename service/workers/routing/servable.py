@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from service.core.errors import NotBuilt, NotFound, NotReady, OctetError
+from service.core.errors import NotBuilt, NotFound, NotReady, NotVerified, OctetError
 from service.core.target import TARGETS
 from service.core.worker import Worker, WorkerState
 from service.workers.inference import ModelState
@@ -25,7 +25,7 @@ class Servable:
         self._tables = Tables(builds, models, aliases, ())
 
     def pools(self, model: str, reference: Reference, targets: Mapping[str, Collection[str]]) -> list[str]:
-        """The pools that have a build of what a name stands for; at least one.
+        """The pools that have a verified build of what a name stands for; at least one.
 
         Args:
             targets: of the pools that are there.
@@ -35,13 +35,27 @@ class Servable:
             NotReady: none has; the message says which targets it is built for, and which are there.
         """
         version = self._tables.plan(model, reference).version
-        built = {build.target for build in self._builds.serving(model, version, _EVERY_TARGET)}
-        found = sorted(pool for pool, of_pool in targets.items() if not built.isdisjoint(of_pool))
+        serving = self._builds.serving(model, version, _EVERY_TARGET)
+        refused = self._builds.refusing([build.artifact for build in serving if build.artifact])
+        built = {build.target for build in serving}
+        found = {
+            pool
+            for build in serving
+            for pool, of_pool in targets.items()
+            if build.target in of_pool and (build.artifact, pool) not in refused
+        }
         if found:
-            return found
+            return sorted(found)
+        if refused:
+            pool = min(pool for _, pool in refused)
+            raise NotVerified(f"{_what(model, version)} does not compute on {pool} what it should")
         raise self._why_none(
             model, version, sorted(built), sorted({each for pool in targets.values() for each in pool})
         )
+
+    def check_known(self, model: str) -> None:
+        """Raises `NotFound`: there is no such model."""
+        self._tables.check_known(model, None)
 
     def index(self, workers: Collection[Worker]) -> list[Indexed]:
         """Every version of every model: ready where a worker has it in memory. By name, the oldest version first."""
@@ -76,17 +90,18 @@ class Servable:
         return "it is loaded by the first request for it"
 
     def _why_none(self, model: str, version: int | None, built: list[str], there: list[str]) -> OctetError:
-        error = why_not_ready(self._builds, self._models, model, version, [*built, *there])
+        targets = [*built, *there] if built else _EVERY_TARGET
+        error = why_not_ready(self._builds, self._models, model, version, targets)
         if isinstance(error, NotFound) or not built:
             return error
         if not there:
             return NotReady(f"no worker of {_or(built)} is there", hint=f"octet worker --target {built[0]} starts one")
-        if not isinstance(error, NotBuilt):  # a build is under way
+        is_under_way = not isinstance(error, NotBuilt)
+        if is_under_way or isinstance(error, NotVerified):
             return error
-        what = model if version is None else f"{model} {version}"
         return NotBuilt(
-            f"{what} has no build for any pool that is there: it is built for {_or(built)}, and there are workers of "
-            f"{_or(there)}",
+            f"{_what(model, version)} has no build for any pool that is there: it is built for {_or(built)}, and there "
+            f"are workers of {_or(there)}",
             hint=f"POST /api/v1/models/{model}/builds builds it for {there[0]}, or octet worker --target {built[0]} "
             "starts a worker",
         )
@@ -99,6 +114,10 @@ def targets_of(workers: Collection[Worker]) -> dict[str, set[str]]:
         if worker.state is WorkerState.READY and worker.pool and worker.target:
             found.setdefault(worker.pool, set()).add(worker.target)
     return found
+
+
+def _what(model: str, version: int | None) -> str:
+    return model if version is None else f"{model} {version}"
 
 
 def _or(names: list[str]) -> str:

@@ -28,10 +28,10 @@ PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
 
 
 class Scene:
-    """A server with a good model, and one that crashes it; `start_s` is what its start took, on this machine today."""
+    """A server with a good model, and one that crashes it."""
 
-    def __init__(self, served: Served, folder: Path, start_s: float) -> None:
-        self.served, self.data_dir, self.start_s = served, folder / "data", start_s
+    def __init__(self, served: Served, folder: Path) -> None:
+        self.served, self.data_dir = served, folder / "data"
         for name, file in (("digits", INT8), ("poison", UINT8)):
             assert served.ended(served.push(file, name)["id"])["state"] == "succeeded"
         assert served.label(3) == 3
@@ -58,17 +58,15 @@ class Scene:
         """Clients that ask the good model all the time."""
         return under_load(lambda: self.predict_safely("digits"))
 
-    def crash(self) -> float:
-        """Asks the bad model; how long until the good one answers again, in seconds."""
+    def crash(self) -> None:
+        """Asks the bad model; returns when the good one answers again."""
         with pytest.raises(httpx.TransportError):
             self.predict("poison")
-        crashed_s = time.monotonic()
         while (response := self.predict("digits")).status_code != 200:
             assert response.status_code == 503
             assert response.headers["retry-after"] == "1"
             assert response.json()["code"] == "restarting"
             time.sleep(0.02)
-        return time.monotonic() - crashed_s
 
 
 def is_cut(connection: socket.socket) -> bool:
@@ -82,20 +80,19 @@ def is_cut(connection: socket.socket) -> bool:
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("crashes")
-    began_s = time.monotonic()
     with serving(folder) as served:
-        yield Scene(served, folder, time.monotonic() - began_s)
+        yield Scene(served, folder)
         assert served.stop() == 0
 
 
-def test_after_each_crash_the_others_answer_again_soon_and_after_the_third_it_is_in_quarantine(scene: Scene) -> None:
+def test_after_each_crash_the_others_answer_again_and_after_the_third_it_is_in_quarantine(scene: Scene) -> None:
     url = urlsplit(scene.served.url)
     with socket.create_connection((url.hostname, url.port), timeout=GIVE_UP_S) as in_flight:
         in_flight.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{")
-        times_s = [scene.crash()]
+        scene.crash()
         assert is_cut(in_flight)
-    times_s += [scene.crash() for _ in range(2)]
-    assert min(times_s) < scene.start_s  # the machine may be busy with other things than this
+    for _ in range(2):
+        scene.crash()
     refused = scene.predict("poison")
     assert (refused.status_code, refused.json()["code"]) == (503, "quarantined")
     assert scene.artifact in refused.json()["detail"]
@@ -150,14 +147,12 @@ def test_under_load_nobody_but_those_in_flight_sees_more_than_a_503(scene: Scene
     load.check()
 
 
-def test_a_server_that_is_killed_is_back_sooner_than_it_starts(tmp_path: Path) -> None:
-    began_s = time.monotonic()
+def test_a_server_that_is_killed_is_back_without_a_start_of_the_rest(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        start_s = time.monotonic() - began_s
+        control = served.control_plane()
         os.kill(served.data_plane(), signal.SIGKILL)
-        killed_s = time.monotonic()
         eventually(lambda: is_ready(served))
-        assert time.monotonic() - killed_s < start_s
+        assert served.control_plane() == control
 
 
 def is_ready(served: Served) -> bool:

@@ -94,7 +94,7 @@ def test_a_key_to_predict_with_shows_models_and_asks_them(guarded: Page, folder:
     expect(guarded.locator("#matrix")).to_contain_text("digits")
     guarded.set_input_files("#picture", EXAMPLES / "digits" / "4.png")
     expect(guarded.locator("#answer .classes .name").first).to_have_text("class 4")
-    for hidden in ("#push", "#builds", "#versions", "#witnesses", "#delete-model"):
+    for hidden in ("#push", "#builds", "#versions", "#witnesses", "#pools", "#delete-model"):
         expect(guarded.locator(hidden)).to_be_hidden()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Route, expect
 
 from tests.support.browser import PHONE, visit
-from tests.support.float_networks import SIZE, residual_network
+from tests.support.float_networks import SIZE, dense_network, residual_network
 from tests.support.serving import Served
 from tests.support.waiting import WORK_TIMEOUT_S
 
@@ -35,9 +37,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-CURVE = [
+CURVE: list[dict[str, Any]] = [
     {"kept": ["a", "b", "c"][:count], "share": share, "output_db": noise}
     for count, share, noise in ((0, 0.9, 21.5), (1, 0.95, 25.0), (3, 1.0, None))
+]
+CURVE += [
+    {"kept": [], "wide": ["a"], "share": 0.93, "output_db": 24.0},
+    {"kept": ["a"], "wide": ["b", "c"], "share": 0.99, "output_db": 33.0},
 ]
 RIGHT = {"right": 9, "inputs": 10, "share": 0.9, "standard_error": 0.095}
 REPORT = {
@@ -45,6 +51,7 @@ REPORT = {
     "quantized": 3,
     "inputs": 10,
     "kept": [],
+    "wide": ["before"],
     "outputs_db": {"y": 21.5},
     "tensors_db": {"a": 20.0},
     "accuracy": {"float": {**RIGHT, "right": 10, "share": 1.0, "standard_error": 0.0}, "quantized": RIGHT},
@@ -53,9 +60,20 @@ REPORT = {
 }
 
 
+_QUEUED: dict[str, Any] = {
+    **{"models": [{"name": "form", "version": 1}], "target": "x86-64-v3", "options": {}, "state": "queued"},
+    **{"stage": None, "progress": 0, "artifact": None, "error": None, "invalidated": False},
+    **{"created_at": "2026-01-01T00:00:00Z", "started_at": None, "finished_at": None},
+}
+
+
 def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) -> None:
     """By what a server could say."""
-    options = {"quantize": {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "keep": []}}
+    asked_before = {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "adaround": True}
+    options = {
+        "quantize": {**asked_before, "keep": [], "wide": ["before"], "budget": 0.01, "weights": None},
+        "input_shapes": {"": [1, 3, 16, 16]},
+    }
     build = {
         **{"id": "q1", "model": "net", "version": 1, "models": [{"name": "net", "version": 1}], "target": "x86-64-v3"},
         **{
@@ -83,18 +101,84 @@ def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) ->
         cost = page.locator("#quantization")
         expect(cost).to_contain_text("right: 100.0 % ± 0.0 in float, 90.0 % ± 9.5 quantized")
         expect(cost).to_contain_text("signal to noise at the output: 21.5 dB")
-        expect(cost.locator("svg.curve circle")).to_have_count(3)
+        expect(cost.locator("svg.curve circle")).to_have_count(5)
+        expect(cost.locator("svg.curve polyline")).to_have_count(2)
         points = cost.locator(".mixtures li")
         expect(points.first).to_contain_text("0 in float: 90.0 %, 21.5 dB chosen")
-        expect(points.last).to_contain_text("3 in float: 100.0 %, no noise")
+        expect(points.nth(2)).to_contain_text("3 in float: 100.0 %, no noise")
+        expect(points.nth(3)).to_contain_text("1 of 16x8: 93.0 %, 24.0 dB")
         cost.get_by_text("The output with one layer").click()
         expect(cost.locator("details li").first).to_have_text("<b>a</b>: 22.0 dB")
-        cost.get_by_role("button", name="Choose 1 in float").click()
+        cost.get_by_role("button", name="Choose 1 in float, 2 of 16x8").click()
         expect(cost).to_contain_text("net 1: queued")
     (url,) = asked
-    assert "method=mse" in url
-    assert "keep=a" in url
-    assert "keep=b" not in url
+    assert parse_qs(urlsplit(url).query) == {
+        **{name: [str(value).replace("True", "true")] for name, value in asked_before.items()},
+        "version": ["1"],
+        "target": ["x86-64-v3"],
+        "input_shape": ["=1,3,16,16"],
+        "keep": ["a"],
+        "wide": ["before", "b", "c"],
+    }
+
+
+def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Served, files: Path) -> None:
+    asked: list[str] = []
+
+    def quantized(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=400, json={"title": "", "status": 400, "detail": "enough", "code": "invalid_input"})
+
+    with visit(browser, served.url, may_fail=True) as page:
+        page.route(
+            "**/api/v1/models?name=*",
+            lambda route: route.fulfill(json={"id": "b", "model": "form", "version": 1, **_QUEUED}),
+        )
+        page.route("**/quantizations?*", quantized)
+        page.set_input_files("#float-file", files / "net.onnx")
+        page.set_input_files("#inputs-files", files / "0.png")
+        form = page.locator("#quantize")
+        expect(form.get_by_label("Bits of a weight")).to_be_hidden()
+        form.get_by_text("More options").last.click()
+        form.locator("[name=method]").select_option("mse")
+        form.get_by_label("Measure what each layer costs").uncheck()
+        form.get_by_label("Share of answers").fill("0.5%")
+        for words in ("Equalize channels", "Correct biases", "Round weights"):
+            form.get_by_label(words).check()
+        form.get_by_label("Choose ranges again").fill("2")
+        form.get_by_label("Activations").select_option("int8")
+        form.get_by_label("Inputs to use").fill("7")
+        form.get_by_label("Tensors of 16 bits").fill("a, b")
+        form.get_by_label("Tensors in float").fill("c")
+        send = form.get_by_role("button", name="Quantize", exact=True)
+        send.click()
+        expect(page.locator("#quantize-said")).to_contain_text("enough")
+        form.get_by_label("What becomes integers").select_option("dynamic")
+        expect(page.locator("#inputs-drop")).to_be_hidden()
+        with page.expect_response("**/quantizations?*"):
+            send.click()
+        form.get_by_label("What becomes integers").select_option("weights")
+        form.get_by_label("Bits of a weight").select_option("4")
+        form.get_by_text("More options").first.click()
+        form.get_by_label("Weights that share").select_option("64")
+        with page.expect_response("**/quantizations?*"):
+            send.click()
+    static, dynamic, weights = ({**parse_qs(urlsplit(url).query)} for url in asked)
+    assert static == {
+        "version": ["1"],
+        "method": ["mse"],
+        "budget": ["0.5%"],
+        "equalize": ["true"],
+        "correct_bias": ["true"],
+        "adaround": ["true"],
+        "rounds": ["2"],
+        "activations": ["int8"],
+        "samples": ["7"],
+        "wide": ["a", "b"],
+        "keep": ["c"],
+    }
+    assert dynamic == {"version": ["1"], "dynamic": ["true"]}
+    assert weights == {"version": ["1"], "weights": ["4"], "block": ["64"]}
 
 
 def test_a_float_model_is_quantized_before_ones_eyes(browser: Browser, served: Served, files: Path) -> None:
@@ -108,14 +192,14 @@ def test_a_float_model_is_quantized_before_ones_eyes(browser: Browser, served: S
         cost = page.locator("#quantization")
         expect(cost).to_contain_text(re.compile("in float, .* quantized"), timeout=_PATIENCE_MS)
         expect(cost).to_contain_text("measured on 6 inputs")
-        expect(cost.locator(".mixtures li")).to_have_count(5)
+        expect(cost.locator(".mixtures li")).to_have_count(9)
         expect(cost.locator(".mixtures li").first).to_contain_text("chosen")
-        expect(cost.locator("svg.curve circle")).to_have_count(5)
+        expect(cost.locator("svg.curve circle")).to_have_count(9)
         expect(cost).to_contain_text("net 1 → 2")
 
-        cost.get_by_role("button", name="Choose 1 in float").click()
+        cost.get_by_role("button", name="Choose 1 of 16x8").click()
         expect(cost).to_contain_text("net 1 → 3", timeout=_PATIENCE_MS)
-        expect(cost.locator(".mixtures li").nth(1)).to_contain_text("chosen")
+        expect(cost.locator(".mixtures li", has_text="chosen")).to_contain_text("1 of 16x8")
         expect(cost.get_by_role("button", name="Choose 0 in float")).to_be_visible()
         with page.expect_download() as downloaded:
             cost.get_by_role("button", name="Download").click()
@@ -147,4 +231,20 @@ def test_what_it_cost_is_shown_again(browser: Browser, served: Served) -> None:
     with visit(browser, served.url) as page:
         page.locator("#builds li", has_text="succeeded").get_by_role("button", name="Show what it costs").last.click()
         expect(page.locator("#quantization")).to_contain_text("net 1 → 2")
-        expect(page.locator("#quantization .mixtures li")).to_have_count(5)
+        expect(page.locator("#quantization .mixtures li")).to_have_count(9)
+
+
+def test_products_are_quantized_without_inputs(browser: Browser, served: Served, tmp_path: Path) -> None:
+    (tmp_path / "dense.onnx").write_bytes(dense_network())
+    with visit(browser, served.url) as page:
+        page.set_default_timeout(_PATIENCE_MS)
+        page.set_input_files("#float-file", tmp_path / "dense.onnx")
+        page.locator("#quantize").get_by_label("What becomes integers").select_option("weights")
+        page.get_by_role("button", name="Quantize", exact=True).click()
+        cost = page.locator("#quantization")
+        expect(cost).to_contain_text("3 matrix products with weights of 8 bits", timeout=_PATIENCE_MS)
+        expect(page.locator("#builds")).to_contain_text("weights quantized to 8 bits")
+        cost.get_by_role("button", name="Show and promote version 2").click()
+        page.get_by_role("button", name="Promote version 2").click(timeout=_PATIENCE_MS)
+        page.get_by_role("dialog").get_by_role("button", name="Promote").click()
+        expect(page.locator("#versions li").first).to_contain_text("stable")

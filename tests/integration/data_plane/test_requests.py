@@ -7,8 +7,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,17 +18,27 @@ import pytest
 from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from tests.support.plane_models import LENGTH, WIDE, bare_plane, sleeping, wide
+from tests.support.gates import Gate
+from tests.support.plane_models import LENGTH, WIDE, bare_plane, held, sleeping, wide
 from tests.support.plane_process import PlaneProcess
+from tests.support.waiting import GIVE_UP_S, eventually
 
-MODEL = "/v2/models/sleeping"
+MODEL, HELD = "/v2/models/sleeping", "/v2/models/held"
 QUEUE, STALL_S = 4, 1.0
+HOLD = -1  # the first element of what stands still at the gate
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
+def gate() -> Gate:
+    """Of the model `held`."""
+    return Gate()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> Iterator[PlaneProcess]:
     folder = tmp_path_factory.mktemp("requests")
-    loads = [sleeping(folder, 1, queue_size=QUEUE, max_wait_s=100, levels=3), wide(folder, 2)]
+    rules = {"queue_size": QUEUE, "max_wait_s": 10 * GIVE_UP_S, "levels": 3}
+    loads = [sleeping(folder, 1, **rules), wide(folder, 2), held(folder, 3, gate, **rules)]
     with bare_plane(folder, loads, stall_timeout_s=STALL_S) as process:
         yield process
 
@@ -39,31 +49,38 @@ def client(served: PlaneProcess) -> Iterator[httpx.Client]:
         yield opened
 
 
-def body_of(milliseconds: int = 0, **members: Any) -> dict[str, Any]:
-    entry = {"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [milliseconds] * LENGTH}
+def body_of(first: int = 0, **members: Any) -> dict[str, Any]:
+    entry = {"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [first] * LENGTH}
     return {"inputs": [entry], **members}
 
 
-def ask(client: httpx.Client, milliseconds: int = 0, headers: dict[str, str] | None = None, **members: Any) -> Any:
-    return client.post(f"{MODEL}/infer", json=body_of(milliseconds, **members), headers=headers)
+def ask(
+    client: httpx.Client, first: int = 0, headers: dict[str, str] | None = None, model: str = MODEL, **members: Any
+) -> Any:
+    return client.post(f"{model}/infer", json=body_of(first, **members), headers=headers)
 
 
 def executions(client: httpx.Client) -> int:
-    (stats,) = client.get(f"{MODEL}/stats").json()["model_stats"]
+    """Of the model `held`."""
+    (stats,) = client.get(f"{HELD}/stats").json()["model_stats"]
     count: int = stats["execution_count"]
     return count
 
 
 @contextmanager
-def occupied(client: httpx.Client, milliseconds: int) -> Iterator[Future[Any]]:
-    """While the model's one instance computes."""
+def occupied(client: httpx.Client, gate: Gate) -> Iterator[None]:
+    """While the one instance of `held` computes."""
+    gate.close()
     with ThreadPoolExecutor(1) as pool:
-        before = executions(client)
-        running = pool.submit(ask, client, milliseconds)
-        time.sleep(0.2)
-        yield running
+        before = gate.entered
+        running = pool.submit(ask, client, HOLD, model=HELD)
+        try:
+            gate.wait_running(before + 1)
+            yield
+            assert not running.done()
+        finally:
+            gate.open()
         assert running.result().status_code == 200
-        assert executions(client) > before
 
 
 @contextmanager
@@ -72,14 +89,14 @@ def connected(served: PlaneProcess, receive_bytes: int = 0) -> Iterator[socket.s
     with socket.socket() as connection:
         if receive_bytes:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        connection.settimeout(10)
+        connection.settimeout(GIVE_UP_S)
         connection.connect((address.hostname, address.port))
         yield connection
 
 
-def request(milliseconds: int, version: str = "1.1", **members: Any) -> bytes:
-    body = json.dumps(body_of(milliseconds, **members)).encode()
-    head = f"POST {MODEL}/infer HTTP/{version}\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+def request(first: int, version: str = "1.1", model: str = MODEL, **members: Any) -> bytes:
+    body = json.dumps(body_of(first, **members)).encode()
+    head = f"POST {model}/infer HTTP/{version}\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -90,34 +107,41 @@ def all_of(connection: socket.socket) -> bytes:
     return answer
 
 
+def settle(client: httpx.Client) -> None:
+    """Returns when the plane has heard of what happened before: one thread of it hears of all clients, in turns."""
+    for _ in range(10):
+        executions(client)
+
+
 # --- The queue
 
 
-def test_a_full_queue_says_when_to_come_again(served: PlaneProcess, client: httpx.Client) -> None:
-    def over_grpc(_: int) -> str:
+def test_a_full_queue_says_when_to_come_again(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
+    def over_grpc() -> str:
         with triton.InferenceServerClient(served.grpc) as other:
             try:
-                other.infer("sleeping", [tensor(300)])
+                other.infer("held", [tensor()])
             except InferenceServerException as error:
                 return str(error.status())
         return "OK"
 
     with ThreadPoolExecutor(4 * QUEUE) as pool:
-        calls = pool.map(over_grpc, range(2 * QUEUE))
-        answers = list(pool.map(lambda _: ask(client, 300), range(2 * QUEUE)))
-        statuses = list(calls)
-    refused = [answer for answer in answers if answer.status_code != 200]
-    assert {answer.json()["code"] for answer in refused} == {"queue_full"}
-    assert all(answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1 for answer in refused)
+        with occupied(client, gate):
+            calls = [pool.submit(over_grpc) for _ in range(2 * QUEUE)]
+            answers = [pool.submit(ask, client, model=HELD) for _ in range(2 * QUEUE)]
+            eventually(lambda: sum(each.done() for each in (*calls, *answers)) == 3 * QUEUE)  # the others wait
+        statuses = [each.result() for each in calls]
+        refused = [each.result() for each in answers if each.result().status_code != 200]
+    assert all(each.status_code == 429 and int(each.headers["retry-after"]) >= 1 for each in refused)
+    assert {each.json()["code"] for each in refused} <= {"queue_full"}
     assert set(statuses) <= {"OK", "StatusCode.RESOURCE_EXHAUSTED"}
-    taken = len(answers) - len(refused) + statuses.count("OK")
-    assert QUEUE <= taken < 4 * QUEUE
-    assert ask(client).status_code == 200
+    assert len(refused) + statuses.count("StatusCode.RESOURCE_EXHAUSTED") == 3 * QUEUE
+    assert ask(client, model=HELD).status_code == 200
 
 
-def tensor(milliseconds: int = 0) -> Any:
+def tensor(first: int = 0) -> Any:
     its = triton.InferInput("in0", [1, LENGTH], "INT32")
-    its.set_data_from_numpy(np.full((1, LENGTH), milliseconds, np.int32))
+    its.set_data_from_numpy(np.full((1, LENGTH), first, np.int32))
     return its
 
 
@@ -126,20 +150,20 @@ def tensor(milliseconds: int = 0) -> Any:
     [({"octet-timeout-ms": "100"}, {}), ({}, {"timeout": 100_000})],
     ids=["header", "parameter"],
 )
-def test_a_deadline_ends_the_waiting(client: httpx.Client, headers: dict[str, str], parameters: dict[str, int]) -> None:
-    with occupied(client, 1200) as running:
-        late = ask(client, headers=headers, parameters=parameters)
+def test_a_deadline_ends_the_waiting(
+    client: httpx.Client, gate: Gate, headers: dict[str, str], parameters: dict[str, int]
+) -> None:
+    with occupied(client, gate):
+        late = ask(client, headers=headers, model=HELD, parameters=parameters)
         assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
-        assert not running.done()
 
 
-def test_a_deadline_ends_the_waiting_over_grpc(served: PlaneProcess, client: httpx.Client) -> None:
-    with occupied(client, 1200) as running, triton.InferenceServerClient(served.grpc) as other:
+def test_a_deadline_ends_the_waiting_over_grpc(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
+    with occupied(client, gate), triton.InferenceServerClient(served.grpc) as other:
         with pytest.raises(InferenceServerException, match="DEADLINE_EXCEEDED"):
-            other.infer("sleeping", [tensor()], timeout=100_000)
+            other.infer("held", [tensor()], timeout=100_000)
         with pytest.raises(InferenceServerException, match="Deadline Exceeded"):
-            other.infer("sleeping", [tensor()], client_timeout=0.1)
-        assert not running.done()
+            other.infer("held", [tensor()], client_timeout=0.1)
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "1.5", "", "9" * 30])
@@ -149,18 +173,16 @@ def test_refuses_a_deadline_that_is_none(client: httpx.Client, value: str) -> No
     assert "Octet-Timeout-Ms" in answer.json()["detail"]
 
 
-def test_the_urgent_ones_are_first(client: httpx.Client) -> None:
-    ended: list[int] = []
-
-    def asked(priority: int) -> None:
-        assert ask(client, 200, parameters={"priority": priority}).status_code == 200
-        ended.append(priority)
-
-    with occupied(client, 1500), ThreadPoolExecutor(3) as pool:
-        for priority in (3, 2, 1):
-            pool.submit(asked, priority)
-            time.sleep(0.2)
-    assert ended == [1, 2, 3]
+def test_the_urgent_ones_are_first(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(connected(served)) for _ in range(3)]
+        with occupied(client, gate):
+            for priority, each in zip((3, 2, 1), waiting, strict=True):
+                each.sendall(request(-priority, "1.0", HELD, parameters={"priority": priority}))
+                settle(client)
+        for each in waiting:
+            assert all_of(each).startswith(b"HTTP/1.1 200 OK")
+    assert gate.seen[-3:] == [-1, -2, -3]
 
 
 # --- The wire
@@ -232,21 +254,25 @@ def test_who_stops_sending_within_a_request_is_gone(served: PlaneProcess) -> Non
         assert all_of(connection) == b""
 
 
-def test_who_stops_sending_waits_no_longer_than_others_do(served: PlaneProcess, client: httpx.Client) -> None:
-    with connected(served) as connection:
-        connection.sendall(request(int(2500 * STALL_S)))
+def test_who_stops_sending_waits_no_longer_than_others_do(
+    served: PlaneProcess, client: httpx.Client, gate: Gate
+) -> None:
+    with occupied(client, gate), connected(served) as connection:
+        connection.sendall(request(0, model=HELD))
         connection.shutdown(socket.SHUT_WR)
         assert all_of(connection) == b"HTTP/1.1 100 Continue\r\n\r\n"
-    assert ask(client).status_code == 200
+    assert ask(client, model=HELD).status_code == 200
 
 
-def test_what_a_client_left_behind_is_not_computed(served: PlaneProcess, client: httpx.Client) -> None:
+def test_what_a_client_left_behind_is_not_computed(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
     before = executions(client)
-    with occupied(client, 1000), connected(served) as connection:
-        connection.sendall(request(0))
-        time.sleep(0.1)
-    # It closed all of its connection.
-    assert ask(client).status_code == 200
+    with occupied(client, gate):
+        with connected(served) as connection:
+            connection.sendall(request(0, model=HELD))
+            settle(client)
+        # It closed all of its connection.
+        settle(client)
+    assert ask(client, model=HELD).status_code == 200
     assert executions(client) == before + 2
 
 

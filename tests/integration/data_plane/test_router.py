@@ -51,7 +51,8 @@ def test_a_prediction_is_a_workers(routed: Cluster) -> None:
         assert "total;dur=" in answer.headers["server-timing"]
         assert not {"octet-hop-id", "octet-cluster-key"} & set(answer.headers)
     assert routed.forwards() == {worker.id: {"forwarded": 5, "retried": 0, "failed": 0}}
-    hops = [each["hop"]["counts"] for report in routed.reports for each in report["forwards"]]
+    forwards = [each for report in routed.reports for each in report["forwards"]]
+    hops = [each["hop"]["counts"] for each in forwards if "hop" in each]  # a report may come between ask and answer
     assert sum(map(sum, hops)) == 5
 
 

@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 from tests.support.plane_models import LENGTH, bare_plane, counting
 from tests.support.plane_process import PlaneProcess
 
-MOST, IDLE_S = 8, 1.0
+MOST, IDLE_S = 8, 4.0
 
 
 @pytest.fixture(scope="module")

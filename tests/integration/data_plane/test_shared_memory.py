@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,8 +19,10 @@ from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException
 from tritonclient.utils import shared_memory as shm
 
-from tests.support.plane_models import LENGTH, WIDE, bare_plane, sleeping, wide
+from tests.support.gates import Gate
+from tests.support.plane_models import LENGTH, WIDE, bare_plane, held, wide
 from tests.support.plane_process import PlaneProcess, plane
+from tests.support.waiting import GIVE_UP_S
 
 SHARING = ("--writes", "/dev/shm")
 BYTES = 4 * WIDE
@@ -29,9 +30,15 @@ VALUES = np.arange(WIDE, dtype=np.int32).reshape(1, WIDE)
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
+def gate() -> Gate:
+    """Of the model `held`."""
+    return Gate()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> Iterator[PlaneProcess]:
     folder = tmp_path_factory.mktemp("shared")
-    with bare_plane(folder, [wide(folder, 1), sleeping(folder, 2)], *SHARING, shared_memory=True) as process:
+    with bare_plane(folder, [wide(folder, 1), held(folder, 2, gate)], *SHARING, shared_memory=True) as process:
         yield process
 
 
@@ -256,33 +263,49 @@ def test_a_file_that_is_cut_off_ends_nothing_and_is_not_extended(client: Any, tr
     assert client.is_server_live()
 
 
-def test_a_request_under_way_keeps_its_region(served: PlaneProcess, client: Any, key: str) -> None:
-    client.register_system_shared_memory("region", key, 2 * BYTES)
+def into_region(first: int) -> dict[str, Any]:
+    """A request whose answer goes to the second half of the region."""
     place = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
-    request = {
-        "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [300] * LENGTH}],
+    return {
+        "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [first] * LENGTH}],
         "outputs": [{"name": "out0", "parameters": place}],
     }
-    with ThreadPoolExecutor() as pool, httpx.Client(base_url=served.url) as other:
-        asking = pool.submit(other.post, "/v2/models/sleeping/infer", json=request)
-        time.sleep(0.15)
-        client.unregister_system_shared_memory("region")
+
+
+@contextmanager
+def holding(gate: Gate) -> Iterator[Callable[[], None]]:
+    """A closed gate; what is given waits until a call stands before it."""
+    gate.close()
+    before = gate.entered
+    try:
+        yield lambda: gate.wait_running(before + 1)
+    finally:
+        gate.open()
+
+
+def test_a_request_under_way_keeps_its_region(served: PlaneProcess, client: Any, key: str, gate: Gate) -> None:
+    client.register_system_shared_memory("region", key, 2 * BYTES)
+    with ThreadPoolExecutor() as pool, httpx.Client(base_url=served.url, timeout=GIVE_UP_S) as other:
+        with holding(gate) as is_held:
+            asking = pool.submit(other.post, "/v2/models/held/infer", json=into_region(-300))
+            is_held()
+            client.unregister_system_shared_memory("region")
         assert asking.result().status_code == 200
-    assert stored(key, LENGTH) == [600] * LENGTH
+    assert stored(key, LENGTH) == [-600] * LENGTH
 
 
-def test_who_has_left_has_nothing_written(served: PlaneProcess, client: Any, key: str) -> None:
+def test_who_has_left_has_nothing_written(served: PlaneProcess, client: Any, key: str, gate: Gate) -> None:
     """The memory may be somebody else's tensor by then."""
     client.register_system_shared_memory("region", key, 2 * BYTES)
-    place = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
-    request = {
-        "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [300] * LENGTH}],
-        "outputs": [{"name": "out0", "parameters": place}],
-    }
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{served.url}/v2/models/sleeping/infer", json=request, timeout=0.1)
+    url = f"{served.url}/v2/models/held/infer"
+    with holding(gate) as is_held:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, json=into_region(-300), timeout=httpx.Timeout(GIVE_UP_S, read=0.1))
+        is_held()
+        for _ in range(10):
+            assert client.is_server_live()  # so that it has heard of the end, as it hears of all in turns
     short = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
-    httpx.post(f"{served.url}/v2/models/sleeping/infer", json=short).raise_for_status()  # after it, on its instance
+    httpx.post(url, json=short, timeout=GIVE_UP_S).raise_for_status()  # after it, on its instance
     assert stored(key, LENGTH) == [0] * LENGTH
 
 

@@ -11,9 +11,10 @@ import pytest
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from service.api.grpc import inference_pb2 as pb
-from tests.support.http2_frames import DATA, END_STREAM, HEADERS, Peer, frame, message
+from tests.support.http2_frames import DATA, END_STREAM, HEADERS, WINDOW_UPDATE, Peer, frame, message
 from tests.support.plane_models import WIDE, bare_plane, wide
 from tests.support.plane_process import PlaneProcess
+from tests.support.waiting import WORK_TIMEOUT_S
 
 TOTAL = 8 << 20  # bytes of messages that clients may hold: more than the answers that a slow reader may leave unread
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -38,9 +39,30 @@ def test_a_stream_holds_only_what_is_under_way(served: PlaneProcess) -> None:
             request_serializer=pb.ModelInferRequest.SerializeToString,
             response_deserializer=pb.ModelStreamInferResponse.FromString,
         )
-        answers = list(call(iter([request] * count), timeout=60))
+        answers = list(call(iter([request] * count), timeout=WORK_TIMEOUT_S))
     assert len(answers) == count
     assert all(each.infer_response.raw_output_contents[0] == (2 * values).tobytes() for each in answers)
+
+
+def test_who_is_always_an_answer_behind_holds_no_more_than_that(served: PlaneProcess) -> None:
+    """What was sent is given back though there is always something that was not."""
+    question = message(ServerReflectionRequest(file_by_filename="inference.proto").SerializeToString())
+    head = [(":method", "POST"), (":scheme", "http"), (":path", REFLECTION), (":authority", "test")]
+    with Peer(int(served.grpc.rpartition(":")[2])) as peer:
+        peer.headers(1, [*head, ("content-type", "application/grpc"), ("te", "trailers")])
+        asked = 50  # whose answers are longer than the window
+        peer.send(frame(DATA, 0, 1, question * asked))
+        first = peer.expect(DATA, 1).payload
+        answer, received = len(message(b"")) + int.from_bytes(first[1:5]), len(first)
+        assert asked * answer > 200_000
+        while received < 2 * TOTAL:
+            piece = len(peer.expect(DATA, 1).payload)
+            received += piece
+            more = received // answer + 50 - asked
+            asked += more
+            window = piece.to_bytes(4)
+            again = frame(DATA, 0, 1, question * more)
+            peer.send(again + frame(WINDOW_UPDATE, 0, 0, window) + frame(WINDOW_UPDATE, 0, 1, window))
 
 
 def test_who_does_not_read_is_answered_no_more(served: PlaneProcess) -> None:
@@ -65,6 +87,6 @@ def test_who_reads_late_has_all_answers(served: PlaneProcess) -> None:
     requests = [ServerReflectionRequest(file_by_filename="inference.proto")] * 1000
     with grpc.insecure_channel(served.grpc) as channel:
         call = channel.stream_stream(REFLECTION, request_serializer=ServerReflectionRequest.SerializeToString)
-        answers = list(call(iter(requests), timeout=60))
+        answers = list(call(iter(requests), timeout=WORK_TIMEOUT_S))
     assert len(answers) == len(requests)
     assert len(set(answers)) == 1

@@ -212,9 +212,10 @@ def test_half_a_handshake_ends_while_others_are_served(
     hello = outgoing.read()
     silent, halfway, slow = (connect(getattr(served, port)) for _ in range(3))
     halfway.sendall(hello)
-    with silent, halfway, slow, httpx.Client(verify=trusting, timeout=HEAD_TIMEOUT_S) as other:
+    with silent, halfway, slow, httpx.Client(verify=trusting, timeout=GIVE_UP_S) as other:
         for byte in hello[:10]:
-            slow.sendall(bytes([byte]))
+            with suppress(ConnectionError):  # its time may be over by now
+                slow.sendall(bytes([byte]))
             assert predict(other, served.url) == expected(FILE)[0].tolist()
         assert until_the_end(silent) == b""
         assert until_the_end(slow) == b""

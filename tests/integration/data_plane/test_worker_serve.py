@@ -21,8 +21,11 @@ from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from tests.support.compiled import PICTURES, expected
-from tests.support.plane_process import PlaneProcess
+from service.cache import OciLayout
+from tests.support.compiled import PICTURES, compile_sample, expected
+from tests.support.data_plane import as_binary, unpacked
+from tests.support.plane_process import PlaneProcess, plane
+from tests.support.waiting import GIVE_UP_S
 
 FILE = "digits_uint8.tflite"
 IMAGES = [np.asarray(Image.open(path).convert("L"), np.uint8).reshape(1, 16, 16, 1) for path in PICTURES]
@@ -89,7 +92,7 @@ def test_streams(grpc: triton_grpc.InferenceServerClient) -> None:
     grpc.start_stream(came)
     for inputs in ([tensor], [wrong], [tensor]):
         grpc.async_stream_infer("digits", inputs)
-    assert there.wait(10)
+    assert there.wait(GIVE_UP_S)
     grpc.stop_stream()
     assert [error is None for _, error in answers] == [True, False, True]
     assert "the model has no input 'picture'" in str(answers[1][1])
@@ -323,3 +326,17 @@ def _talk(served: PlaneProcess, data: bytes, step: int = 1 << 20) -> bytes:
         while piece := connection.recv(1 << 16):
             answer += piece
     return answer
+
+
+def test_serves_a_folder_of_several_batch_sizes_as_one_model(tmp_path: Path) -> None:
+    layout = OciLayout(tmp_path / "digits")
+    for batch in (1, 4):
+        compile_sample("digits_uint8.tflite", layout, tmp_path / f"scratch-{batch}", batch)
+    with plane([f"digits={layout.root}"]) as process:
+        (given,) = httpx.get(f"{process.url}/v2/models/digits").json()["inputs"]
+        body, headers = as_binary(
+            {given["name"]: np.concatenate(IMAGES[:3])}, {"parameters": {"binary_data_output": True}}
+        )
+        _, outputs = unpacked(httpx.post(f"{process.url}/v2/models/digits/infer", content=body, headers=headers))
+    (answered,) = outputs.values()
+    np.testing.assert_array_equal(answered, expected("digits_uint8.tflite")[:3])

@@ -58,6 +58,14 @@ def test_services_and_budgets_are_of_one_workload_each(objects: list[Object]) ->
         assert [name.split("/")[1] for name in selected] == [each["metadata"]["name"]]
 
 
+def test_pods_of_one_kind_are_spread_over_nodes(objects: list[Object]) -> None:
+    """Or the end of a node could be the end of them all."""
+    for each in of_kind(objects, "Deployment"):
+        constraints = each["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        assert {found["topologyKey"] for found in constraints} == {"kubernetes.io/hostname"}
+        assert all(found["labelSelector"] == each["spec"]["selector"] for found in constraints)
+
+
 def test_every_pool_has_a_deployment_a_service_and_a_budget(objects: list[Object]) -> None:
     kinds = ("Deployment", "Service", "PodDisruptionBudget")
     found = {kind: {each["metadata"]["labels"].get("octet/pool") for each in of_kind(objects, kind)} for kind in kinds}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -22,7 +24,7 @@ from tests.support.cluster import Cluster, cluster, has_pools, workers
 from tests.support.compiled import EXAMPLES, expected
 from tests.support.databases import own_database, postgres_server
 from tests.support.load import under_load
-from tests.support.serving import INT8, RUNS_HERE, Served
+from tests.support.serving import INT8, RUNS_HERE, UINT8, Served
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 __all__ = ["postgres_server", "s3_server"]
@@ -112,6 +114,51 @@ def test_and_octet_compare_says_so(members: Members, tmp_path: Path) -> None:
     (tmp_path / "7.png").write_bytes(PICTURE)
     result = CliRunner().invoke(app, ["compare", "digits", str(tmp_path / "7.png"), "--server", members.api.url])
     assert (result.exit_code, "all answers are equal, byte for byte" in result.stdout) == (0, True), result.output
+
+
+def test_loads_and_unloads_by_hand_reach_the_workers_of_both_pools(members: Members) -> None:
+    def holders() -> int:
+        return sum("digits" in {of["model"] for of in each["loaded"]} for each in workers(members.api))
+
+    def have(action: str) -> dict[str, Any]:
+        answer = members.api.client.post(f"/v2/repository/models/digits/{action}", json={})
+        assert answer.status_code == 200, answer.text
+        said: dict[str, Any] = answer.json()
+        return said
+
+    assert have("load") == {"name": "digits", "load": True}
+    eventually(lambda: holders() == 2)
+    assert have("unload") == {"name": "digits", "unload": True}
+    eventually(lambda: holders() == 0)
+    assert [ask(each.url) for each in (members.api, members.first, members.second)] == [503] * 3
+    assert members.api.grpc is not None
+    with triton.InferenceServerClient(members.api.grpc) as client:
+        client.load_model("digits")
+    assert [ask(each.url) for each in (members.api, members.first, members.second)] == [200] * 3
+
+
+def test_a_push_for_all_is_answered_by_every_pool(members: Members) -> None:
+    def octet(*arguments: str) -> dict[str, Any]:
+        result = CliRunner().invoke(app, [*arguments, "--server", members.api.url, "--json"])
+        assert result.exit_code == 0, result.output
+        said: dict[str, Any] = json.loads(result.stdout)
+        return said
+
+    pushed = octet("push", str(EXAMPLES / UINT8), "--name", "everywhere", "--target", "all")
+    assert [each["build"]["target"] for each in (pushed, *pushed["others"])] == [HERE, RUNS_HERE]
+    rows = octet("matrix", "everywhere", "--measure")["rows"]
+    assert [(row["pool"], row["state"], row["measuring"]) for row in rows] == [
+        ("best", "ready", False),
+        (RUNS_HERE, "ready", False),
+    ]
+    for row in rows:
+        assert row["machine"] == detect_host().model_name
+        assert 0 < row["p50_s"] <= row["p99_s"]
+        assert row["per_s"] > 0
+    answer = members.api.client.post(
+        "/api/v1/models/everywhere/compare", content=PICTURE, headers={"Content-Type": "image/png"}
+    ).json()
+    assert answer["equal"], answer
 
 
 def test_the_api_itself_loads_nothing(members: Members) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from service.cli.app import app
-from tests.support.float_networks import INPUT, SIZE, pictures, residual_network
+from tests.support.float_networks import INPUT, SIZE, dense_network, pictures, residual_network
 from tests.support.serving import Served, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
@@ -141,6 +141,35 @@ def test_a_quantized_model_is_not_quantized_again(net: Served) -> None:
     assert build["error"]["message"] == "this model is quantized already"
 
 
+@pytest.mark.parametrize("query", [{"dynamic": True}, {"weights": 4, "block": 16}])
+def test_products_are_quantized_without_a_set(net: Served, query: dict[str, Any]) -> None:
+    asked = {"name": f"dense-{next(iter(query))}"}
+    pushed = net.client.put("/api/v1/models", params=asked, content=dense_network()).json()
+    response = net.client.post(f"/api/v1/models/{pushed['model']}/quantizations", params=query)
+    assert response.status_code == 202, response.text
+    build = net.ended(response.json()["id"])
+    assert build["state"] == "succeeded", build["error"]
+    stages = [event.data["stage"] for event in net.events(build["id"]) if event.kind == "stage"]
+    assert stages == ["fetch", "import", "publish"]
+    said = net.client.get(build["links"]["quantization"]).json()
+    report = said["report"]
+    assert (said["version"], len(report["layers"]), report["weights"]) == (2, 3, query.get("weights"))
+    assert report["bytes"]["quantized"] == len(net.client.get(said["file"]).content)
+
+    def is_ready() -> bool:
+        version = net.client.get(f"/api/v1/models/{pushed['model']}/versions/2").json()
+        return bool(version["state"] == "ready")
+
+    eventually(is_ready, WORK_TIMEOUT_S)
+
+
+def test_what_is_wrong_with_a_model_is_said_without_a_set_too(net: Served) -> None:
+    response = net.client.post("/api/v1/models/net/quantizations", params={"version": 2, "dynamic": True})
+    error = net.ended(response.json()["id"])["error"]
+    assert (error["code"], error["stage"]) == ("unsupported", "import")
+    assert error["message"] == "this model is quantized already"
+
+
 def test_it_is_canceled(net: Served) -> None:
     content = arrays(image=pictures(4000))
     query: dict[str, str | int] = {"version": 1, "method": "mse", "samples": 4000}
@@ -190,3 +219,17 @@ def test_a_server_quantizes_for_the_command(net: Served, tmp_path: Path) -> None
     assert told["accuracy"] == here["accuracy"]
     version = net.client.get("/api/v1/models/theirs/versions/2").json()
     assert version["metadata"] == {"labels": [], "mean": [0.5], "std": [0.5], "resize": None, "layout": None}
+
+
+def test_a_server_quantizes_products_for_the_command(net: Served, tmp_path: Path) -> None:
+    (tmp_path / "dense.onnx").write_bytes(dense_network(seed=5))
+    asked = ["quantize", str(tmp_path / "dense.onnx"), "--dynamic", "--json", "-o"]
+    remote = [str(tmp_path / "remote.onnx"), "--on-server", "--push", "products", "--server", net.url]
+    result = CliRunner().invoke(app, [*asked, *remote])
+    told = json.loads(result.stdout.splitlines()[-1])
+    assert result.exit_code == 0, told
+    assert told["version"] == 2
+    assert told["reports"]["numerics"]["verified"]
+    result = CliRunner().invoke(app, [*asked, str(tmp_path / "local.onnx")])
+    assert result.exit_code == 0, result.stdout
+    assert (tmp_path / "local.onnx").read_bytes() == (tmp_path / "remote.onnx").read_bytes()

@@ -114,6 +114,11 @@ void leases_outlive_their_connection() {
   bytes.charge(1);
   split.release();
   REQUIRE(budgets->held(Resource::kMessageBytes) == 1);
+  bytes.charge(9);
+  bytes.keep(20);
+  REQUIRE(budgets->held(Resource::kMessageBytes) == 10);
+  bytes.keep(3);
+  REQUIRE(budgets->held(Resource::kMessageBytes) == 3);
   Holding moved = std::move(bytes);
   REQUIRE(!bytes && moved);
   moved = {};

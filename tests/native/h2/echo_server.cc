@@ -74,11 +74,17 @@ class Connection final : public GrpcHandler {
       const ssize_t size = read(socket_, buffer.data(), buffer.size());
       if (size == 0 || (size < 0 && errno != EAGAIN)) return false;
       if (size < 0) break;
+      if (lingering_) {
+        if ((unread_ -= size) < 0) return false;
+        continue;
+      }
       session_.receive(buffer.data(), static_cast<size_t>(size), Clock::now());
-      if (!flush()) return false;
+      if (!flush()) linger();
     }
+    if (lingering_) return true;
     session_.expire(Clock::now());
-    return flush();
+    if (!flush()) linger();
+    return true;
   }
 
   bool flush() {
@@ -147,8 +153,10 @@ class Connection final : public GrpcHandler {
     if (calls_.erase(id) != 1) std::abort();  // a call of which nothing more was to be said
   }
 
-  bool wants_write() const { return session_.wants_write(); }
-  std::optional<Clock::time_point> next_deadline() const { return session_.next_deadline(); }
+  bool wants_write() const { return !lingering_ && session_.wants_write(); }
+  std::optional<Clock::time_point> next_deadline() const {
+    return lingering_ ? std::nullopt : session_.next_deadline();
+  }
   int socket() const { return socket_; }
 
  private:
@@ -158,6 +166,13 @@ class Connection final : public GrpcHandler {
     HeaderBlock echoed;
     size_t left = 0, size = 0;  // messages of so many bytes
   };
+
+  // Reads on until the client closes: a socket closed with something unread resets the connection, and takes back what
+  // it was given to send and has not sent.
+  void linger() {
+    lingering_ = true;
+    shutdown(socket_, SHUT_WR);
+  }
 
   static Limits limits(const Options& options) {
     Limits limits;
@@ -186,6 +201,8 @@ class Connection final : public GrpcHandler {
   Buckets budget_;
   GrpcSession session_;
   int socket_;
+  bool lingering_ = false;    // all is written, and what still comes is read for nothing,
+  ssize_t unread_ = 1 << 20;  // but no more of it
 };
 
 class Server {

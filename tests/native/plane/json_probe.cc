@@ -1,6 +1,8 @@
-// JSON from the command line, for the tests of service/native/plane/text. Reads lines:
+// JSON from the command line, for the tests of service/native/plane/text. With an argument, as where there is no
+// AVX-512. Reads lines:
 //
 //   number TEXT  prints the double in hexadecimal, as C does, or "error"
+//   single TEXT  the same of the float32
 //   string HEX   the text of a JSON string in UTF-8: prints what it says in hexadecimal, or "error"
 //   value HEX    any JSON: prints "ok" or "error"
 //   tensor DATATYPE ROWS COLUMNS HEX    an array of whole numbers, flat or nested, read as a request's: prints them
@@ -66,14 +68,18 @@ void print_tensor(const std::string& text) {
 
 void answer(const std::string& verb, const std::string& text) {
   if (verb == "tensor") return print_tensor(text);
-  std::string bytes = verb == "number" ? text : bytes_of(text);
+  std::string bytes = verb == "number" || verb == "single" ? text : bytes_of(text);
   if (verb == "write") {
     std::printf("%s\n", JsonWriter().string(bytes).take().c_str());
     return;
   }
   JsonReader json(bytes);
   if (!is_utf8(bytes)) json.refuse("it is not UTF-8");
-  if (verb == "number") {
+  if (verb == "single") {
+    float number = json.single();
+    json.finish();
+    std::printf("%a\n", number);
+  } else if (verb == "number") {
     double number = json.number();
     json.finish();
     std::printf("%a\n", number);
@@ -90,7 +96,12 @@ void answer(const std::string& verb, const std::string& text) {
 
 }  // namespace
 
-int main() {
+int main(int count, char**) {
+#if defined(__x86_64__)
+  if (count > 1) has_avx512_vbmi = false;
+#else
+  static_cast<void>(count);
+#endif
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   for (std::string verb, text; std::cin >> verb && std::getline(std::cin >> std::ws, text);) {
     try {

@@ -38,6 +38,7 @@ void compute(octet_model* model, Numbers& given, Numbers& got) {
   for (int run = 0; run < kRuns; ++run) {
     check(octet_run(instance), model);
     if (run % 7 == 0) check(octet_run_timed(instance, seconds.data()), model);
+    if (run % 5 == 0) check(octet_run_resident(instance, 3, seconds.data()), model);
     if (octet_count(model, OCTET_STATE) != 0) check(octet_reset(instance), model);
   }
   octet_instance_free(instance);

@@ -43,7 +43,20 @@ def test_a_row_says_what_was_checked_and_measured(plane: ControlPlane, server: s
     plane.services.layout.attach(artifact, Report.PROFILE, canonical_json(profile))
     title, header, row, *notes = [line.rstrip() for line in matrix(server).stdout.splitlines()]
     assert title == "digits version 1"
-    columns = "pool", "target", "state", "numerics", "checked", "workers", "loaded", "p50", "of peak", "memory"
+    columns = (
+        "pool",
+        "target",
+        "state",
+        "numerics",
+        "checked",
+        "workers",
+        "loaded",
+        "p50",
+        "p99",
+        "per second",
+        "of peak",
+        "memory",
+    )
     assert header.split() == " ".join([*columns, "cost per million"]).split()
     # 3.6 / 3600 * 0.25 * 10^6 of one worker that computes one call at a time
     assert row.split() == ["host", HOST_TARGET, "ready", "litert-reference", "exact", "1", "0", "250", "ms", "250"]

@@ -9,7 +9,7 @@ import pytest
 from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.metadata import ModelMetadata
-from service.db import AliasStore, BuildStore, Database, ModelStore
+from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore
 from service.db.changes import Changes, Journal
 from tests.support.build_inputs import inputs
 from tests.support.waiting import eventually
@@ -48,10 +48,16 @@ def build(builds: BuildStore, model: str, version: int) -> None:
     builds.finish(claim, artifact=digest_of(b"artifact"))
 
 
+def verify(verifications: VerificationStore) -> None:
+    claim = verifications.claim("worker", "p", LEASE_S, ["x86-64-v3"])
+    assert claim is not None
+    verifications.finish(claim, passed=True, result={})
+
+
 def test_whatever_a_name_may_stand_for_is_told_of(
     database: Database, other: Database, builds: BuildStore, models: ModelStore, clock: ManualClock
 ) -> None:
-    aliases = AliasStore(database, clock)
+    aliases, verifications = AliasStore(database, clock), VerificationStore(database, clock)
     reader = Reader(other.changes)
     changes: dict[str, Callable[[], object]] = {
         "a version": lambda: models.push("a", digest_of(b"1"), "tflite", 1),
@@ -63,6 +69,8 @@ def test_whatever_a_name_may_stand_for_is_told_of(
         "one that is removed": lambda: aliases.remove("a", "stable"),
         "a build": lambda: build(builds, "a", 1),
         "a build that another model wants, too": lambda: builds.submit(inputs(source="a"), "a", 2),
+        "a verification that it waits for": lambda: verifications.submit(digest_of(b"artifact"), "x86-64-v3"),
+        "one that has passed": lambda: verify(verifications),
         "one that is lost": lambda: builds.invalidate(digest_of(b"artifact")),
         "what is deleted": lambda: models.delete("a"),
     }

@@ -21,6 +21,7 @@ from service.db import BuildStore, Database, ModelStore
 from service.db.migrations import alembic_config
 from service.db.tables import builds, is_live, is_unfinished, metadata, model_versions
 from tests.support.build_inputs import inputs
+from tests.support.databases import own_database
 
 
 def test_the_migrations_lead_to_the_tables_that_the_program_expects(database: Database) -> None:
@@ -32,6 +33,16 @@ def test_the_newest_migration_is_the_one_that_alembic_leads_to(database: Databas
     with database.read() as connection:
         scripts = ScriptDirectory.from_config(alembic_config(connection))
     assert database.schema()[1] == scripts.get_current_head()
+
+
+def test_text_is_text_in_a_database_that_knows_no_encoding(postgres_server: str) -> None:
+    """As a server makes it whose locale is C."""
+    with own_database(postgres_server, "TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'") as url:
+        database = Database(url)
+        database.migrate()
+        ModelStore(database).push("größe", digest_of(b"model"), "tflite", 5)
+        assert ModelStore(database).get("größe").format == "tflite"
+        database.close()
 
 
 def test_a_database_knows_how_far_it_is_migrated(database: Database) -> None:
@@ -179,7 +190,7 @@ def test_the_next_build_is_found_without_a_sort_on_postgresql(postgres_schema: s
     assert "ix_builds_claim_order" in str(plan)
 
 
-@pytest.mark.parametrize("revision", ["0006", "0007", "0008"])
+@pytest.mark.parametrize("revision", ["0006", "0007", "0008", "0010"])
 def test_a_program_of_before_the_last_migrations_can_still_write(database: Database, revision: str) -> None:
     """What it does not know of has a default; what it knows of is there, and as wide."""
     head = database.schema()[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from service.compiler.coverage import report
 from service.compiler.importers.onnx.importer import import_model
@@ -91,6 +92,20 @@ def test_what_follows_is_stored_only_between_stored_tensors() -> None:
     planned = plan(Document(model.build(14)))
     assert [layer.name for layer in planned.layers if layer.node.op_type == "HardSwish"] == ["inner"]
     assert planned.real == {"HardSwish → outer": "an operand or its result is real"}
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resizing_is_stored_between_convolutions(mode: str) -> None:
+    """With a type of its own only where it interpolates."""
+    model, scales = OnnxBuilder(), np.array([1, 1, 2, 2])
+    ones = model.constant(np.ones((3, 3, 1, 1)), "float32")
+    x = model.node("Conv", [model.input("x", "float32", [1, 3, 4, 4]), ones])
+    y = model.node("Resize", [x, "", model.constant(scales, "float32")], ["resized"], mode=mode)
+    model.output(model.node("Conv", [y, ones]), "float32")
+    planned = plan(Document(model.build()))
+    assert sorted(layer.node.op_type for layer in planned.layers) == ["Conv", "Conv", "Resize"]
+    assert planned.tensors["resized"] == (x if mode == "nearest" else "resized")
+    assert planned.real == {}
 
 
 def test_a_pattern_is_added_in_a_line() -> None:

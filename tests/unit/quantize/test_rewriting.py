@@ -14,12 +14,12 @@ from service.quantize.document import Document
 from service.quantize.folding import fold_affine
 from service.quantize.methods import affine
 from service.quantize.patterns import plan
-from service.quantize.rewriting import rewrite, weight_scales
+from service.quantize.rewriting import Stored, rewrite, weight_scales
 from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
 
-def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, str]]:
+def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, Stored]]:
     """With every tensor from -4 to 8."""
     document = Document(data)
     fold_affine(document)
@@ -48,7 +48,10 @@ def test_an_output_that_is_stored_keeps_its_name() -> None:
         ("QuantizeLinear", "y_quantized"),
         ("DequantizeLinear", "y"),
     ]
-    assert twins == {"x": "x_dequantized", "y": "y"}
+    assert {name: (pair.real, pair.dequantized) for name, pair in twins.items()} == {
+        "x": ("x", "x_dequantized"),
+        "y": ("y_real", "y"),
+    }
 
 
 def test_an_addend_that_is_a_constant_is_stored_too() -> None:

@@ -88,5 +88,8 @@ def test_progress_is_passed_on(session: sandboxed._Session) -> None:
 
 
 def test_options_come_back_from_json() -> None:
-    options = QuantizationOptions(keep=("a",), budget=0.01)
-    assert QuantizationOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
+    options = QuantizationOptions(keep=("a",), wide=("b",), correct_bias=True, rounds=2, budget=0.01)
+    members = json.loads(json.dumps(options.to_json()))
+    assert QuantizationOptions.from_json(members) == options
+    del members["wide"], members["correct_bias"], members["rounds"], members["dynamic"]  # of an older build
+    assert QuantizationOptions.from_json(members) == QuantizationOptions(keep=("a",), budget=0.01)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +25,7 @@ from service.core.signature import ModelSignature
 from service.runtime import Model, python_library
 from service.runtime.octet_library import NativeModel
 from tests.support.small_artifact import COUNTING, FUNCTIONS, LENGTH, SIMPLE, compiled, config_of, tensor
+from tests.support.waiting import eventually
 
 Array = np.ndarray[Any, Any]
 
@@ -38,6 +38,7 @@ _MOST_KEPT_BYTES = 2_000_000  # a leak of one object a call is at least three ti
 _LOOK = """
 int32_t wait(void* const* o) {
   volatile int32_t* go = o[0];
+  go[1] = 1; /* it has begun */
   while (!*go);
   return twice((void* const*)o + 1);
 }
@@ -226,8 +227,8 @@ def test_one_model_serves_one_call_at_a_time(load: Callable[..., Model]) -> None
     go = tensor(0)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(model, go, unaligned(1))
-        time.sleep(0.2)
         try:
+            eventually(lambda: go[0, 1] == 1)
             with pytest.raises(InvalidTensor, match="the instance is used by another thread"):
                 model(tensor(1), unaligned(2))
         finally:

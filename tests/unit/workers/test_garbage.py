@@ -16,6 +16,7 @@ from service.cache import MIN_AGE_S
 from service.core.artifact import Report
 from service.core.digest import Digest, digest_of
 from service.core.model import ModelVersion
+from service.db import VerificationStore
 from service.workers import garbage
 from service.workers.catalog import delete_model
 from service.workers.crashes import crashes_of
@@ -39,12 +40,15 @@ def make_all_older(plane: ControlPlane) -> None:
 
 def collect(plane: ControlPlane) -> tuple[Digest, ...]:
     services = plane.services
-    return collect_garbage(services.layout, services.builds, services.models, services.crashes).digests
+    return collect_garbage(
+        services.layout, services.builds, services.models, services.crashes, services.verifications
+    ).digests
 
 
 def collector_of(workshop: Workshop, now_s: Callable[[], float]) -> Collector:
     crashes = crashes_of(workshop.settings)
-    return Collector(workshop.layout, workshop.builds, workshop.models, crashes, now_s)
+    verifications = VerificationStore(workshop.database)
+    return Collector(workshop.layout, workshop.builds, workshop.models, crashes, verifications, now_s)
 
 
 def is_whole(plane: ControlPlane, artifact: Digest) -> bool:
@@ -109,7 +113,9 @@ def test_an_artifact_of_a_lost_database_is_no_garbage(plane: ControlPlane, tmp_p
     make_all_older(plane)
     with control_plane(tmp_path / "empty") as empty:
         services = empty.services
-        collect_garbage(plane.services.layout, services.builds, services.models, services.crashes)
+        collect_garbage(
+            plane.services.layout, services.builds, services.models, services.crashes, services.verifications
+        )
     assert is_whole(plane, artifact)
 
 

@@ -123,7 +123,7 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{- /* Where (list $ PLACEMENT) is run. Pods that share a volume of one node are kept together. */ -}}
+{{- /* Where (list $ PLACEMENT COMPONENT [POOL]) is run, spread over nodes. Pods that share a volume of one node are kept together. */ -}}
 {{- define "octet.placement" -}}
 {{- $root := index . 0 -}}
 {{- $own := index . 1 -}}
@@ -139,8 +139,13 @@ priorityClassName: {{ . }}
 {{- with $own.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
-{{- with $own.topologySpreadConstraints }}
-topologySpreadConstraints: {{ toJson . }}
+{{- $apart := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" -}}
+{{- $selector := include "octet.selector" (prepend (slice . 2) $root) | fromYaml -}}
+{{- range $index, $constraint := ternary $own.topologySpreadConstraints (list $apart) (hasKey $own "topologySpreadConstraints") }}
+{{- if not $index }}
+topologySpreadConstraints:
+{{- end }}
+  - {{ merge (dict) $constraint (dict "labelSelector" (dict "matchLabels" $selector)) | toJson }}
 {{- end }}
 {{- if $own.affinity }}
 affinity: {{ toJson $own.affinity }}

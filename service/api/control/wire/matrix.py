@@ -17,8 +17,9 @@ class MatrixRow(Wire):
     capacity: int = Field(description="How many calls these compute at a time, together.")
     loaded: int = Field(description="The number of these workers that have the version in memory.")
     state: CellState = Field(
-        description="`ready`: built and verified; `unverified`: built, but nothing of the target has verified it, so "
-        "it is not served; `none`: no build was asked for, or its artifact is lost."
+        description="`ready`: built and verified; `unverified`: built, but no worker of the target has verified it "
+        "yet, so it is not served; `refused`: it does not compute there what it should, so it is not served; `none`: "
+        "no build was asked for, or its artifact is lost."
     )
     build: str | None = Field(
         description="The id of the build that answers; where none does, of the build that was asked for last."
@@ -28,18 +29,27 @@ class MatrixRow(Wire):
     numerics: str | None
     verified: bool | None = Field(description="Whether every value equalled the canonical form's.")
     checked: str | None = Field(description="What the outputs were compared with, and the result, in a sentence.")
-    machine: str | None = Field(description="The machine that the times were measured on, by the build.")
+    measuring: bool = Field(
+        description="Whether a worker of the pool, or any of the target, is to verify and measure it."
+    )
+    measured: bool = Field(description="Whether a worker of the pool has verified and measured it, or is to.")
+    machine: str | None = Field(
+        description="The machine that the times were measured on: of a worker of the pool; if none has, of another of "
+        "the target; otherwise the build's."
+    )
     threads: int | None = Field(description="The threads that shared a call.")
     p50_s: float | None = Field(description="The median time of a call of the model, in seconds.")
+    p99_s: float | None = Field(description="The time that one of a hundred calls takes longer than, in seconds.")
+    per_s: float | None = Field(description="The number of calls that are answered in a second, one after the other.")
     peak_percent: float | None = Field(
         description="The rate of the kernels, in percent of what that machine multiplies at most."
     )
     memory_bytes: int | None = Field(description="The memory of the code, the constants and one call.")
     cost_per_million: float | None = Field(
-        description="The cost of a million predictions, in the currency of `pool_prices`: price per hour / 3600 * "
-        "`p50_s` * 1000000 / calls that one worker computes at a time. At a time it computes `capacity` / `workers` "
+        description="The cost of a million predictions, in the currency of `pool_prices`: price per hour / 3600 / "
+        "`per_s` * 1000000 / calls that one worker computes at a time. At a time it computes `capacity` / `workers` "
         "calls of one thread; fewer of more `threads`, but at least one; a card computes one. Workers are taken to be "
-        "always busy, and calls not to slow each other down."
+        "always busy, and calls not to slow each other down. Where `per_s` is not known, it is 1 / `p50_s`."
     )
 
 

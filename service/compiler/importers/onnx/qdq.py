@@ -29,6 +29,7 @@ MOVES = frozenset(
         "Expand",
         "Flatten",
         "Gather",
+        "GlobalMaxPool",
         "Identity",
         "MaxPool",
         "ReduceMax",

@@ -19,7 +19,14 @@ _KERNELS = (DENSE, CONV2D, DEPTHWISE)
 
 
 def dynamic_parameter(
-    low: relax.Expr, high: relax.Expr, *, parameter: str, shared: Sequence[int] = (), symmetric: bool, kernel: str
+    low: relax.Expr,
+    high: relax.Expr,
+    *,
+    parameter: str,
+    shared: Sequence[int] = (),
+    symmetric: bool = False,
+    reduced: bool = False,
+    kernel: str,
 ) -> relax.Call:
     """The smallest and the largest values of some ranges (`[…, 1]` float32) -> a parameter of their 8-bit quantization,
     float32 of the same shape.
@@ -28,10 +35,11 @@ def dynamic_parameter(
         parameter: `SCALE`, `ZERO_POINT` or `FACTOR`.
         shared: axes along which a runtime may have one range; its parameter is repeated along them then.
         symmetric: whether the zero point is 0, where the runtime leaves that to the model.
+        reduced: whether half of the stored values are used, where the runtime does that at all.
         kernel: `DENSE`, `CONV2D` or `DEPTHWISE`.
     """
-    attrs = {"parameter": parameter, "shared": sorted(shared), "symmetric": symmetric, "kernel": kernel}
-    return call_of("dynamic_parameter", [low, high], **attrs)
+    attrs = {"shared": sorted(shared), "symmetric": symmetric, "reduced": reduced, "kernel": kernel}
+    return call_of("dynamic_parameter", [low, high], parameter=parameter, **attrs)
 
 
 def dynamic_quantize(x: relax.Expr, zero_point: relax.Expr, factor: relax.Expr, *, kernel: str) -> relax.Call:

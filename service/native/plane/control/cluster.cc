@@ -71,6 +71,7 @@ std::vector<WorkerRef> Cluster::set(ClusterOrder order) {
     worker->capacity = std::max(1.0, told.capacity);
     worker->is_ready = told.is_ready;
     worker->pool = std::move(told.pool);
+    worker->key = std::move(told.key);
     worker->id = told.id;
     for (const std::string& each : told.loaded) names_[each].loaded.push_back(worker);
     pools_[worker->pool].push_back(worker);

@@ -18,6 +18,7 @@ namespace octet::plane {
 
 struct Worker {
   std::string id, pool;
+  std::string key;           // what it knows this process by; empty: the cluster's
   double capacity = 1;       // calls at a time
   bool is_ready = false;     // else it drains, or is in no order any more
   uint64_t hash = 0;         // of its id
@@ -28,7 +29,7 @@ using WorkerRef = std::shared_ptr<Worker>;
 
 // What an order says.
 struct ToldWorker {
-  std::string id, pool;
+  std::string id, pool, key;
   double capacity = 1;
   bool is_ready = false;
   std::vector<std::string> loaded;  // addresses
@@ -59,7 +60,8 @@ class Cluster {
   std::vector<WorkerRef> set(ClusterOrder order);
   // Whether there was an order: predictions are then forwarded.
   bool is_on() const { return is_on_; }
-  const std::string& key() const { return key_; }  // what workers know this process by
+  // What a worker knows this process by.
+  const std::string& key_for(const Worker& worker) const { return worker.key.empty() ? key_ : worker.key; }
   std::vector<WorkerRef> workers() const;
 
   bool knows(std::string_view address) const { return names_.count(std::string(address)) > 0; }

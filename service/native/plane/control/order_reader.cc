@@ -90,6 +90,7 @@ ToldWorker read_worker(JsonReader& json) {
   std::string state;
   read_object(json, {{"id", text(json, worker.id)},
                      {"pool", text(json, worker.pool)},
+                     {"key", text(json, worker.key)},
                      {"capacity", real(json, worker.capacity)},
                      {"state", text(json, state)},
                      {"loaded", [&] { json.array([&] { worker.loaded.push_back(read_address(json)); }); }}});

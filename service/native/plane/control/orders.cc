@@ -52,6 +52,7 @@ void Orders::obey(const Link::Frame& frame) {
 void Orders::greet() {
   JsonWriter json;
   json.begin('{').member("type").string("hello").member("protocol").integer(kProtocolVersion);
+  json.member("pid").integer(::getpid());
   json.member("models").begin('[');
   for (const auto& [key, model] : models_) json.integer(key);
   json.end(']').member("routes").begin('[');

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -31,11 +32,20 @@ struct Buffer {
     return {static_cast<uint8_t*>(memory), size, std::move(owner)};
   }
 
+  static Buffer adopt(std::string text) {
+    auto owner = std::make_shared<std::string>(std::move(text));
+    return {reinterpret_cast<uint8_t*>(owner->data()), owner->size(), owner};
+  }
+
   static Buffer copy_of(std::string_view bytes) {
     Buffer copy = allocate(bytes.size(), alignof(std::max_align_t));
     std::copy(bytes.begin(), bytes.end(), copy.data);
     return copy;
   }
 };
+
+inline std::string_view view(const Buffer& buffer) {
+  return {reinterpret_cast<const char*>(buffer.data), buffer.size};
+}
 
 }  // namespace octet::h2

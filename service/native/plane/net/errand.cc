@@ -105,7 +105,7 @@ std::string Errand::head(double now_s) const {
     text.append("\r\noctet-timeout-ms: ").append(std::to_string(left_ms));
   }
   text.append("\r\n").append(kHopId).append(": ").append(hop_id_).append("\r\n").append(kClusterKey).append(": ");
-  return text.append(plane_.cluster.key()).append("\r\n\r\n");
+  return text.append(plane_.cluster.key_for(*worker_)).append("\r\n\r\n");
 }
 
 void Errand::leave_worker() {

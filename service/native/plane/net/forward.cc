@@ -55,6 +55,7 @@ void Forward::send(std::string_view bytes) {
   with_upstream([&](Upstream& upstream) { upstream.send({bytes}); });
 }
 
+// The control plane is handed the cluster's key where it is the right one, and decides by it what that opens.
 std::string Forward::request_head() const {
   const RequestHead& head = connection_.head();
   std::string text(head.method);
@@ -64,6 +65,7 @@ std::string Forward::request_head() const {
   }
   if (!head.has("host")) text.append("host: \r\n");
   if (head.expects_continue) text.append("expect: 100-continue\r\n");
+  if (connection_.is_of_cluster()) text.append(kClusterKey).append(": ").append(head.find(kClusterKey)).append("\r\n");
   text.append("connection: close\r\nx-request-id: ").append(connection_.request_id());
   text.append("\r\nx-forwarded-for: ").append(connection_.client());
   text.append("\r\nx-forwarded-proto: ").append(connection_.is_encrypted() ? "https" : "http");

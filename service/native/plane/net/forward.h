@@ -15,7 +15,7 @@ namespace octet::plane {
 
 class Forward final : public HttpExchange, public Asker {
  public:
-  explicit Forward(HttpConnection& connection) : connection_(connection), is_asked_(!connection.head().expects_continue) {}
+  explicit Forward(HttpConnection& connection) : HttpExchange(connection), is_asked_(!connection.head().expects_continue) {}
   ~Forward() override;
 
   void begin() override;
@@ -36,7 +36,6 @@ class Forward final : public HttpExchange, public Asker {
   bool read_response_head();
   void follow(std::string_view body);
 
-  HttpConnection& connection_;
   const std::shared_ptr<Asker> self_{this, [](Asker*) {}};  // as long as this is there
   int64_t upstream_ = 0;      // to which the request goes
   std::string response_;      // its head, as far as it came

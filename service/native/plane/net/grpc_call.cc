@@ -1,5 +1,6 @@
 #include "net/grpc_call.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <utility>
@@ -97,7 +98,7 @@ void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
   guard([&] {
     if (is_compressed) {
       if (!is_known_coding(encoding_)) throw Problem(Kind::kUnsupported, "the message's compression is not known");
-      message = h2::Buffer::copy_of(inflated(view(message), encoding_, plane_.limits.max_body_bytes));
+      message = h2::Buffer::adopt(inflated(view(message), encoding_, plane_.limits.max_body_bytes));
       hold.messages.charge(message.size);
     }
     messages_.push_back({std::move(message), hold.messages.split()});
@@ -161,7 +162,8 @@ void GrpcCall::begin() {
   *message_ = std::move(messages_.front().message);
   message_hold_ = std::move(messages_.front().hold);
   messages_.pop_front();
-  if (!plane_.is_stopping) connection_.resume(call_);
+  // Else the window of messages that wait would be given back too, and they would become ever more.
+  if (messages_.empty() && !plane_.is_stopping) connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
   if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
   if (!is_reflection_) return answer_known();
@@ -310,6 +312,8 @@ void GrpcCall::refuse(const Problem& problem) {
 }
 
 void GrpcCall::send(h2::Buffer message, bool is_compressed) {
+  largest_answer_ = std::max(largest_answer_, message.size);
+  hold.answers.keep(connection_.unsent_bytes(call_) + largest_answer_);  // one may be sent in part, and is held whole
   hold.answers.charge(message.size);
   if (!wanted_coding_.empty()) connection_.send_metadata(call_, h2::HeaderBlock().add("grpc-encoding", wanted_coding_));
   connection_.send(call_, std::move(message), is_compressed);

@@ -36,10 +36,6 @@ inline bool is_about_model(std::string_view rpc) {
   return rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig" || rpc == "ModelStatistics";
 }
 
-inline std::string_view view(const h2::Buffer& buffer) {
-  return {reinterpret_cast<const char*>(buffer.data), buffer.size};
-}
-
 class GrpcCall final : public Sender {
  public:
   GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,
@@ -122,6 +118,7 @@ class GrpcCall final : public Sender {
   std::string worker_timing_, worker_retry_;
   h2::IncomingMessage answer_;
   Holding answer_hold_;
+  size_t largest_answer_ = 0;  // in bytes, of those sent
   size_t pictures_ = 0;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };

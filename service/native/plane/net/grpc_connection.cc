@@ -184,7 +184,7 @@ void GrpcConnection::on_message(h2::CallId stream, h2::Buffer message, bool is_c
   calls_.at(stream)->on_message(std::move(message), is_compressed);
 }
 
-bool GrpcConnection::is_clogged(h2::CallId stream) const { return session_.unsent_bytes(stream) > kMostUnread; }
+bool GrpcConnection::is_clogged(h2::CallId stream) const { return unsent_bytes(stream) > kMostUnread; }
 
 void GrpcConnection::on_drained(h2::CallId stream) {
   auto found = calls_.find(stream);

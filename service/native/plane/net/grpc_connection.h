@@ -46,6 +46,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   void finish(h2::CallId call, h2::GrpcStatus status, std::string_view details, const h2::HeaderBlock& trailers);
   void pause(h2::CallId call) { session_.pause(call); }
   void resume(h2::CallId call) { session_.resume(call); }
+  size_t unsent_bytes(h2::CallId call) const { return session_.unsent_bytes(call); }
   // Whether a call's client is to read before it is answered more.
   bool is_clogged(h2::CallId call) const;
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "net/grpc_connection.h"
+#include "net/reading.h"
 #include "queue/clock.h"
 
 namespace octet::plane {
@@ -53,6 +55,18 @@ std::string_view status_line(int status) {
     default: return "HTTP/1.1 500 Internal Server Error";
   }
 }
+
+void HttpExchange::guard(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Problem& problem) {
+    refuse(problem);
+  } catch (const std::bad_alloc&) {
+    refuse(no_memory());
+  }
+}
+
+void HttpExchange::refuse(const Problem& problem) { connection_.respond(problem); }
 
 HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
                                Holding seat, double now_s)

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ class HttpConnection;
 // or later.
 class HttpExchange {
  public:
+  explicit HttpExchange(HttpConnection& connection) : connection_(connection) {}
   virtual ~HttpExchange() = default;
 
   virtual void begin() = 0;  // its head is there
@@ -41,6 +43,13 @@ class HttpExchange {
   virtual void on_alarm(double) {}
   virtual void on_ran() {}
   virtual void on_gone() {}  // the client has left, or is too slow
+
+ protected:
+  // Calls `act`; what it throws is refused.
+  void guard(const std::function<void()>& act);
+  virtual void refuse(const Problem& problem);
+
+  HttpConnection& connection_;
 };
 
 struct HttpResponse {

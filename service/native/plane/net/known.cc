@@ -54,15 +54,7 @@ std::string statistics_message(const Plane& plane, const std::string& tenant, st
 }
 
 Known::Known(HttpConnection& connection, What what, std::string model, std::string version)
-    : connection_(connection), what_(what), model_(std::move(model)), version_(std::move(version)) {}
-
-void Known::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    connection_.respond(problem);
-  }
-}
+    : HttpExchange(connection), what_(what), model_(std::move(model)), version_(std::move(version)) {}
 
 void Known::json(std::string_view document) {
   connection_.respond({200, "content-type: application/json\r\n", {document}});

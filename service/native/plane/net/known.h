@@ -1,7 +1,6 @@
 // What is known here of the server and its models: health, metadata, configuration, statistics.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,12 +20,10 @@ class Known final : public HttpExchange {
   void on_body_end() override {}
 
  private:
-  void guard(const std::function<void()>& act);
   void answer();
   void about_model(const std::string& model, const std::string& version);
   void json(std::string_view document);
 
-  HttpConnection& connection_;
   const What what_;
   const std::string model_, version_;
   std::string tenant_;

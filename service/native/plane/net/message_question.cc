@@ -8,14 +8,6 @@
 
 namespace octet::plane {
 
-void MessageQuestion::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    connection_.respond(problem);
-  }
-}
-
 // Only the cluster's API asks so.
 std::string MessageQuestion::tenant() const { return std::string(connection_.head().find(kTenantHeader)); }
 

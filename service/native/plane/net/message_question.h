@@ -1,7 +1,6 @@
 // A question of the cluster's API about a model: a message of gRPC over HTTP/1.1.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,18 +11,16 @@ namespace octet::plane {
 
 class MessageQuestion final : public HttpExchange {
  public:
-  MessageQuestion(HttpConnection& connection, std::string_view rpc) : connection_(connection), rpc_(rpc) {}
+  MessageQuestion(HttpConnection& connection, std::string_view rpc) : HttpExchange(connection), rpc_(rpc) {}
 
   void begin() override {}
   void on_body(std::string_view piece) override;
   void on_body_end() override;
 
  private:
-  void guard(const std::function<void()>& act);
   void answer(const std::string& model, const std::string& version);
   std::string tenant() const;
 
-  HttpConnection& connection_;
   const std::string rpc_;
   std::string message_;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);

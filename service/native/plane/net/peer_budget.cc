@@ -108,6 +108,10 @@ void Holding::charge(size_t amount) {
   amount_ += amount;
 }
 
+void Holding::keep(size_t amount) {
+  if (amount_ > amount) budget_->give_back(what_, std::exchange(amount_, amount) - amount);
+}
+
 void Holding::release() {
   if (amount_ > 0) budget_->give_back(what_, std::exchange(amount_, 0));
 }

@@ -94,6 +94,8 @@ class Holding {
   bool grow(size_t amount);
   // There must be room.
   void charge(size_t amount);
+  // Gives back what is above `amount`.
+  void keep(size_t amount);
   // All that is held, as another; this one may hold more.
   Holding split() { return {budget_, what_, std::exchange(amount_, 0)}; }
   void release();  // likewise, of what is given back

@@ -16,7 +16,7 @@ namespace octet::plane {
 // What is done on another thread, while nobody else uses it.
 struct Predict::Aside {
   std::shared_ptr<Prediction> prediction;
-  std::shared_ptr<std::string> body;
+  h2::Buffer body;
   std::shared_ptr<Pool> pool;
   const SharedMemory& shared_memory;
   std::string client, tenant, coding;
@@ -30,8 +30,8 @@ struct Predict::Aside {
   void run() noexcept {
     try {
       if (!coding.empty()) {
-        *body = inflated(*body, coding, most_bytes);
-        if (!hold.grow(body->size())) throw no_memory();
+        body = h2::Buffer::adopt(inflated(view(body), coding, most_bytes));
+        if (!hold.grow(body.size)) throw no_memory();
       }
       if (form != nullptr) {
         prediction->accept(fitted(std::move(form->form), prediction->model().signature), timeout_s, *pool);
@@ -40,10 +40,10 @@ struct Predict::Aside {
         return prediction->fill();
       }
       Request request;
-      size_t at = read_request(*body, body->size(), facts, prediction->model().signature, request);
+      size_t at = read_request(view(body), body.size, facts, prediction->model().signature, request);
       prediction->accept(std::move(request), timeout_s, *pool);
       prediction->find_shared(shared_memory, client, tenant);
-      prediction->take({std::string_view(*body).substr(at)});
+      prediction->take({view(body).substr(at)});
       prediction->fill();
     } catch (const Problem& raised) {
       problem = raised;
@@ -54,7 +54,7 @@ struct Predict::Aside {
 };
 
 Predict::Predict(HttpConnection& connection, std::string model, std::string version)
-    : connection_(connection),
+    : HttpExchange(connection),
       plane_(connection.plane()),
       is_message_(false),
       model_(std::move(model)),
@@ -63,7 +63,7 @@ Predict::Predict(HttpConnection& connection, std::string model, std::string vers
       hold_{{}, connection.hold_bytes(), connection.hold_bytes()} {}
 
 Predict::Predict(HttpConnection& connection)
-    : connection_(connection),
+    : HttpExchange(connection),
       plane_(connection.plane()),
       is_message_(true),
       began_s_(now_s()),
@@ -71,26 +71,14 @@ Predict::Predict(HttpConnection& connection)
 
 Predict::~Predict() = default;
 
-// What `act` throws is the answer.
-void Predict::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    refuse(problem);
-  } catch (const std::bad_alloc&) {
-    refuse(no_memory());
-  }
-}
-
 void Predict::begin() {
+  std::optional<Caller> caller = admitted(connection_, {"predict"}, true);
+  has_failed_ = !caller;
+  if (has_failed_) return;
+  tenant_ = std::move(caller->tenant);
   guard([this] {
-    try {
-      tenant_ = admit_caller(connection_, {"predict"}, true).tenant;
-    } catch (const Problem& problem) {
-      has_failed_ = true;
-      return connection_.respond(problem);
-    }
     read_headers();
+    if (!has_separate_tensors()) coming_.announce(connection_.head().content_length.value_or(0));
     if (!is_message_) look_up();
   });
 }
@@ -160,53 +148,59 @@ void Predict::admit(const Route& route) {
   plane_.alarms.set(began_s_ + plane_.limits.lend_after_s, connection_.id());
 }
 
+// What a body takes is held as long as the request is there.
 Room Predict::room() {
-  if (!is_parsed_ || has_failed_) return {nullptr, 0};
-  return prediction_->room();
+  Room next{nullptr, 0};
+  if (!has_failed_) guard([&] { next = is_parsed_ ? prediction_->room() : coming_.room(hold_.messages); });
+  return next;
 }
 
 void Predict::filled(size_t bytes) {
+  if (!is_parsed_) return coming_.filled(bytes);
   prediction_->filled(bytes);
-  guard([&] { charge(bytes); });
-}
-
-// What has come of a body is held as long as the request is there.
-void Predict::charge(size_t bytes) {
-  if (!hold_.messages.grow(bytes)) throw no_memory();
+  if (!hold_.messages.grow(bytes)) refuse(no_memory());
 }
 
 void Predict::on_body(std::string_view piece) {
   if (has_failed_) return;
   guard([&] {
-    charge(piece.size());
-    if (is_parsed_) return prediction_->take({piece});
-    if (body_->size() + piece.size() > most_bytes()) refuse_size(most_bytes());
-    body_->append(piece);
+    if (is_parsed_) {
+      if (!hold_.messages.grow(piece.size())) throw no_memory();
+      return prediction_->take({piece});
+    }
+    coming_.append(piece, most_bytes(), hold_.messages);
     if (may_parse()) parse();
   });
 }
 
-// Whether enough of a body has come whose tensors are received where they belong.
-bool Predict::may_parse() const {
+// Whether there are some that are received where they belong, behind what says which they are.
+bool Predict::has_separate_tensors() const {
   const auto& length = connection_.head().content_length;
   if (!coding_.empty() || !length || is_message_) return false;
-  if (facts_.is_raw()) return body_->size() >= std::min<uint64_t>(kMagicBytes, *length);
-  return facts_.json_bytes && *facts_.json_bytes < *length && body_->size() >= *facts_.json_bytes;
+  return facts_.is_raw() || (facts_.json_bytes && *facts_.json_bytes < *length);
+}
+
+// Whether enough of such a body has come.
+bool Predict::may_parse() const {
+  if (!has_separate_tensors()) return false;
+  if (facts_.is_raw()) return coming_.pieces().size() >= std::min<uint64_t>(kMagicBytes, *connection_.head().content_length);
+  return coming_.pieces().size() >= *facts_.json_bytes;
 }
 
 void Predict::parse() {
   Request request;
   uint64_t bytes = *connection_.head().content_length;
-  size_t at = read_request(*body_, bytes, facts_, signature(), request);
+  body_ = coming_.take();
+  size_t at = read_request(view(body_), bytes, facts_, signature(), request);
   prediction_->accept(std::move(request), timeout_s_, *plane_.pool);
   prediction_->find_shared(plane_.shared_memory, connection_.asker(), tenant_);
-  prediction_->take({std::string_view(*body_).substr(at)});
+  prediction_->take({view(body_).substr(at)});
   is_parsed_ = true;
 }
 
 void Predict::on_body_end() {
   if (has_failed_) return;
-  has_body_ended_ = true;
+  if (!std::exchange(has_body_ended_, true) && !is_parsed_) body_ = coming_.take();
   if (is_message_ && form_ == nullptr) return guard([this] { read_message(); });
   if (prediction_ == nullptr) return;  // there was none, and who answers is not known yet
   guard([this] {
@@ -220,7 +214,7 @@ void Predict::on_body_end() {
 
 // It says which model it is for.
 void Predict::read_message() {
-  form_ = std::make_shared<InferForm>(read_infer(*body_));
+  form_ = std::make_shared<InferForm>(read_infer(view(body_)));
   model_ = form_->model;
   version_ = form_->version;
   look_up();
@@ -236,12 +230,13 @@ void Predict::fill_aside() {
     guard([&] {
       if (aside->problem) throw *aside->problem;
       is_parsed_ = true;
+      body_ = std::move(aside->body);
       inflated_ = std::move(aside->hold);
       decode_pictures();
     });
   };
   bool is_raw = form_ != nullptr && !form_->raw.empty();
-  if (coding_.empty() && (body_->size() < kWorthAside || is_raw)) {
+  if (coding_.empty() && (body_.size < kWorthAside || is_raw)) {
     aside->run();
     return done();
   }

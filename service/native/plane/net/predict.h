@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "control/prediction.h"
+#include "net/body.h"
 #include "net/http_connection.h"
 #include "request/http_request.h"
 #include "request/infer_form.h"
@@ -34,30 +35,25 @@ class Predict final : public HttpExchange {
  private:
   struct Aside;
 
-  void guard(const std::function<void()>& act);
   void read_headers();
   void look_up();
   void admit(const Route& route);
   Protocol protocol() const { return is_message_ ? Protocol::kGrpc : Protocol::kRest; }
   size_t most_bytes() const { return plane_.limits.max_body_bytes + (is_message_ ? kMessageHeadBytes : 0); }
   Signature const& signature() const { return prediction_->model().signature; }
+  bool has_separate_tensors() const;
   bool may_parse() const;
   void read_message();
   std::string code_of(const Problem& problem) const;
   void parse();
-  void accept(Request request);
-  void inflate();
-  void complete();
   void fill_aside();
   void decode_pictures();
   void submit();
   void answer();
-  void refuse(const Problem& problem);
-  void charge(size_t bytes);
+  void refuse(const Problem& problem) override;
   void finish(HttpResponse response, std::string_view code, bool is_success);
   void trace(std::string_view code);
 
-  HttpConnection& connection_;
   Plane& plane_;
   const bool is_message_;
   std::string model_, version_, tenant_;
@@ -70,7 +66,8 @@ class Predict final : public HttpExchange {
   Holding inflated_;
   double timeout_s_ = kNever;
   std::shared_ptr<Prediction> prediction_;  // shared with work aside
-  std::shared_ptr<std::string> body_ = std::make_shared<std::string>();  // what is not received where it belongs
+  Body coming_;      // what is not received where it belongs
+  h2::Buffer body_;  // all of that
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
   size_t pictures_ = 0;  // that are being decoded
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);

@@ -23,6 +23,15 @@ Caller admit_caller(HttpConnection& connection, std::initializer_list<std::strin
   }
 }
 
+std::optional<Caller> admitted(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change) {
+  try {
+    return admit_caller(connection, scopes, may_change);
+  } catch (const Problem& problem) {
+    connection.respond(problem);
+    return std::nullopt;
+  }
+}
+
 double timeout_of(std::string_view value) {
   constexpr double kMilliseconds = 1e-3;
   return kMilliseconds * static_cast<double>(number_of("Octet-Timeout-Ms", "time in milliseconds", value));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,9 @@ namespace octet::plane {
 // Who asks. Throws Problem, and counts it, where that one may not; not where the cluster's API asks, which has looked, and
 // says whose request it is.
 Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
+
+// The same; empty where that one may not, and has been told.
+std::optional<Caller> admitted(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
 
 // The value of a header. Throws Problem.
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value);

@@ -1,7 +1,6 @@
 #include "net/routed.h"
 
 #include <array>
-#include <new>
 #include <tuple>
 #include <utility>
 
@@ -43,7 +42,7 @@ std::string among(const std::vector<HeaderField>& fields, const Names& names) {
 }  // namespace
 
 Routed::Routed(HttpConnection& connection, What what, std::string model, std::string version)
-    : connection_(connection),
+    : HttpExchange(connection),
       plane_(connection.plane()),
       what_(what),
       asked_model_(std::move(model)),
@@ -51,31 +50,19 @@ Routed::Routed(HttpConnection& connection, What what, std::string model, std::st
       began_s_(now_s()),
       hold_(connection.hold_bytes()) {}
 
-void Routed::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    refuse(problem);
-  } catch (const std::bad_alloc&) {
-    refuse(no_memory());
-  }
-}
-
 void Routed::begin() {
-  try {
-    bool predicts = what_ == What::kPrediction;
-    Caller caller = predicts ? admit_caller(connection_, {"predict"}, true) : admit_caller(connection_, {"predict", "read"}, false);
-    tenant_ = std::move(caller.tenant);
-  } catch (const Problem& problem) {
-    has_failed_ = true;
-    return connection_.respond(problem);
-  }
+  bool predicts = what_ == What::kPrediction;
+  std::optional<Caller> caller =
+      predicts ? admitted(connection_, {"predict"}, true) : admitted(connection_, {"predict", "read"}, false);
+  has_failed_ = !caller;
+  if (has_failed_) return;
+  tenant_ = std::move(caller->tenant);
   guard([this] {
     const RequestHead& head = connection_.head();
     if (head.has("octet-timeout-ms")) deadline_s_ = began_s_ + timeout_of(head.find("octet-timeout-ms"));
     uint64_t bytes = head.content_length.value_or(0);
     if (bytes > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
-    incoming_.begin(bytes);
+    coming_.announce(bytes);
     look_up();
   });
 }
@@ -95,30 +82,16 @@ void Routed::look_up() {
 }
 
 Room Routed::room() {
-  if (has_failed_ || incoming_.is_whole()) return {nullptr, 0};
-  if (incoming_.is_full()) {
-    if (!hold_.grow(incoming_.wanted()) || !incoming_.grow()) {
-      refuse(no_memory());
-      return {nullptr, 0};
-    }
-  }
-  return {reinterpret_cast<char*>(incoming_.room()), incoming_.room_bytes()};
+  Room next{nullptr, 0};
+  if (!has_failed_) guard([&] { next = coming_.room(hold_); });
+  return next;
 }
 
-void Routed::filled(size_t bytes) { incoming_.filled(bytes); }
+void Routed::filled(size_t bytes) { coming_.filled(bytes); }
 
 void Routed::on_body(std::string_view piece) {
   if (has_failed_) return;
-  guard([&] {
-    while (connection_.head().content_length && !piece.empty()) {
-      Room room = this->room();
-      if (room.bytes == 0) return;
-      piece.remove_prefix(incoming_.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size()));
-    }
-    if (!hold_.grow(piece.size())) throw no_memory();
-    if (chunks_.size() + piece.size() > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
-    chunks_.append(piece);
-  });
+  guard([&] { coming_.append(piece, plane_.limits.max_body_bytes, hold_); });
 }
 
 void Routed::on_body_end() {
@@ -126,7 +99,7 @@ void Routed::on_body_end() {
   has_body_ended_ = true;
   if (!is_known_) return;  // there was none, and who answers is not known yet
   guard([this] {
-    body_ = connection_.head().content_length ? incoming_.take() : h2::Buffer::copy_of(std::exchange(chunks_, {}));
+    body_ = coming_.take();
     find_sequence();
   });
 }
@@ -140,7 +113,7 @@ void Routed::find_sequence() {
   if (what_ == What::kQuestion || facts.is_raw()) return send();
   std::string coding = lower(head.find("content-encoding"));
   if (coding.empty() || coding == "identity") {
-    sequence_ = sequence_in(body().substr(0, facts.json_bytes.value_or(body_.size)));
+    sequence_ = sequence_in(view(body_).substr(0, facts.json_bytes.value_or(body_.size)));
     return send();
   }
   if (!is_known_coding(coding)) return send();  // a worker says what is wrong with it
@@ -156,8 +129,7 @@ void Routed::find_sequence() {
       Work{body_, coding, facts.json_bytes.value_or(UINT64_MAX), plane_.limits.max_body_bytes, {}, {}});
   auto find = [work] {
     try {
-      std::string_view compressed(reinterpret_cast<const char*>(work->body.data), work->body.size);
-      std::string text = inflated(compressed, work->coding, work->most_bytes);
+      std::string text = inflated(view(work->body), work->coding, work->most_bytes);
       work->sequence = sequence_in(std::string_view(text).substr(0, work->json_bytes));
     } catch (const Problem& problem) {
       work->problem = problem;

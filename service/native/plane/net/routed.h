@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "control/plane.h"
-#include "h2/incoming_message.h"
+#include "net/body.h"
 #include "net/errand.h"
 #include "net/http_connection.h"
 
@@ -40,15 +40,12 @@ class Routed final : public HttpExchange, public Sender {
   void on_answered() override;
   void on_failed(const Problem& problem) override;
 
-  void guard(const std::function<void()>& act);
   void look_up();
   void find_sequence();
   void send();
   void abandon();
-  void refuse(const Problem& problem);
-  std::string_view body() const { return {reinterpret_cast<const char*>(body_.data), body_.size}; }
+  void refuse(const Problem& problem) override;
 
-  HttpConnection& connection_;
   Plane& plane_;
   const What what_;
   const std::string asked_model_, asked_version_;
@@ -57,9 +54,8 @@ class Routed final : public HttpExchange, public Sender {
   const double began_s_;
   double deadline_s_ = kNever;
   Holding hold_;                 // of memory
-  h2::IncomingMessage incoming_; // a body of known length
-  std::string chunks_;           // another
-  h2::Buffer body_;
+  Body coming_;
+  h2::Buffer body_;              // all of it
   std::optional<std::string> sequence_;
   std::string answer_head_;      // that goes with the first piece of its body
   bool is_known_ = false, has_failed_ = false, has_body_ended_ = false, has_begun_answer_ = false, is_relaying_ = false;

@@ -85,7 +85,7 @@ std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
 // A path that is known, and a method that it does not take.
 class NotAllowed final : public HttpExchange {
  public:
-  NotAllowed(HttpConnection& connection, std::string_view allowed) : connection_(connection), allowed_(allowed) {}
+  NotAllowed(HttpConnection& connection, std::string_view allowed) : HttpExchange(connection), allowed_(allowed) {}
 
   void begin() override {
     const RequestHead& head = connection_.head();
@@ -96,21 +96,17 @@ class NotAllowed final : public HttpExchange {
   void on_body_end() override {}
 
  private:
-  HttpConnection& connection_;
   const std::string allowed_;
 };
 
 // There are too many connections for anything but a probe.
 class NoPlace final : public HttpExchange {
  public:
-  explicit NoPlace(HttpConnection& connection) : connection_(connection) {}
+  using HttpExchange::HttpExchange;
 
   void begin() override { connection_.respond(Problem(Kind::kQueueFull, "there are too many connections")); }
   void on_body(std::string_view) override {}
   void on_body_end() override {}
-
- private:
-  HttpConnection& connection_;
 };
 
 bool is_probe(Known::What what) { return what == Known::What::kLive || what == Known::What::kReady; }

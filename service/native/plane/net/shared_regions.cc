@@ -90,13 +90,9 @@ std::optional<SharedRegions::What> SharedRegions::what_of(std::string_view metho
   return std::nullopt;
 }
 
-void SharedRegions::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    has_failed_ = true;
-    connection_.respond(problem);
-  }
+void SharedRegions::refuse(const Problem& problem) {
+  has_failed_ = true;
+  HttpExchange::refuse(problem);
 }
 
 void SharedRegions::begin() {

@@ -23,17 +23,16 @@ class SharedRegions final : public HttpExchange {
   static std::optional<What> what_of(std::string_view method, std::string_view verb);
 
   SharedRegions(HttpConnection& connection, What what, std::string name)
-      : connection_(connection), what_(what), name_(std::move(name)) {}
+      : HttpExchange(connection), what_(what), name_(std::move(name)) {}
 
   void begin() override;
   void on_body(std::string_view piece) override;
   void on_body_end() override;
 
  private:
-  void guard(const std::function<void()>& act);
+  void refuse(const Problem& problem) override;
   std::string status() const;
 
-  HttpConnection& connection_;
   const What what_;
   const std::string name_;
   std::string body_;

@@ -111,7 +111,7 @@ void Upstream::read() {
 void Upstream::check_timeouts(double now_s) {
   if (now_s < due_s_) return;
   is_over_ = true;
-  if (is_free()) return;
+  if (is_free()) return on_rested();
   tell([](Asker& asker) {
     asker.on_response_end();
     return false;

@@ -61,8 +61,8 @@ class Upstream final : public Peer {
   // The other end is said to be there no more.
   void leave();
 
-  // Called each time when it is free, and in the end.
-  std::function<void()> on_free = [] {}, on_gone = [] {};
+  // Called each time when it is free, when it is over for having been free for long, and in the end.
+  std::function<void()> on_free = [] {}, on_rested = [] {}, on_gone = [] {};
 
  private:
   void read();

@@ -12,7 +12,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kInAdvance = 2;  // connections to who is new
+constexpr size_t kInAdvance = 2;  // connections to each, or the first requests would wait
 
 }  // namespace
 
@@ -68,6 +68,7 @@ void Upstreams::opened(const std::string& worker, int descriptor) {
   int64_t id = upstream->id();
   line->second.all.insert(id);
   upstream->on_free = [this, worker, id] { is_free(worker, id); };
+  upstream->on_rested = [this, worker] { has_rested(worker); };
   upstream->on_gone = [this, worker, id] { is_gone(worker, id); };
   plane_.take_in(descriptor, std::move(upstream));
 }
@@ -103,6 +104,12 @@ void Upstreams::is_free(const std::string& worker, int64_t upstream) {
     if (line == lines_.end()) return;
   }
   if (!is_taken) line->second.free.push_back(upstream);
+}
+
+// The last ones are followed by others: the control plane, which opens them, may be away when they are needed.
+void Upstreams::has_rested(const std::string& worker) {
+  auto line = lines_.find(worker);
+  if (line != lines_.end() && line->second.all.size() <= kInAdvance) ask(worker);
 }
 
 void Upstreams::is_gone(const std::string& worker, int64_t upstream) {

@@ -49,6 +49,7 @@ class Upstreams {
   void opened(const std::string& worker, int descriptor);
   void refused(const std::string& worker);
   void is_free(const std::string& worker, int64_t upstream);
+  void has_rested(const std::string& worker);
   void is_gone(const std::string& worker, int64_t upstream);
 
   Plane& plane_;

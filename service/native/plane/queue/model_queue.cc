@@ -109,12 +109,14 @@ void ModelQueue::submit(const JobRef& job) {
   line_.push(job, pace(now));
   std::vector<JobRef> hopeless = shed(now);
   // It is for who is woken to see whether a call is due, or how long to wait for others that may join it.
+  Instance* instance = nullptr;
   if (!idle_.empty()) {
-    Instance* instance = idle_.back();
+    instance = idle_.back();
     idle_.pop_back();  // or the next request would wake it again, and not another
-    wake(*instance);
+    instance->is_woken = true;
   }
   lock.unlock();
+  if (instance != nullptr) instance->wakeup.notify_one();  // not before, or on the same core it would wait for the lock
   put(hopeless);
 }
 

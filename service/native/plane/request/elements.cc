@@ -61,7 +61,7 @@ size_t read_bool(JsonReader& json, const TensorSpec& spec, uint8_t* to, size_t) 
 size_t read_real(JsonReader& json, const TensorSpec& spec, float* to, size_t) {
   char begin = json.peek();
   if (begin != '0' && begin != '-') refuse(spec, "holds " + brief_json(json.value()) + ", but takes numbers");
-  auto real = static_cast<float>(json.number());
+  float real = json.single();
   if (!std::isfinite(real)) refuse(spec, "holds a number outside the range of FP32");
   *to = real;
   return 1;

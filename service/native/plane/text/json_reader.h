@@ -1,6 +1,7 @@
 // Reads JSON (RFC 8259) front to back, without a tree, and leaves its text as it is.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <type_traits>
 
 #include "text/ascii.h"
+#include "text/number_block.h"
+#include "text/number_block_avx512.h"
 
 namespace octet::plane {
 
@@ -72,6 +75,7 @@ class JsonReader {
   template <typename Number>
   size_t integers(Number* to, size_t most);
   double number();            // what a double does not hold becomes infinite
+  float single();             // the same, as float32
   std::string_view value();   // the text of any value, which is read
   // The text of an array, which may be anything within its brackets: whoever reads it checks it. Of another value, as
   // `value`.
@@ -82,6 +86,9 @@ class JsonReader {
   [[noreturn]] void refuse(const char* what) const;
 
  private:
+  template <typename Number>
+  size_t one_by_one(Number* to, size_t most, bool is_behind_comma);
+
   void skip_space() {
     while (at_ < end_ && is_space(*at_)) ++at_;
   }
@@ -124,18 +131,39 @@ class JsonReader {
   int depth_ = 0;
 };
 
+// Elements of one byte are often many: behind the first of them they are read in blocks.
+template <typename Number>
+size_t JsonReader::integers(Number* to, size_t most) {
+  if constexpr (sizeof(Number) > 1) {
+    return one_by_one(to, most, false);
+  } else {
+    using Block = NumberBlock<Number>;
+    size_t count = one_by_one(to, std::min<size_t>(most, 1), false);
+#if defined(__x86_64__)
+    if (count > 0 && has_avx512_vbmi) count += read_blocks(at_, end_, to + count, most - count);
+#endif
+    while (count > 0 && most - count >= Block::kMost && end_ - at_ > static_cast<ptrdiff_t>(Block::kBytes)) {
+      Block block(at_ + 1);
+      if (block.is_empty() || !block.read(to + count)) break;
+      at_ += block.bytes();
+      count += block.count();
+    }
+    return count == 0 ? 0 : count + one_by_one(to + count, most - count, true);
+  }
+}
+
 // A word of bytes is looked at together, without a branch on how many digits a number has; the next number waits for
 // nothing but where this one ends.
 template <typename Number>
-size_t JsonReader::integers(Number* to, size_t most) {
+size_t JsonReader::one_by_one(Number* to, size_t most, bool is_behind_comma) {
   using Word = std::conditional_t<sizeof(Number) == 1, uint32_t, uint64_t>;
   constexpr int kBytes = sizeof(Word);
   constexpr Word kEach = static_cast<Word>(0x0101010101010101);
   constexpr ptrdiff_t kLongest = kBytes + 3;  // a comma, a space, a sign
   const char* at = at_;
-  size_t count = 0;
-  for (; count < most && end_ - at > kLongest; ++count) {
-    const char* digits = at + (count > 0);  // behind the comma
+  size_t count = 0, commas = is_behind_comma ? 1 : 0;
+  for (; count < most && end_ - at > kLongest; ++count, commas = 1) {
+    const char* digits = at + commas;
     if (*digits == ' ') ++digits;
     bool is_negative = std::is_signed_v<Number> && *digits == '-';
     digits += is_negative;
@@ -156,6 +184,9 @@ size_t JsonReader::integers(Number* to, size_t most) {
 }
 
 // A text that is a JSON number, as the double next to it.
-double real_of(std::string_view digits);
+double real_of(std::string_view text);
+
+// The same as the float32 next to that double.
+float single_of(std::string_view text);
 
 }  // namespace octet::plane

@@ -1,9 +1,9 @@
 // UTF-8 (RFC 3629).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -26,19 +26,26 @@ inline size_t utf8_length(std::string_view text) {
   return !is_overlong && !is_beyond && follows(2) && follows(3) ? 4 : 0;
 }
 
+// Whether none of the bytes has its highest bit set.
+inline bool is_ascii(const char* bytes, size_t count) {
+  unsigned char all = 0;
+  for (size_t index = 0; index < count; ++index) all |= static_cast<unsigned char>(bytes[index]);
+  return all < 0x80;
+}
+
 inline bool is_utf8(std::string_view text) {
+  constexpr size_t kTogether = 256;
   while (!text.empty()) {
-    uint64_t eight;
-    if (text.size() >= sizeof eight) {
-      std::memcpy(&eight, text.data(), sizeof eight);
-      if ((eight & 0x8080808080808080) == 0) {
-        text.remove_prefix(sizeof eight);
-        continue;
-      }
+    size_t left = std::min(text.size(), kTogether);
+    if (is_ascii(text.data(), left)) {
+      text.remove_prefix(left);
+      continue;
     }
-    size_t length = utf8_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
+    for (size_t length = 0; left > 0; left -= std::min(left, length)) {  // a character may end behind them
+      length = utf8_length(text);
+      if (length == 0) return false;
+      text.remove_prefix(length);
+    }
   }
   return true;
 }

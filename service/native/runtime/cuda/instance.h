@@ -41,6 +41,7 @@ class Instance {
   octet_status begin_sequence();  // the instance keeps the states from here on
   bool is_lost() const { return device_.is_lost(); }
   octet_status run(double* seconds);  // of each call; null: nobody wants to know
+  octet_status run_resident(int32_t runs, double* seconds);
 
  private:
   // Whose states a run reads and writes: of the pair that the instance keeps on the card, the first or the second before;
@@ -52,9 +53,15 @@ class Instance {
   octet_status allocate_memory();
   bool resolve();
   Address address(const Buffer& buffer, bool is_exchanged) const;
-  octet_status make_events();
+  octet_status make_events(size_t count);
   octet_status prepare(Kind kind);
+  template <class Enqueue>
+  octet_status capture(GraphExec& made, Enqueue enqueue);
+  octet_status time_graph(GraphExec graph, int32_t runs);
   octet_status enqueue(Kind kind, Event* events);
+  octet_status upload(Tensors which);
+  octet_status download(Tensors which);
+  octet_status enqueue_computing(Kind kind, Event* events);
   octet_status enqueue_calls(const Address* addresses, Event* events);
   octet_status wait(const char* what);
   octet_status read_times(double* seconds);
@@ -68,7 +75,7 @@ class Instance {
   Device& device_;
   Stream stream_ = nullptr;
   Event done_ = nullptr;
-  List<Event> events_;  // before the first call and after each, once times were asked for
+  List<Event> events_;  // between which is timed; none before times were asked for
   GraphExec graphs_[kKinds] = {};
   DeviceMemory memory_;  // the arena, then what `on_card_` says
   PinnedMemory staging_;

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from service.cli.events import parse_events
-from service.core.build import Stage
+from service.core.build import BuildEvent, Stage
 from service.core.errors import UnsupportedOperator
 from tests.support.control_plane import ControlPlane, problem
 
@@ -207,9 +207,17 @@ class TestEvents:
         plane.succeed()
         assert plane.client.get(f"{url}/events", headers={"Last-Event-ID": "5"}).status_code == 204
 
-    def test_it_ends_when_the_server_stops(self, plane: ControlPlane, url: str) -> None:
-        with soon(plane.services.stopping.set):
-            response = plane.client.get(f"{url}/events")
+    def test_it_ends_when_the_server_stops(
+        self, plane: ControlPlane, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look = plane.services.builds.events
+
+        def look_and_stop_soon(id: str, after: int) -> list[BuildEvent]:
+            threading.Timer(0.3, plane.services.stopping.set).start()
+            return look(id, after)
+
+        monkeypatch.setattr(plane.services.builds, "events", look_and_stop_soon)
+        response = plane.client.get(f"{url}/events")
         assert [data["state"] for _, _, data in events(response)] == ["queued"]
 
     def test_a_line_of_the_log_cannot_pretend_to_be_an_event(self, plane: ControlPlane, url: str) -> None:

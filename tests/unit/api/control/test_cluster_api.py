@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,6 +38,27 @@ def test_without_a_target_a_model_is_built_for_the_best_that_a_worker_is_there_f
     assert api.push(target="x86-64-v3").json()["target"] == "x86-64-v3"
 
 
+def test_for_all_it_is_built_for_each_target_that_a_worker_serves(api: ControlPlane) -> None:
+    problem(api.push(target="all"), 422, "unknown_target")
+    others = [("v", "x86-64-v3"), ("w", "aarch64"), ("c", "cuda-sm_80"), ("v2", "x86-64-v3")]
+
+    def are_seen() -> bool:
+        for id, target in others:
+            api.services.workers.beat(replace(WORKER, id=id, target=target, pool=id))
+        asked = api.client.post("/api/v1/models/probe/builds", json={"targets": ["all"]}).json()
+        return len(asked.get("builds", ())) == 3
+
+    api.push(name="probe", target="x86-64-v3")
+    eventually(are_seen)
+    first = api.push(target="all").json()
+    answer = api.client.post("/api/v1/models/digits/builds", json={"targets": ["all", "aarch64", "x86-64-v4"]})
+    builds = answer.json()["builds"]
+    assert [each["target"] for each in builds] == ["x86-64-v3", "aarch64", "cuda-sm_80", "x86-64-v4"]
+    assert builds[0]["id"] == first["id"]
+    listed = api.client.get("/api/v1/builds?model=digits").json()["builds"]
+    assert sorted(each["id"] for each in listed) == sorted(each["id"] for each in builds)
+
+
 def test_the_index_says_what_workers_have_in_memory(api: ControlPlane) -> None:
     api.push(target="aarch64")
     api.succeed()
@@ -45,12 +67,6 @@ def test_the_index_says_what_workers_have_in_memory(api: ControlPlane) -> None:
     eventually(lambda: has_seen_the_worker(api))
     states = {each["name"]: each["state"] for each in api.client.post("/v2/repository/index").json()}
     assert states["digits"] == "READY"
-
-
-@pytest.mark.parametrize("action", ["load", "unload"])
-def test_loads_by_hand_are_for_workers(api: ControlPlane, action: str) -> None:
-    answer = api.client.post(f"/v2/repository/models/digits/{action}", json={})
-    assert f"each worker {action}s its models itself" in problem(answer, 422, "unsupported")["detail"]
 
 
 def test_workers_are_listed_with_what_they_have_to_offer(api: ControlPlane) -> None:

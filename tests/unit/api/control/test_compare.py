@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,59 +12,13 @@ import numpy as np
 import pytest
 
 from service.core.settings import Role
-from service.core.worker import Worker, WorkerKind, WorkerState
+from service.core.worker import WorkerState
 from tests.support.control_plane import HOST_TARGET, ControlPlane, control_plane, problem
+from tests.support.stand_in_workers import worker
 
 KEY = "0123456789abcdef"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "/api/v1/models/digits/compare"
-
-
-class StandIn:
-    """A worker that gives one answer, and what it was asked."""
-
-    def __init__(self, status: int, headers: dict[str, str], answer: bytes) -> None:
-        self.asked: list[tuple[str, dict[str, str], bytes]] = []
-        stand_in = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                given = {name.lower(): value for name, value in self.headers.items()}
-                stand_in.asked.append((self.path, given, body))
-                self.send_response(status)
-                for name, value in {**headers, "Content-Length": str(len(answer))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server.server_port}"
-
-
-@contextmanager
-def worker(
-    api: ControlPlane, pool: str, answer: bytes, status: int = 200, headers: dict[str, str] | None = None, **more: Any
-) -> Iterator[StandIn]:
-    stand_in = StandIn(status, headers or {}, answer)
-    thread = threading.Thread(target=stand_in.server.serve_forever)
-    thread.start()
-    known = {"pool": pool, "address": stand_in.address, "capacity": 1, **more}
-    api.services.workers.beat(
-        Worker(f"w{stand_in.address}", WorkerKind.INFERENCE, "h", 1, HOST_TARGET, START, START, **known)
-    )
-    try:
-        yield stand_in
-    finally:
-        stand_in.server.shutdown()
-        stand_in.server.server_close()
-        thread.join()
 
 
 def binary(*tensors: np.ndarray[Any, Any]) -> tuple[bytes, dict[str, str]]:

@@ -17,7 +17,7 @@ from service.core.digest import Digest, canonical_json
 from service.core.errors import UnsupportedOperator
 from service.core.settings import Role
 from service.core.worker import Worker, WorkerKind, WorkerState
-from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem
+from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem, publish
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOADED = (("digits", ""), ("digits", "1"), ("other", ""))
@@ -208,6 +208,69 @@ def test_a_card_computes_one_call_at_a_time(api: ControlPlane) -> None:
     attach(api, api.succeed())
     api.services.workers.beat(replace(WORKER, target="cuda-sm_80", capacity=2))
     assert only(api)["cost_per_million"] == pytest.approx(12.5)
+
+
+WORKERS_FIGURES = {
+    "machine": "a worker's",
+    "threads": 1,
+    "p50_s": 0.2,
+    "p99_s": 0.4,
+    "per_s": 4.0,
+    "peak_percent": 25.0,
+}
+
+
+def end(plane: ControlPlane, pool: str, *, passed: bool = True) -> None:
+    """A worker of the pool verifies what waits for it."""
+    claim = plane.services.verifications.claim("w", pool, 30, [HOST_TARGET])
+    assert claim is not None
+    result = {"summary": f"checked by {pool}", "pool": pool, **(WORKERS_FIGURES if passed else {})}
+    plane.services.verifications.finish(claim, passed=passed, result=result)
+
+
+def test_what_its_host_could_not_verify_waits_for_a_worker_and_has_its_figures(api: ControlPlane) -> None:
+    api.push(target=HOST_TARGET)
+    claim = api.claim()
+    artifact = publish(api.services.layout, claim.inputs.source)
+    report = canonical_json({"verified": False, "summary": "not checked"})
+    api.services.layout.attach(artifact, Report.NUMERICS, report)
+    attach(api, artifact)
+    api.services.builds.finish(claim, artifact=artifact, is_verified=False)
+    api.services.workers.beat(WORKER)
+    row = only(api)
+    assert (row["state"], row["verified"], row["measuring"]) == ("unverified", False, True)
+    end(api, "old")
+    row = only(api)
+    assert (row["state"], row["verified"], row["measuring"], row["checked"]) == ("ready", True, False, "checked by old")
+    assert {name: row[name] for name in WORKERS_FIGURES} == WORKERS_FIGURES
+    assert row["cost_per_million"] == pytest.approx(0.18 / 3600 / 4.0 * 1e6 / 4)
+
+
+def test_what_a_worker_found_to_be_wrong_is_refused(api: ControlPlane) -> None:
+    api.push(target=HOST_TARGET)
+    claim = api.claim()
+    api.services.builds.finish(claim, artifact=publish(api.services.layout, claim.inputs.source), is_verified=False)
+    end(api, "old", passed=False)
+    row = only(api)
+    assert (row["state"], row["verified"], row["checked"]) == ("refused", False, "checked by old")
+
+
+def test_each_pool_measures_for_itself_on_request(api: ControlPlane) -> None:
+    api.push(target=HOST_TARGET)
+    attach(api, api.succeed())
+    for pool in ("old", "new"):
+        api.services.workers.beat(replace(WORKER, id=pool, pool=pool))
+    assert [(row["measuring"], row["measured"]) for row in rows(api)] == [(False, False), (False, False)]
+    asked = api.client.post("/api/v1/models/digits/matrix")
+    assert (asked.status_code, [row["measuring"] for row in asked.json()["rows"]]) == (202, [True, True])
+    assert [row["measured"] for row in rows(api)] == [True, True]
+    end(api, "old")
+    new, old = rows(api)
+    assert (new["machine"], new["p99_s"], new["measuring"]) == ("a CPU of the tests", None, True)
+    assert (old["machine"], old["p99_s"], old["measuring"]) == ("a worker's", 0.4, False)
+    end(api, "new", passed=False)
+    asked = api.client.post("/api/v1/models/digits/matrix")
+    assert [(row["state"], row["measuring"]) for row in asked.json()["rows"]] == [("refused", False), ("ready", False)]
 
 
 def test_a_model_or_version_that_there_is_not(plane: ControlPlane) -> None:

@@ -54,6 +54,11 @@ def test_a_plus_sign_of_a_query_is_a_plus_sign(plane: ControlPlane) -> None:
     assert answer.json()["target"] == "aarch64+dotprod"
 
 
+def test_for_all_a_server_by_itself_builds_its_best(plane: ControlPlane) -> None:
+    assert plane.push(target="all").json()["target"] == HOST_TARGET
+    assert len(plane.services.builds.list()[0]) == 1
+
+
 def test_another_target_is_another_build_of_the_same_version(plane: ControlPlane) -> None:
     first, second = plane.push().json(), plane.push(target="aarch64").json()
     assert first["id"] != second["id"]

@@ -55,7 +55,6 @@ def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Dig
     claim = plane.claim()
     asked = quantization_of(claim.inputs.options)
     assert asked is not None
-    assert asked.data is not None
     services = plane.services
     services.builds.progress(claim, Stage.CALIBRATE, 0.5)
     (tmp_path / "made").write_bytes(made)
@@ -66,7 +65,8 @@ def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Dig
 
 
 def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
-    response = quantize(plane, method="kl", keep=["a", "b"], samples=10, budget="0.5%")
+    asked: dict[str, Any] = {"keep": ["a", "b"], "wide": ["c"], "equalize": True, "adaround": True, "rounds": 2}
+    response = quantize(plane, method="kl", samples=10, budget="0.5%", **asked)
     assert response.status_code == 202, response.text
     build = response.json()
     assert response.headers["location"] == build["links"]["self"]
@@ -75,14 +75,18 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
     assert build["options"]["quantize"] == {
         "method": "kl",
         "activations": "uint8",
-        "keep": ["a", "b"],
+        **asked,
+        "correct_bias": False,
         "sensitivity": False,
         "budget": 0.005,
         "samples": 10,
         "metadata": {"mean": [0.5], "std": [0.25]},
         "data": digest_of(SET),
+        "dynamic": False,
+        "weights": None,
+        "block": 32,
     }
-    assert quantize(plane, method="kl", keep=["a", "b"], samples=10, budget="0.5%").json()["id"] == build["id"]
+    assert quantize(plane, method="kl", samples=10, budget="0.5%", **asked).json()["id"] == build["id"]
     assert plane.client.get(build["links"]["quantization"]).json()["report"] is None
     assert plane.client.get(f"{build['links']['quantization']}/file").status_code == 404
 
@@ -103,6 +107,19 @@ def test_its_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
     assert (claim.build.version, claim.inputs.source, dict(claim.inputs.options)) == (2, digest_of(QUANTIZED), {})
     (listed,) = plane.client.get("/api/v1/models/net/quantizations").json()["builds"]
     assert listed["id"] == build["id"]
+
+
+@pytest.mark.parametrize("query", [{"dynamic": True}, {"weights": 8}, {"weights": 4, "block": 64}])
+def test_products_are_quantized_without_a_set(plane: ControlPlane, tmp_path: Path, query: dict[str, Any]) -> None:
+    build = quantize(plane, b"", **query).json()
+    asked = build["options"]["quantize"]
+    assert {name: asked[name] for name in query} == query
+    assert asked["data"] is None
+    succeed(plane, tmp_path)
+    said = plane.client.get(build["links"]["quantization"]).json()
+    assert (said["version"], said["source"]) == (2, digest_of(QUANTIZED))
+    again = quantize(plane, b"", version=1, **query).json()
+    assert again["id"] == build["id"], "its result is whole without a set"
 
 
 def test_what_was_quantized_before_is_a_version_of_another_model_too(plane: ControlPlane, tmp_path: Path) -> None:
@@ -127,7 +144,9 @@ def test_the_set_stays_as_long_as_it_is_needed(plane: ControlPlane, tmp_path: Pa
     build, services = quantize(plane).json(), plane.services
 
     def collect() -> tuple[Digest, ...]:
-        return collect_garbage(services.layout, services.builds, services.models, services.crashes, 0).digests
+        return collect_garbage(
+            services.layout, services.builds, services.models, services.crashes, services.verifications, 0
+        ).digests
 
     collect()
     assert services.layout.blobs.exists(digest_of(SET)), "the build waits"
@@ -169,6 +188,15 @@ def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
         (None, {"target": "6502"}, 422, "6502"),
         (None, {"data": "sha256:" + 64 * "0"}, 400, "both a source and a body"),
         (b"", {"data": "sha256:" + 64 * "0"}, 404, ""),
+        (None, {"dynamic": True}, 400, "in one of three ways"),
+        (b"", {"dynamic": True, "weights": 4}, 400, "in one of three ways"),
+        (b"", {"weights": 8, "data": "sha256:" + 64 * "0"}, 400, "in one of three ways"),
+        (b"", {"weights": 5}, 400, "weights of 5 bits in blocks of 32"),
+        (b"", {"weights": 4, "block": 48}, 400, "weights of 4 bits in blocks of 48"),
+        (b"", {"weights": 2}, 400, ""),
+        (b"", {"dynamic": True, "block": 64}, 400, "block: of another way"),
+        (b"", {"dynamic": True, "method": "kl", "budget": "1%"}, 400, "method, budget: of another way"),
+        (None, {"block": 64}, 400, "block: of another way"),
     ],
 )
 def test_what_is_refused(plane: ControlPlane, body: bytes | None, query: Any, status: int, said: str) -> None:

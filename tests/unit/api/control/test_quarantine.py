@@ -55,5 +55,5 @@ def test_what_is_held_against_artifacts_that_are_gone_goes_with_the_garbage(
 ) -> None:
     services = plane.services
     services.crashes.note([ABSENT], "signal 6")
-    collect_garbage(services.layout, services.builds, services.models, services.crashes)
+    collect_garbage(services.layout, services.builds, services.models, services.crashes, services.verifications)
     assert list(json.loads(services.settings.crashes_file.read_text())) == [artifact]

@@ -44,8 +44,8 @@ _ELEMENTS = st.one_of(
 class Probe:
     """A running `json_probe.cc`."""
 
-    def __init__(self, program: Path) -> None:
-        self._process = subprocess.Popen([program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1)
+    def __init__(self, *program: Path | str) -> None:
+        self._process = subprocess.Popen(program, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1)
 
     def ask(self, verb: str, text: str) -> str:
         assert self._process.stdin is not None
@@ -62,8 +62,21 @@ class Probe:
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
-    probe = Probe(compile_plane(_PROGRAM, tmp_path_factory.mktemp("json"), _SOURCES))
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_plane(_PROGRAM, tmp_path_factory.mktemp("json"), _SOURCES)
+
+
+@pytest.fixture(scope="module")
+def probe(program: Path) -> Iterator[Probe]:
+    probe = Probe(program)
+    yield probe
+    probe.end()
+
+
+@pytest.fixture(scope="module")
+def portable(program: Path) -> Iterator[Probe]:
+    """Of every processor."""
+    probe = Probe(program, "portable")
     yield probe
     probe.end()
 
@@ -82,6 +95,25 @@ def test_numbers_are_those_of_python(probe: Probe, text: str) -> None:
     if "inf" in answer or len(text) > 300:
         return
     assert (answer if answer == "error" else float.fromhex(answer).hex()) == _number(text)
+
+
+def _between(low: float, digits: int) -> str:
+    """Halfway from a float32 to the next, with some digits."""
+    high = float(np.nextafter(np.float32(low), np.float32(np.inf)))
+    return f"{(low + high) / 2:.{digits}e}"
+
+
+_SINGLES = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=True)
+
+
+@given(st.one_of(_NUMBERS, _SINGLES.map(repr), st.builds(_between, _SINGLES, st.integers(0, 30))))
+def test_float32_is_rounded_as_through_a_double(probe: Probe, text: str) -> None:
+    number, single = probe.ask("number", text), probe.ask("single", text)
+    if number == "error":
+        assert single == "error"
+        return
+    with np.errstate(over="ignore", under="ignore"):
+        assert np.float32(float.fromhex(number)).tobytes() == np.float32(float.fromhex(single)).tobytes()
 
 
 @given(_TEXTS, st.booleans())
@@ -123,9 +155,9 @@ def _separated(draw: Callable[[st.SearchStrategy[str]], str], elements: Sequence
 
 
 @given(st.data())
-def test_tensors_of_whole_numbers_are_those_of_python(probe: Probe, data: st.DataObject) -> None:
+def test_tensors_of_whole_numbers_are_those_of_python(probe: Probe, portable: Probe, data: st.DataObject) -> None:
     datatype = data.draw(st.sampled_from(sorted(_DATATYPES)))
-    rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 40))
+    rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 90))  # blocks take more than 40 together
     limits: Any = np.iinfo(_DATATYPES[datatype])
     usual = st.integers(max(-999, limits.min), min(999, limits.max)).map(str)
     lines = [[data.draw(usual) for _ in range(columns)] for _ in range(rows)]
@@ -135,8 +167,9 @@ def test_tensors_of_whole_numbers_are_those_of_python(probe: Probe, data: st.Dat
         text = _separated(data.draw, [_separated(data.draw, line) for line in lines])
     else:
         text = _separated(data.draw, [element for line in lines for element in line])
-    answer = probe.ask("tensor", f"{datatype} {rows} {columns} {text.encode().hex()}")
-    assert answer == _tensor(text, (rows, columns), limits)
+    for each in (probe, portable):
+        answer = each.ask("tensor", f"{datatype} {rows} {columns} {text.encode().hex()}")
+        assert answer == _tensor(text, (rows, columns), limits)
 
 
 def _tensor(text: str, shape: tuple[int, int], limits: Any) -> str:

@@ -85,6 +85,19 @@ def _runs(library: str, constants: str) -> Any:
     return first, second, elsewhere.tolist(), seconds, model.symbol("octet_add"), other.tolist()
 
 
+def _stays(library: str, constants: str) -> Any:
+    instance = _model(COUNTING, library, constants).instance()
+    given, got = _bound(instance)
+    instance.run()
+    seen = []
+    for _ in range(2):
+        seconds = instance.run_resident(5)
+        seen.append(int(got[0, 0]))
+    instance.run()
+    said = _attempt(lambda: instance.run_resident(0))
+    return seen, int(got[0, 0]), seconds, said, given.tolist()
+
+
 def _leaves_nothing(library: str, constants: str) -> Any:
     import ctypes
 
@@ -98,6 +111,7 @@ def _leaves_nothing(library: str, constants: str) -> Any:
             kept = _bound(instance)
             instance.run()
             instance.run_timed()
+            instance.run_resident(2)
             del kept
         counts.append(emulated.octet_emulated_live())
         model.close()
@@ -203,6 +217,14 @@ def test_a_run_reads_what_is_bound(files: Files) -> None:
     assert len(seconds) == 2
     assert all(0 <= each < 1 for each in seconds)
     assert symbol is None
+
+
+def test_runs_behind_each_other_begin_with_the_same_states(files: Files) -> None:
+    seen, afterwards, seconds, said, _ = files.run(_stays)
+    assert seen == [2, 2]
+    assert afterwards == 2
+    assert 0 <= seconds < 1
+    assert said.endswith(": 0 runs")
 
 
 def test_nothing_is_left_on_the_card(files: Files) -> None:

@@ -99,7 +99,7 @@ def test_a_call_that_has_been_alone_for_a_while_takes_all_cores(threads: Runtime
 
 
 def test_a_crowd_is_forgotten_while_two_go_on_to_meet(threads: RuntimeThreads) -> None:
-    with threads.team([0] * 8, window_s=0.5) as team:
+    with threads.team([0] * 8, window_s=2) as team:
         crowd = [Caller(team) for _ in range(4)]
         for caller in crowd:
             caller.acquire(1)

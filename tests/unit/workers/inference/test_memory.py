@@ -15,6 +15,7 @@ from service.workers.inference import Registry, loader
 from service.workers.inference.memory import Memory, Weight, together
 from tests.support.fake_plane import FakePlane, answerer
 from tests.support.tables import Tables
+from tests.support.waiting import eventually_async
 from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
@@ -85,12 +86,13 @@ async def test_what_was_not_used_for_longest_makes_room(plane: FakePlane, servin
 async def test_a_model_that_a_request_holds_is_never_unloaded(
     plane: FakePlane, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "_PATIENCE_S", 0.05)
     async with serving(Tenants(), **LIMITED) as registry:
         a, b = await ask(registry, plane, "a", "b")
         with plane.using(a):
-            with plane.using(b), pytest.raises(NotReady, match=r"'c' needs .* models in use take") as caught:
-                await registry.resolve("c")
+            with plane.using(b), monkeypatch.context() as in_a_hurry:
+                in_a_hurry.setattr(loader, "_PATIENCE_S", 0.05)
+                with pytest.raises(NotReady, match=r"'c' needs .* models in use take") as caught:
+                    await registry.resolve("c")
             assert "OCTET_MODEL_MEMORY_BYTES" in str(caught.value.hint)
             assert loaded(plane) == "ab"
             await ask(registry, plane, "c")
@@ -205,3 +207,16 @@ async def test_models_on_cards_make_room_for_each_other_alone(plane: FakePlane, 
             await registry.resolve("huge")
         assert "OCTET_CARD_MEMORY_BYTES" in str(caught.value.hint)
         assert loaded(plane) == "abyz"
+
+
+async def test_what_was_read_of_a_models_file_goes_with_the_model(plane: FakePlane, serving: Serving) -> None:
+    """Or each push would leave something behind."""
+    tables = Tables()
+    async with serving(tables) as registry:
+        for _ in range(5):
+            tables.built("m", tables.push("m"), blank)
+            await registry.resolve("m")
+            await registry.refresh("m")
+        await eventually_async(lambda: len(registry.in_memory()) == 1)
+        assert len(plane.loads) == 5
+        assert len(registry._loader._metadata) == 1

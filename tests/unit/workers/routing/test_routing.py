@@ -117,7 +117,7 @@ async def test_it_is_told_who_is_there_and_what_each_has_loaded() -> None:
     async with following() as cluster:
         await cluster.sees(W1, W2)
         told = {each["id"]: each for each in cluster.told[-1]["workers"]}
-        assert told["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": ()}
+        assert told["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": (), "key": ""}
         assert (told["w2"]["capacity"], told["w2"]["loaded"]) == (4, (("digits", ""),))
         await cluster.sees(W2)
         assert [each["id"] for each in cluster.told[-1]["workers"]] == ["w2"]

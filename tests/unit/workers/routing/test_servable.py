@@ -9,9 +9,9 @@ import pytest
 
 from service.core.build import Stage
 from service.core.digest import digest_of
-from service.core.errors import BuildFailed, NotBuilt, NotFound, NotReady
+from service.core.errors import BuildFailed, NotBuilt, NotFound, NotReady, NotVerified
 from service.core.worker import Worker, WorkerKind
-from service.db import AliasStore, BuildStore, Database, ModelStore
+from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore
 from service.workers.inference import ModelState
 from service.workers.routing import Servable
 from tests.support.build_inputs import inputs
@@ -27,18 +27,23 @@ class Shop:
         self.database = Database(f"sqlite:///{folder / 'octet.sqlite3'}")
         self.database.migrate()
         self.builds, self.models = BuildStore(self.database), ModelStore(self.database)
-        self.aliases = AliasStore(self.database)
+        self.aliases, self.verifications = AliasStore(self.database), VerificationStore(self.database)
         self.servable = Servable(self.builds, self.models, self.aliases)
 
-    def push(self, *targets: str, source: str = "model") -> int:
+    def push(self, *targets: str, source: str = "model", is_verified: bool = True) -> int:
         """A new version of digits, with a build for each target."""
         number = self.models.push("digits", digest_of(source.encode()), "tflite", 5).number
         for target in targets:
             self.builds.submit(inputs(source, target), "digits", number)
             claim = self.builds.claim("worker", 30)
             assert claim is not None
-            self.builds.finish(claim, artifact=digest_of(f"{source} {target}".encode()))
+            self.builds.finish(claim, artifact=digest_of(f"{source} {target}".encode()), is_verified=is_verified)
         return number
+
+    def verify(self, target: str, *, passed: bool, summary: str = "") -> None:
+        claim = self.verifications.claim("worker", "p", 30, [target])
+        assert claim is not None
+        self.verifications.finish(claim, passed=passed, result={"summary": summary})
 
     def pools(self, reference: int | str | None = None, **pools: Sequence[str]) -> list[str]:
         return self.servable.pools("digits", reference, pools)
@@ -99,6 +104,53 @@ def test_a_build_that_failed_says_why(shop: Shop) -> None:
     shop.builds.finish(claim, error=BuildFailed("too deep", stage=Stage.IMPORT))
     with pytest.raises(NotBuilt, match="too deep"):
         shop.pools(old=[V3])
+
+
+def test_what_was_verified_by_nobody_is_served_by_nobody_yet(shop: Shop) -> None:
+    shop.push(V3, is_verified=False)
+    expected = r"^no worker of x86-64-v3 has verified version 1 of model 'digits' yet$"
+    for pools in ({"old": [V3]}, {"new": [VNNI]}, {}):
+        with pytest.raises(NotReady, match=expected):
+            shop.pools(1, **pools)
+    shop.verify(V3, passed=True)
+    assert shop.pools(1, old=[V3]) == ["old"]
+
+
+def test_until_it_is_verified_the_version_before_it_answers(shop: Shop) -> None:
+    shop.push(V3)
+    shop.push(VNNI, source="another", is_verified=False)
+    assert shop.pools(old=[V3], new=[VNNI]) == ["old"]
+    shop.verify(VNNI, passed=True)
+    assert shop.pools(old=[V3], new=[VNNI]) == ["new", "old"]
+
+
+def test_what_failed_its_verification_says_so(shop: Shop) -> None:
+    shop.push(V3, is_verified=False)
+    shop.verify(V3, passed=False, summary="1 of 80 values differs")
+    with pytest.raises(NotVerified, match="failed its verification on x86-64-v3: 1 of 80 values differs"):
+        shop.pools(old=[V3])
+
+
+def test_what_is_verified_and_has_no_worker_asks_for_one(shop: Shop) -> None:
+    shop.push(VNNI)
+    shop.push(V3, source="model", is_verified=False)
+    with pytest.raises(NotReady, match=r"^no worker of x86-64-v4\+vnni is there$"):
+        shop.pools()
+    with pytest.raises(NotReady, match=r"^no worker of x86-64-v3 has verified model 'digits' yet$"):
+        shop.pools(old=[V3])
+
+
+def test_a_pool_on_which_it_computes_something_else_is_sent_nothing(shop: Shop) -> None:
+    shop.push(V3)
+    shop.verifications.submit(digest_of(f"model {V3}".encode()), V3, "bad")
+    shop.verifications.submit(digest_of(f"model {V3}".encode()), V3, "good")
+    assert shop.pools(bad=[V3], good=[V3]) == ["bad", "good"]
+    claim = shop.verifications.claim("worker", "bad", 30, [V3])
+    assert claim is not None
+    shop.verifications.finish(claim, passed=False, result={})
+    assert shop.pools(bad=[V3], good=[V3]) == ["good"]
+    with pytest.raises(NotVerified, match=r"^digits 1 does not compute on bad what it should$"):
+        shop.pools(1, bad=[V3])
 
 
 def test_a_version_is_ready_where_a_worker_has_it_in_memory(shop: Shop) -> None:

@@ -2,10 +2,12 @@
 
 import { events, json, pages } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
+import { takesInputs, wayOf } from "./flavours.js";
 import { ago, duration } from "./format.js";
 
 const STAGES = ["fetch", "import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"];
 const QUANTIZING = ["fetch", "calibrate", "rank", "measure", "publish"];
+const QUANTIZING_WITHOUT_INPUTS = ["fetch", "import", "publish"];
 const FINAL = ["succeeded", "failed", "canceled"];
 const FOLLOWED = 2; // a browser opens six connections at most, and other questions want some
 const SHOWN = 8;
@@ -33,7 +35,7 @@ export function isWantedBy({ models }, name, version) {
 /** "x86-64-v3, batch 8": what distinguishes the builds of a version. */
 export function described(build) {
   const options = Object.entries(build.options).map(([name, value]) => (
-    name === "quantize" ? `quantized by ${value.method}` : `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`
+    name === "quantize" ? wayOf(value) : `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`
   ));
   return [build.target, ...options].join(", ");
 }
@@ -130,11 +132,16 @@ export class Builds {
         h("span", { class: `state ${build.state}` }, build.state),
         h("span", { class: "quiet end" }, isOver(build) ? `${took(build)}${ago(build.created_at)}` : ""),
       ),
-      course?.stages.size ? strip(course, isQuantization(build) ? QUANTIZING : STAGES) : null,
+      course?.stages.size ? strip(course, stagesOf(build)) : null,
       isQuantization(build) && build.state === "succeeded" && h("button", { type: "button", class: "plain", "data-build": build.id, onclick: () => this.#onCost(build) }, "Show what it costs"),
       build.error && failure({ message: build.error.message + placeOf(build.error), hint: build.error.hint }),
     );
   }
+}
+
+function stagesOf(build) {
+  if (!isQuantization(build)) return STAGES;
+  return takesInputs(build.options.quantize) ? QUANTIZING : QUANTIZING_WITHOUT_INPUTS;
 }
 
 function placeOf({ stage, op, tensor }) {

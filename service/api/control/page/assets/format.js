@@ -18,6 +18,11 @@ export function bytes(number) {
   return /[kMG]$/.test(counted) ? `${counted}B` : `${counted} B`;
 }
 
+/** 0.012345 -> "0.0123" */
+export function significant(number) {
+  return number.toLocaleString("en", { maximumSignificantDigits: 3 });
+}
+
 export function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }

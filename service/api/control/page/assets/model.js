@@ -7,6 +7,7 @@ import { ago, bytes, count } from "./format.js";
 import { layers } from "./layers.js";
 import { aliasesOf } from "./matrix.js";
 import { latency } from "./now.js";
+import { Pools } from "./pools.js";
 import { actions, button } from "./promote.js";
 import { remove } from "./remove.js";
 import { TryIt } from "./tryit.js";
@@ -19,6 +20,7 @@ export class ModelView {
   #build = null; // the id of the build that is looked at
   #reports = new Map(); // by artifact
   #tryIt = new TryIt();
+  #pools = new Pools();
   #onChosen;
   #onSwitched;
 
@@ -67,7 +69,8 @@ export class ModelView {
     show(element("build"), own.map((each) => h("option", { value: each.id, selected: each === build }, described(each))));
     this.#tryIt.choose(name, version);
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
-    const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build)]);
+    const pools = this.#pools.show(name, version);
+    const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build), pools]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another model was chosen meanwhile
     for (const id of ["versions-title", "witnesses-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
     const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isBuilt(each));

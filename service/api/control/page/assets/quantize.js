@@ -2,7 +2,9 @@
 
 import { ask, json } from "./api.js";
 import { isBuilt, isOver, isWantedBy } from "./builds.js";
-import { bar, element, failure, h, show, svg } from "./dom.js";
+import { decibels, mixtures } from "./curve.js";
+import { bar, element, failure, h, show } from "./dom.js";
+import { asked, askedAgain, showWay } from "./flavours.js";
 import { bytes, percent } from "./format.js";
 import { nameOf } from "./push.js";
 import { acceptDrops, sendable } from "./tryit.js";
@@ -12,7 +14,6 @@ const ARCHIVE = /\.(zip|npz|npy)$/i;
 const LABELS = /\.csv$/i;
 const WORST = 5;
 const BODY = { "Content-Type": "application/octet-stream" };
-const [WIDTH, HEIGHT] = [240, 80];
 
 export class Quantizing {
   #shown = null; // {name, id}: the quantization that is looked at
@@ -31,6 +32,8 @@ export class Quantizing {
     this.#onVersion = onVersion;
     const [model, inputs] = [element("float-file"), element("inputs-files")];
     model.addEventListener("change", () => this.#describeModel());
+    element("quantize-way").addEventListener("change", () => showWay(element("quantize")));
+    showWay(element("quantize")); // a reload may have kept a choice
     inputs.addEventListener("change", () => this.#take([...inputs.files]));
     acceptDrops(element("float-drop"), ([dropped]) => {
       const transfer = new DataTransfer();
@@ -71,8 +74,8 @@ export class Quantizing {
         result.version && h("button", { type: "button", class: "plain end", "data-version": `${name} ${result.version}`, onclick: () => this.#onVersion(name, result.version) }, `Show and promote version ${result.version}`),
       ),
       costs(result.report),
-      curve.report.sensitivity && mixtures(curve, result, (kept) => this.#choose(curve.build, kept)),
-      noisiest(result.report),
+      curve.report.sensitivity && mixtures(curve, result, (mixture) => this.#choose(curve.build, mixture)),
+      result.report.tensors_db && noisiest(result.report),
       h("button", { type: "button", class: "link", "data-file": result.file, onclick: () => download(result.file, `${name}.int8.onnx`) }, "Download the quantized ONNX file"),
     );
   }
@@ -100,25 +103,30 @@ export class Quantizing {
       const { value } = element(`quantize-${member}`);
       if (value) query.set(member, value);
     }
-    if (!this.#inputs.length) throw new Error("Choose some pictures, or an archive of inputs.");
+    const [form, way] = [element("quantize"), element("quantize-way").value];
+    if (way === "inputs" && !this.#inputs.length) throw new Error("Choose some pictures, or an archive of inputs.");
     say(`Sending ${bytes(file.size)} …`);
     const pushed = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: BODY });
     this.#onBuild(pushed);
-    const data = await this.#packed();
-    say(`Sending ${bytes(data.size)} …`);
-    const asked = new URLSearchParams({ version: pushed.version, method: element("quantize-method").value, sensitivity: true });
-    if (query.has("input_shape")) asked.set("input_shape", query.get("input_shape"));
-    this.open(await this.#ask(pushed.model, asked, { body: data, headers: BODY }));
+    const wanted = asked(form);
+    wanted.set("version", pushed.version);
+    if (query.has("input_shape")) wanted.set("input_shape", query.get("input_shape"));
+    if (way === "dynamic") wanted.set("dynamic", true);
+    this.open(await this.#ask(pushed.model, wanted, way === "inputs" ? await this.#sent() : {}));
     say("");
   }
 
-  /** Quantizes again, with other layers in float. */
-  async #choose(build, kept) {
-    const { method, activations, samples, data } = build.options.quantize;
-    const asked = new URLSearchParams({ version: build.version, method, activations, samples, data });
-    kept.forEach((name) => asked.append("keep", name));
+  /** The request that sends the inputs. */
+  async #sent() {
+    const body = await this.#packed();
+    say(`Sending ${bytes(body.size)} …`);
+    return { body, headers: BODY };
+  }
+
+  /** Quantizes again, with other layers raised. */
+  async #choose(build, mixture) {
     try {
-      const chosen = await this.#ask(build.model, asked, {});
+      const chosen = await this.#ask(build.model, askedAgain(build, mixture), {});
       this.#shown = { name: chosen.model, id: chosen.id };
     } catch (error) {
       show(element("quantize-said"), failure(error));
@@ -172,7 +180,10 @@ function underWay(build) {
   return h("p", {}, `${build.model} ${build.version}: ${build.state}${build.stage ? `, ${build.stage}` : ""}`, bar(build.progress, "moving"));
 }
 
-function costs({ bytes: sizes, accuracy, same_class: same, inputs, quantized, outputs_db: outputs }) {
+function costs({ layers, weights, bytes: sizes, ...measured }) {
+  const size = `${bytes(sizes.quantized)} instead of ${bytes(sizes.float)}`;
+  if (layers) return h("ul", { class: "costs" }, h("li", {}, `${size}; ${layers.length} matrix products ${weights ? `with weights of ${weights} bits` : "in integers"}`));
+  const { accuracy, same_class: same, inputs, quantized, outputs_db: outputs } = measured;
   const right = ({ share, standard_error: error }) => `${percent(share)} ± ${(100 * error).toFixed(1)}`;
   const [noise] = Object.values(outputs);
   return h(
@@ -180,41 +191,7 @@ function costs({ bytes: sizes, accuracy, same_class: same, inputs, quantized, ou
     accuracy && h("li", {}, `right: ${right(accuracy.float)} in float, ${right(accuracy.quantized)} quantized`),
     same && h("li", {}, `the same class as in float: ${right(same)}`),
     h("li", {}, `signal to noise at the output: ${decibels(noise)}`),
-    h("li", {}, `${bytes(sizes.quantized)} instead of ${bytes(sizes.float)}; ${quantized} operators in integers; measured on ${inputs} inputs`),
-  );
-}
-
-/** The curve, and a row for each of its points. */
-function mixtures({ report, build }, result, choose) {
-  const curve = report.sensitivity.curve.filter(({ wide }) => !wide?.length); // the request names layers of float only
-  const kept = JSON.stringify([...result.report.kept].sort());
-  const base = build.options.quantize.keep;
-  return h(
-    "div", { class: "mixtures" },
-    h("h3", {}, "Accuracy by the number of layers in float"),
-    plot(curve),
-    h("ol", {}, curve.map((point) => {
-      const all = [...base, ...point.kept];
-      const isChosen = JSON.stringify([...all].sort()) === kept;
-      return h(
-        "li", { "data-kept": point.kept.length },
-        `${point.kept.length} in float: ${percent(point.share)}, ${decibels(point.output_db)} `,
-        isChosen ? h("span", { class: "tag" }, "chosen") : h("button", { type: "button", class: "plain", "data-curve": build.id, onclick: () => choose(all) }, `Choose ${point.kept.length} in float`),
-      );
-    })),
-  );
-}
-
-function plot(curve) {
-  const most = Math.max(1, curve.at(-1).kept.length);
-  const shares = curve.map(({ share }) => share);
-  const [low, high] = [Math.min(...shares), Math.max(...shares)];
-  const place = ({ kept, share }) => [10 + (WIDTH - 20) * (kept.length / most), HEIGHT - 10 - (HEIGHT - 20) * (high > low ? (share - low) / (high - low) : 1)];
-  const points = curve.map(place);
-  return svg(
-    "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "curve", role: "img", "aria-label": `From ${percent(low)} to ${percent(high)}` },
-    svg("polyline", { points: points.map((point) => point.join(",")).join(" ") }),
-    points.map(([x, y]) => svg("circle", { cx: x, cy: y, r: 3 })),
+    h("li", {}, `${size}; ${quantized} operators in integers; measured on ${inputs} inputs`),
   );
 }
 
@@ -222,8 +199,4 @@ function noisiest({ sensitivity, tensors_db: tensors }) {
   const [title, noise] = sensitivity ? ["The output with one layer alone in integers, the worst first", sensitivity.layers_db] : ["The noisiest tensors", tensors];
   const worst = Object.entries(noise).sort(([, a], [, b]) => (a ?? Infinity) - (b ?? Infinity)).slice(0, WORST);
   return h("details", {}, h("summary", {}, title), h("ul", {}, worst.map(([name, value]) => h("li", {}, `${name}: ${decibels(value)}`))));
-}
-
-function decibels(value) {
-  return value === null ? "no noise" : `${value.toFixed(1)} dB`;
 }

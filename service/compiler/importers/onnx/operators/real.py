@@ -265,6 +265,13 @@ def global_average_pool(node: Node) -> Value:
     return node.emit(relax.op.divide(node.emit(total, INSIDE), _number(math.prod(node.shape(0)[2:]))))
 
 
+def global_max_pool(node: Node) -> Value:
+    """The largest value of each channel, of stored values too."""
+    rank = len(node.shape(0))
+    node.require(rank >= 3, f"has an input of {list(node.shape(0))}, not [N, C, …]")
+    return node.kept(node.emit(relax.op.max(node.expr(0), axis=list(range(2, rank)), keepdims=True)))
+
+
 _NUMBERS = "fiu"
 # Operators of one result that take any number of operands within their arity, which `operators` gives.
 REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
@@ -276,6 +283,7 @@ REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
     "Equal": (plain(relax.op.equal, np.equal, _NUMBERS), (2, 2)),
     "Floor": (plain(relax.op.floor, np.floor), (1, 1)),
     "GlobalAveragePool": (global_average_pool, (1, 1)),
+    "GlobalMaxPool": (global_max_pool, (1, 1)),
     "Greater": (plain(relax.op.greater, np.greater, _NUMBERS), (2, 2)),
     "GreaterOrEqual": (plain(relax.op.greater_equal, np.greater_equal, _NUMBERS), (2, 2)),
     "HardSigmoid": (hard_sigmoid, (1, 1)),

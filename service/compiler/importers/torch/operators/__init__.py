@@ -12,6 +12,7 @@ from typing import Any
 from service.compiler.importers.torch.operators import (
     accumulating,
     casts,
+    dynamic,
     elementwise,
     functions,
     fused,
@@ -24,7 +25,7 @@ from service.compiler.importers.torch.operators import (
 
 Rule = Callable[..., Any]
 
-_FAMILIES = (accumulating, casts, elementwise, functions, fused, joining, movement, pooling)
+_FAMILIES = (accumulating, casts, dynamic, elementwise, functions, fused, joining, movement, pooling)
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
 # In place of these where none of an operator's operands is quantized.
 REAL_RULES: Mapping[str, Rule] = {**real.RULES, **layers.RULES}

@@ -19,13 +19,13 @@ from service.compiler.qnn.types import QuantizedType, accumulator_type
 
 
 def _conv2d(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
-    layer = _layer(node, parameters, rank=4)
+    layer = packed_layer(node, parameters, rank=4)
     _, in_type = node.activation(x)
     return convolved(node, x, layer, _out_type(node, in_type, scale, zero_point, relu))
 
 
 def _linear(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
-    layer = _layer(node, parameters, rank=2)
+    layer = packed_layer(node, parameters, rank=2)
     _, in_type = node.activation(x)
     return multiplied(node, x, layer, _out_type(node, in_type, scale, zero_point, relu))
 
@@ -39,7 +39,7 @@ def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None)
         made = convolved(node, rows, layer, out_type)
         return node.value(relax.op.reshape(made.expr, [*made.shape[:2], made.shape[3]]), out_type)
     image, _ = node.activation(x, rank=4)
-    weight_type = _weight_type(node, layer)
+    weight_type = type_of_weights(node, layer)
 
     def body(image: relax.Var) -> relax.Expr:
         (down, right), filters = layer.padding, filters_channels_last(layer.weight.data)
@@ -62,7 +62,7 @@ def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None)
 def multiplied(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
     """Rows `[…, K]` times the transposed weights; real values without `out_type`."""
     x, in_type = node.activation(x)
-    weight_type = _weight_type(node, layer)
+    weight_type = type_of_weights(node, layer)
     node.require(len(x.shape) > 0, "works on a scalar")
     *rows, depth = x.shape
     matrix = x.expr if len(rows) == 1 else node.emit(relax.op.reshape(x.expr, [int(np.prod(rows)), depth]), "rows")
@@ -86,13 +86,13 @@ def _finished(
     return real if bias is None else relax.op.add(node.emit(real, "products"), bias)
 
 
-def _layer(node: Node, parameters: Any, rank: int) -> Packed:
+def packed_layer(node: Node, parameters: Any, rank: int) -> Packed:
     if not isinstance(parameters, Packed) or parameters.weight.data.ndim != rank:
         node.malformed("has no packed weights of its own kind")
     return parameters
 
 
-def _weight_type(node: Node, layer: Packed) -> QuantizedType:
+def type_of_weights(node: Node, layer: Packed) -> QuantizedType:
     assert layer.weight.quantization is not None  # packed.py
     return node.typed("int8", layer.weight.quantization)
 

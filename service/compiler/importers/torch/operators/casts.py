@@ -1,4 +1,4 @@
-"""Between real and quantized values."""
+"""Between real and quantized values, and between types."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
+
+_DTYPES = {3: "int32", 4: "int64", 6: "float32", 11: "bool"}  # c10/core/ScalarType.h
 
 
 def _quantize_per_tensor(node: Node, input: Any, scale: Any, zero_point: Any, dtype: Any) -> Value:
@@ -47,7 +49,28 @@ def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: An
     return node.value(ops.dequantize(x.expr, out_type), None)
 
 
+def _to(node: Node, self: Any, *options: Any) -> Value:
+    """`Tensor.to` a dtype, a device and perhaps a dtype, or another tensor's."""
+    x = node.tensor(self)
+    wanted: str | None
+    match options:
+        case (Value() | Tensor() as other, *_):
+            wanted = node.tensor(other).dtype
+        case (int() as code, *_) | (str() | None, int() as code, *_) if not isinstance(code, bool):
+            wanted = STORAGES.get(code) if x.quantized is not None else _DTYPES.get(code)
+        case (str() | None, None, *_):
+            return x
+        case _:
+            node.unsupported("converts to what is neither a dtype nor a device")
+    if wanted == x.dtype:
+        return x
+    if x.quantized is not None or wanted != "float32":
+        node.unsupported(f"converts {x.dtype} to another type than float32")
+    return node.value(relax.op.astype(x.expr, wanted), None)
+
+
 RULES = {
+    "aten::to": _to,
     "octet::dequantize": _dequantize_as,
     "octet::quantize": _quantize,
     "aten::quantize_per_tensor": _quantize_per_tensor,

@@ -37,9 +37,14 @@ def _operand(node: Node, value: Any) -> relax.Expr:
     """A tensor of real values, a constant of them, or a number."""
     if isinstance(value, Tensor) and value.quantization is None and value.data.dtype == np.float32:
         return relax.const(np.ascontiguousarray(value.data))
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) or _is_scalar(value):
         return _number(node.real(value))
     return node.real_tensor(value).expr
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is a constant without axes, which takes part in an operator's dtype as a number does."""
+    return isinstance(value, Tensor) and value.quantization is None and value.data.ndim == 0
 
 
 def _number(value: float, dtype: str = "float32") -> relax.Expr:

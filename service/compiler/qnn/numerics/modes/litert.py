@@ -14,7 +14,8 @@ from service.compiler.qnn.numerics.arithmetic import (
 )
 from service.compiler.qnn.numerics.detecting import Detect
 from service.compiler.qnn.numerics.division import FixedPointDivision
-from service.compiler.qnn.numerics.dynamic import PadByZeroPoint, Parameter, QuantizeByParameters, ScaleByParameters
+from service.compiler.qnn.numerics.dynamic import PadByZeroPoint
+from service.compiler.qnn.numerics.dynamic_litert import Parameter, QuantizeByParameters, ScaleByParameters
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.int16 import (

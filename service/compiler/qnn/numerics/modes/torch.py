@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.compiler.qnn.numerics import aten, aten_unary, decomposed, mlas, onednn, qnnpack
+from service.compiler.qnn.numerics import aten, aten_unary, decomposed, dynamic_aten, mlas, onednn, qnnpack
 from service.compiler.qnn.numerics.elementwise import FloatMul
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.mode import EXACT, Mode
@@ -31,11 +31,18 @@ _ATEN: Mapping[str, Formula] = {
     "tanh": aten_unary.TANH,
 }
 
+_DYNAMIC_BY_FBGEMM: Mapping[str, Formula] = {
+    "dynamic_parameter": dynamic_aten.Parameter(reduces=True),
+    "dynamic_quantize": dynamic_aten.QuantizeByParameters(),
+    "dynamic_scale": dynamic_aten.ScaleByParameters(fused=True),
+}
+
 ENGINE_FBGEMM = Mode(
     FBGEMM,
     "PyTorch 2.13.0, engine fbgemm",
     {
         **_ATEN,
+        **_DYNAMIC_BY_FBGEMM,
         "conv2d+requantize": aten.FbgemmRequantize(),
         "conv2d_transpose+requantize": aten.FbgemmRequantize(),
         "dense+requantize": aten.FbgemmRequantize(),
@@ -58,6 +65,7 @@ ENGINE_X86 = Mode(
     "PyTorch 2.13.0, engine x86, on AVX512-VNNI",
     {
         **_ATEN,
+        **_DYNAMIC_BY_FBGEMM,
         "conv2d+requantize": aten.ByGroups(),
         "conv2d_transpose+requantize": aten.FbgemmRequantize(),
         "dense+requantize": aten.FbgemmRequantize(),
@@ -76,6 +84,9 @@ ENGINE_QNNPACK = Mode(
         "avg_pool2d": qnnpack.WindowAverage(),
         "mean": mlas.GlobalAverage(),
         "hard_swish": qnnpack.HARD_SWISH,
+        "dynamic_parameter": dynamic_aten.Parameter(reduces=False),
+        "dynamic_quantize": dynamic_aten.QuantizeByParameters(),
+        "dynamic_scale": dynamic_aten.ScaleByParameters(fused=False),
     },
 )
 

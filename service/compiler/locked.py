@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from service.cache import OciLayout
-from service.cli.options import load_checked
 from service.compiler.forked import keeping
-from service.compiler.sandbox import Access, run_child, with_cards
+from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.compiler.sandbox.policy import unlimited
 from service.core.artifact import only_artifact
 from service.core.buckets import fitted, opened
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, SandboxUnavailable
+from service.core.settings import Settings
 from service.core.signature import ModelSignature
 from service.core.target import Target, machine_name, parse_target
 from service.core.witnesses import Comparison
@@ -34,7 +34,12 @@ from service.runtime.trust import Trust
 T = TypeVar("T")
 Poll = Callable[[], None]
 
+
 _ELSEWHERE = "use Linux 5.13 or newer with landlock in /sys/kernel/security/lsm"
+
+
+def _nothing() -> None:
+    """To do meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +53,35 @@ class LockedArtifact:
         OctetError: its library does not load.
 
     Attributes:
+        allow_unsandboxed: go on where this kernel cannot lock it in.
         unsandboxed: whether its code may do all that this process may.
+        limits: None for a child that somebody waits for, and may end: a fork of this process, which has one thread
+            and holds no secrets. One with limits is started anew.
     """
 
     stored: StoredArtifact
+    allow_unsandboxed: bool = False
     unsandboxed: bool = False
+    limits: Limits | None = None
 
     @staticmethod
-    def read(layout: OciLayout, digest: Digest | None, *, unsandboxed: bool) -> LockedArtifact:
+    def read(
+        layout: OciLayout,
+        digest: Digest | None,
+        settings: Settings,
+        *,
+        unsandboxed: bool = False,
+        limits: Limits | None = None,
+    ) -> LockedArtifact:
         """The artifact `digest`; without a digest, the only one.
 
         Raises:
             OctetError: as `runtime.load`, before it loads anything.
         """
         digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-        stored = StoredArtifact.read(layout, digest, Trust.of(load_checked()))
+        stored = StoredArtifact.read(layout, digest, Trust.of(settings))
         stored.check()
-        return LockedArtifact(stored, unsandboxed)
+        return LockedArtifact(stored, settings.allow_unsandboxed, unsandboxed, limits)
 
     @property
     def digest(self) -> Digest:
@@ -90,23 +107,23 @@ class LockedArtifact:
             os.close(shared.descriptor)
         return list(shared.outputs), _understood("run", lambda: _number(said["seconds"]))
 
-    def compare(self, vectors: Path) -> Comparison:
-        """With the expected outputs in the file `vectors`: `runtime.compare`."""
-        said = self._ask("verify", {"vectors": [str(vectors.absolute())]}, readable=[vectors])
+    def compare(self, vectors: Path, poll: Poll = _nothing) -> Comparison:
+        """With the expected outputs in the file `vectors`: `runtime.compare`.
+
+        Args:
+            poll: called about every 100 ms meanwhile, and may raise; likewise below.
+        """
+        said = self._ask("verify", {"vectors": [str(vectors.absolute())]}, readable=[vectors], poll=poll)
         return _understood("verify", lambda: Comparison.from_json(said["comparisons"][0]))
 
     def bench(self, threads: int, seconds: float, poll: Poll) -> dict[str, Any]:
-        """`runtime.latency.Latency` of so many threads, each on its own core, and which cores.
-
-        Args:
-            poll: called about every 100 ms meanwhile.
-        """
+        """`runtime.latency.Latency` of so many threads, each on its own core, and which cores."""
         said = self._ask("bench", {"threads": threads, "seconds": seconds}, poll=poll)
         return _understood("bench", lambda: _latency(said))
 
-    def explain(self, threads: int, seconds: float, peak: object) -> dict[str, Any]:
+    def explain(self, threads: int, seconds: float, peak: object, poll: Poll = _nothing) -> dict[str, Any]:
         """`runtime.profile.Profile` of so many threads, each on its own core."""
-        said = self._ask("explain", {"threads": threads, "seconds": seconds, "peak": peak})
+        said = self._ask("explain", {"threads": threads, "seconds": seconds, "peak": peak}, poll=poll)
         symbols = [call.symbol for call in self.stored.config.plan.calls]
         return _understood("explain", lambda: _profile(said, symbols, machine_name(self.target)))
 
@@ -118,10 +135,10 @@ class LockedArtifact:
         readable: Sequence[Path] = (),
         keep: Collection[int] = (),
         shared_bytes: int = 0,
-        poll: Poll = lambda: None,
+        poll: Poll = _nothing,
     ) -> dict[str, Any]:
         library, constants = self.stored.library.absolute(), self.stored.constants.absolute()
-        limits = unlimited(shared_bytes)
+        limits = self.limits or unlimited(shared_bytes)
         files = {"config": self.stored.config.to_json(), "library": str(library), "constants": str(constants)}
         try:
             return run_child(
@@ -130,9 +147,9 @@ class LockedArtifact:
                 access=Access((library, constants, *readable)),
                 limits=limits if self.target.device == "cpu" else with_cards(limits),
                 poll=poll,
-                allow_unsandboxed=load_checked().allow_unsandboxed,
+                allow_unsandboxed=self.allow_unsandboxed,
                 unsandboxed=self.unsandboxed,
-                fork=keeping(*keep),
+                fork=keeping(*keep) if self.limits is None else None,
             )
         except SandboxUnavailable as error:
             error.hint = f"{_ELSEWHERE}; or, if you trust whoever compiled the artifact, run it with --unsandboxed"
@@ -146,7 +163,7 @@ class LockedModel:
         signature: as `runtime.load_model` gives it.
     """
 
-    def __init__(self, layout: OciLayout, digest: Digest | None, *, unsandboxed: bool) -> None:
+    def __init__(self, layout: OciLayout, digest: Digest | None, settings: Settings, *, unsandboxed: bool) -> None:
         """
         Args:
             digest: of one artifact; None for the model in `layout`.
@@ -155,7 +172,7 @@ class LockedModel:
             OctetError: as `runtime.load_model`, before it loads anything.
         """
         digests = [digest] if digest else artifacts_of_model(layout)
-        parts = [LockedArtifact.read(layout, each, unsandboxed=unsandboxed) for each in digests]
+        parts = [LockedArtifact.read(layout, each, settings, unsandboxed=unsandboxed) for each in digests]
         self.signature: ModelSignature = parts[0].signature
         if len(parts) > 1:
             self.signature = opened([part.signature for part in parts])

@@ -1,0 +1,103 @@
+"""What the parts of a run tell: objects with their `part`, a line of JSON each, and what they are put together to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Record = Mapping[str, Any]
+DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
+
+
+def text(records: Sequence[Record], about: Mapping[str, Any], day: str) -> str:
+    """The page's part: wrong answers, failures, then tables."""
+    found = {part: [each for each in records if each["part"] == part] for part in _PARTS}
+    parts = [*_loud(found, about), _heading(found, about, day), _models(found, about)]
+    parts += [_serving(found["serving"])] if found["serving"] else []
+    parts += ["\n".join(f"- {each['of']}: {each['said']}" for each in found["failure"])] if found["failure"] else []
+    return "\n\n".join(parts)
+
+
+_PARTS = ("card", "model", "right", "peak", "peer", "serving", "sanitizer", "failure")
+
+
+def wrong(records: Sequence[Record], about: Mapping[str, Any]) -> list[str]:
+    """What did not answer as it has to: by a wrong answer, or by none."""
+    right = {each["name"] for each in records if each["part"] == "right" and each["right"]}
+    models = [each["name"] for each in about["models"] if each["name"] not in right]
+    served = [f"{each['model']} over {each['protocol']}" for each in records if each.get("wrong")]
+    return models + served + [f"{each['tool']} of {each['name']}" for each in records if each.get("found")]
+
+
+def _loud(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> Iterator[str]:
+    everything = [each for part in found.values() for each in part]
+    bad = wrong(everything, about)
+    if bad:
+        yield f"**WRONG, OR NOT ANSWERED: {', '.join(bad)}. Figures of what answers wrongly mean nothing.**"
+
+
+def _heading(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any], day: str) -> str:
+    card = found["card"][0]["described"] if found["card"] else "an unnamed card"
+    peaks = ", ".join(f"{name} {2 * value / 1e12:.4g} TOPS" for name, value in _peaks(found).items())
+    looked = ", ".join(
+        f"{each['tool']} {'FOUND ERRORS' if each['found'] else 'found nothing'} in {each['name']}"
+        for each in found["sanitizer"]
+    )
+    torch = {f"; PyTorch {each['torch']}" for each in found["peer"]}
+    said = f"On {card}, {day}, {about['target']}; measured peaks: {peaks or 'none'}{''.join(torch)}."
+    return f"{said} compute-sanitizer: {looked}." if looked else f"{said} compute-sanitizer looked at nothing."
+
+
+def _peaks(found: Mapping[str, Sequence[Record]]) -> dict[str, float]:
+    """Multiply-accumulates in a second, by instruction: of the times that they were measured, the best."""
+    best: dict[str, float] = {}
+    for each in found["peak"]:
+        best[each["instruction"]] = max(best.get(each["instruction"], 0.0), each["macs_per_s"])
+    return best
+
+
+def _models(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> str:
+    measured = {each["name"]: each for each in found["model"]}
+    right = {each["name"]: each["right"] for each in found["right"]}
+    peers: dict[tuple[str, int, str], float] = {}
+    for each in found["peer"]:
+        key = each["network"], each["batch"], each["dtype"]
+        peers[key] = min(peers.get(key, each["median_s"]), each["median_s"])
+    peak = max(_peaks(found).values(), default=0.0)
+    columns = ["model", "batch", "CPU's bytes", "with copies, ms", "on the card, ms", "images/s", "% of peak"]
+    columns += [*(f"PyTorch {name}, ms" for name in DTYPES.values()), "bf16 / ours"]
+    rows = []
+    for model in about["models"]:
+        row, said = measured.get(model["name"]), right.get(model["name"])
+        peer = [peers.get((model["network"], model["batch"], dtype)) for dtype in DTYPES]
+        cells = [model["model"], str(model["batch"]), "-" if said is None else "yes" if said else "**NO**"]
+        if row is None:
+            cells += ["-"] * 4
+        else:
+            card_s = row["card_s"]
+            share = f"{100 * model['macs'] / card_s / peak:.0f}" if peak else "-"
+            cells += [_ms(row["whole_s"]), _ms(card_s), f"{model['batch'] / card_s:,.0f}", share]
+        ratio = f"{peer[0] / row['card_s']:.2f}" if row and peer[0] else "-"
+        rows.append([*cells, *map(_ms, peer), ratio])
+    return _table(columns, rows)
+
+
+def _serving(served: Sequence[Record]) -> str:
+    columns = ["model", "protocol", "clients", "images/s", "p50, ms", "p99, ms", "refused or lost"]
+    rows = [
+        [
+            *(each["model"], each["protocol"], str(each["clients"]), f"{each['per_s']:,.0f}"),
+            *(f"{each['p50_ms']:.2f}", f"{each['p99_ms']:.2f}", str(each["others"])),
+        ]
+        for each in served
+    ]
+    return _table(columns, rows)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.3f}"

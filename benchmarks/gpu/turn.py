@@ -1,0 +1,77 @@
+"""A part of a run, in a process of its own: a card that fails is lost to its process alone.
+
+    python -m benchmarks.gpu.turn model ARTIFACT DIGEST ANSWERS SECONDS
+    python -m benchmarks.gpu.turn peak ARTIFACT DIGEST MACS
+    python -m benchmarks.gpu.turn once ARTIFACT DIGEST
+
+Prints what it found as lines of JSON, each when it is known.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.gpu.samples import digest, inputs_of
+from service.core.buffers import aligned_empty
+from service.core.digest import parse_digest
+from service.runtime.loading import load
+from service.runtime.model import Model
+
+_ROUNDS, _PEAK_TURNS = 5, 20
+
+
+def main() -> None:
+    kind, folder, name, *rest = sys.argv[1:]
+    loaded = load(Path(folder), parse_digest(name))
+    kinds: dict[str, Callable[..., None]] = {"model": _model, "peak": _peak, "once": _once}
+    kinds[kind](loaded, *rest)
+
+
+def _model(model: Model, answers: str, seconds: str) -> None:
+    """Right first, and still right when all was measured."""
+    inputs = inputs_of(model.signature)
+    _tell(right=digest(model.run(inputs)) == answers)
+    outputs = [aligned_empty(spec.shape, spec.dtype) for spec in model.signature.outputs]
+    model.bind(inputs, outputs)
+    share_s = float(seconds) / 2 / _ROUNDS
+    _times(model, share_s)  # clocks rise
+    whole_s = statistics.median(statistics.median(_times(model, share_s)) for _ in range(_ROUNDS))
+    runs = max(1, round(share_s / model.instance.run_resident(1)))
+    card_s = statistics.median(model.instance.run_resident(runs) for _ in range(_ROUNDS))
+    _tell(whole_s=whole_s, card_s=card_s, runs=runs)
+    _tell(right=digest(outputs) == answers)
+    calls_s = model.time_calls(inputs)
+    _tell(calls_s=[float(each) for each in calls_s])
+
+
+def _peak(model: Model, macs: str) -> None:
+    """By the fastest of its turns: nothing makes one faster than the card is."""
+    inputs = inputs_of(model.signature)
+    _tell(macs_per_s=int(macs) / min(float(model.time_calls(inputs).sum()) for _ in range(_PEAK_TURNS)))
+
+
+def _once(model: Model) -> None:
+    model.run(inputs_of(model.signature))
+
+
+def _times(call: Callable[[], object], seconds: float) -> list[float]:
+    times: list[float] = []
+    end_s = time.perf_counter() + seconds
+    while not times or time.perf_counter() < end_s:
+        begun_s = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begun_s)
+    return times
+
+
+def _tell(**found: object) -> None:
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+// The mixtures of layers in integers, of 16x8 and in float, of which one can be chosen.
+
+import { h, svg } from "./dom.js";
+import { percent } from "./format.js";
+
+const [WIDTH, HEIGHT] = [240, 80];
+
+/**
+ * The curve, and a row for each of its points.
+ *
+ * @param {Object} ranked the quantization that measured them, as the server answers it.
+ * @param {Object} result the quantization that is looked at: the same, or one that was chosen of it.
+ * @param {function(Object)} choose called with the layers `kept` in float and `wide` of a mixture.
+ */
+export function mixtures({ report, build }, result, choose) {
+  const { curve } = report.sensitivity;
+  const { keep, wide = [] } = build.options.quantize;
+  const known = ({ kept = [], wide: raised = [] }) => JSON.stringify([[...kept].sort(), [...raised].sort()]);
+  return h(
+    "div", { class: "mixtures" },
+    h("h3", {}, "Accuracy by the number of layers raised"),
+    plot(curve),
+    h("p", { class: "quiet" }, h("span", { class: "in-float" }, "● in float"), h("span", { class: "of-16x8" }, " ● of 16x8"), " (weights of 8 bits, activations of 16)"),
+    h("ol", {}, curve.map((point) => {
+      const all = { kept: [...keep, ...point.kept], wide: [...wide, ...wideOf(point)] };
+      return h(
+        "li", { "data-kept": point.kept.length, "data-wide": wideOf(point).length },
+        `${named(point)}: ${percent(point.share)}, ${decibels(point.output_db)} `,
+        known(all) === known(result.report) ? h("span", { class: "tag" }, "chosen") : h("button", { type: "button", class: "plain", "data-curve": build.id, onclick: () => choose(all) }, `Choose ${named(point)}`),
+      );
+    })),
+  );
+}
+
+/** Of a ratio of signal to noise, as reports have it. */
+export function decibels(value) {
+  return value === null ? "no noise" : `${value.toFixed(1)} dB`;
+}
+
+function wideOf(point) {
+  return point.wide ?? []; // reports of before there were such layers
+}
+
+function named(point) {
+  const [floats, raised] = [point.kept.length, wideOf(point).length];
+  if (!raised) return `${floats} in float`;
+  return floats ? `${floats} in float, ${raised} of 16x8` : `${raised} of 16x8`;
+}
+
+/** A line of the mixtures with float layers only, one of those of 16x8 only, and dots between them for the others. */
+function plot(curve) {
+  const count = (point) => point.kept.length + wideOf(point).length;
+  const most = Math.max(1, ...curve.map(count));
+  const shares = curve.map(({ share }) => share);
+  const [low, high] = [Math.min(...shares), Math.max(...shares)];
+  const place = (point) => [10 + (WIDTH - 20) * (count(point) / most), HEIGHT - 10 - (HEIGHT - 20) * (high > low ? (point.share - low) / (high - low) : 1)];
+  const line = (points, kind) => svg("polyline", { class: kind, points: [...points].sort((a, b) => count(a) - count(b)).map((point) => place(point).join(",")).join(" ") });
+  const kindOf = (point) => (wideOf(point).length ? "of-16x8" : "in-float");
+  return svg(
+    "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "curve", role: "img", "aria-label": `From ${percent(low)} to ${percent(high)}` },
+    line(curve.filter((point) => !point.kept.length), "of-16x8"),
+    line(curve.filter((point) => !wideOf(point).length), "in-float"),
+    curve.map((point) => {
+      const [x, y] = place(point);
+      return svg("circle", { class: kindOf(point), cx: x, cy: y, r: 3 }, svg("title", {}, `${named(point)}: ${percent(point.share)}`));
+    }),
+  );
+}

@@ -1,0 +1,42 @@
+// What a quantization is asked for: from the form, from a build before it, and in words.
+
+/** Shows the fields of the chosen way to quantize, and hides those of others. */
+export function showWay(form) {
+  const way = form.querySelector("#quantize-way").value;
+  for (const part of form.querySelectorAll("[data-way]")) part.hidden = part.dataset.way !== way;
+}
+
+/** What the shown fields ask for, with their names as the API has them; what is empty is left out. */
+export function asked(form) {
+  const query = new URLSearchParams();
+  for (const field of form.querySelectorAll("[name]")) {
+    if (field.closest("[hidden]")) continue;
+    if (field.type === "checkbox") field.checked && query.set(field.name, true);
+    else if (field.hasAttribute("data-several")) field.value.split(",").map((each) => each.trim()).filter(Boolean).forEach((each) => query.append(field.name, each));
+    else if (field.value) query.set(field.name, field.value);
+  }
+  return query;
+}
+
+/** What asks for the same as a quantization did, by the same inputs, with other layers raised to 16x8 and to float. */
+export function askedAgain({ version, target, options }, { kept, wide }) {
+  const { metadata, sensitivity, budget, keep, wide: before, ...same } = options.quantize;
+  const query = new URLSearchParams({ version, target });
+  for (const [name, value] of Object.entries(same)) if (value !== null) query.set(name, value);
+  const shapes = Object.entries(options.input_shapes ?? {}).map(([name, shape]) => `${name}=${shape.join(",")}`);
+  if (shapes.length) query.set("input_shape", shapes.join(";"));
+  kept.forEach((name) => query.append("keep", name));
+  wide.forEach((name) => query.append("wide", name));
+  return query;
+}
+
+/** "quantized by kl": of the option of a build. */
+export function wayOf({ method, dynamic, weights }) {
+  if (dynamic) return "quantized as it runs";
+  return weights ? `weights quantized to ${weights} bits` : `quantized by ${method}`;
+}
+
+/** Whether it sees inputs. */
+export function takesInputs({ dynamic, weights }) {
+  return !dynamic && !weights;
+}

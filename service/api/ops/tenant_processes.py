@@ -1,0 +1,125 @@
+"""The data planes of tenants, as processes: each with its own sockets, its own table of what runs, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from service.core.running import Running
+from service.core.settings import Settings
+from service.workers.data_plane import orders, program
+from service.workers.data_plane.program import raise_descriptors
+from service.workers.supervised import End, Ready, SupervisedProcess
+from service.workers.tenant_planes import Places, folder_of
+
+_logger = logging.getLogger(__name__)
+_BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: SupervisedProcess
+    task: asyncio.Task[None]
+    stack: ExitStack
+
+
+class TenantProcesses:
+    """Those that the control plane wants. For the event loop of a process that has no other thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        places: Places,
+        *,
+        grace_s: float,
+        uses_cards: bool,
+        on_crash: Callable[[str, End, Running], None],
+    ) -> None:
+        """
+        Args:
+            on_crash: called with whose data plane ended, how, and what it ran.
+        """
+        self._settings, self._places, self._grace_s, self._uses_cards = settings, places, grace_s, uses_cards
+        self._on_crash = on_crash
+        self._wanted: set[str] = set()
+        self._children: dict[str, _Child] = {}
+        self._is_stopping = False
+
+    @property
+    def wanted(self) -> Collection[str]:
+        """The tenants whose data planes run, or are about to."""
+        return sorted(self._wanted)
+
+    def want(self, tenant: str, wanted: bool | None) -> None:
+        """Has the data plane of a tenant run from now on, or end; None: another in its place."""
+        child = self._children.get(tenant)
+        if wanted is None:
+            if child is not None:
+                child.process.restart()
+        elif wanted:
+            self._wanted.add(tenant)
+            if child is None and not self._is_stopping:
+                self._start(tenant)
+        else:
+            self._wanted.discard(tenant)
+            if child is not None:
+                child.process.stop()
+
+    async def stop(self) -> None:
+        """Lets all end, and returns when they have."""
+        self._is_stopping = True
+        for child in self._children.values():
+            child.process.stop()
+        await asyncio.gather(*(child.task for child in self._children.values()), return_exceptions=True)
+
+    def kill(self) -> None:
+        self._is_stopping = True
+        for child in self._children.values():
+            child.process.kill()
+
+    def _start(self, tenant: str) -> None:
+        stack, running = ExitStack(), Running()
+        stack.callback(running.close)
+        control = stack.enter_context(_listening(self._places.control(tenant)))
+        http = stack.enter_context(_listening(self._places.http(tenant)))
+
+        def be(ready: Ready) -> None:
+            raise_descriptors()
+            folder = folder_of(self._settings, tenant)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ready()
+            inherited = {"control": control.fileno(), "http": http.fileno()}
+            inherited |= {"running": running.descriptor, "held": ready.descriptor}
+            first = [(orders.configure(self._settings), b"")]
+            program.become(inherited, [folder], [], first, uses_cards=self._uses_cards)
+
+        def ended(end: End) -> bool:
+            self._on_crash(tenant, end, running)
+            return True
+
+        name = f"data plane of {tenant or 'the operator'}"
+        keep = control.fileno(), http.fileno()
+        process = SupervisedProcess(name, be, grace_s=self._grace_s, keep=keep, on_end=ended)
+        task = asyncio.create_task(process.run())
+        self._children[tenant] = _Child(process, task, stack)
+        task.add_done_callback(lambda _: self._ended(tenant))
+
+    def _ended(self, tenant: str) -> None:
+        child = self._children.pop(tenant)
+        child.stack.close()
+        if not child.task.cancelled() and (error := child.task.exception()) is not None:
+            _logger.error("the data plane of %s is not started again: %s", tenant or "the operator", error)
+        elif tenant in self._wanted and not self._is_stopping:  # it was wanted again while it ended
+            self._start(tenant)
+
+
+def _listening(name: bytes) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(name)
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    return listener

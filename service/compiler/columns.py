@@ -1,0 +1,107 @@
+"""What a layer's weights are multiplied with: the columns of its operand, `[groups, K, positions]`, each the window
+that one result is a sum of products over; and their moments, which say what changed weights do to the results."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from service.runtime.model import Array
+
+POSITIONS = 2048  # of an input, at most, of which products are summed
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a layer reads its operand; as ONNX's Conv has it.
+
+    Attributes:
+        kernel: of each spatial axis of `[N, C, …]`; None of a matrix product, which reads the last axis.
+        pads: before each axis, then behind each.
+        auto_pad: `NOTSET` or `VALID`, or `SAME_UPPER` or `SAME_LOWER`, which decide `pads`.
+    """
+
+    kernel: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    auto_pad: str = "NOTSET"
+    groups: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(members: Mapping[str, Any]) -> Windows:
+        rows: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in members.items()
+        }
+        return Windows(**rows)
+
+
+def taps(x: Array, windows: Windows) -> Iterator[Array]:
+    """For each place in the kernel what it reads, `[C, positions]`; of a matrix product `[K, positions]`, once."""
+    if windows.kernel is None:
+        yield x.reshape(-1, x.shape[-1]).T
+        return
+    reach = [(size - 1) * step + 1 for size, step in zip(windows.kernel, windows.dilations, strict=True)]
+    before, behind = _padding(x.shape[2:], windows, reach)
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(before, behind, strict=True)])
+    sizes = [
+        (size - own) // stride + 1 for size, own, stride in zip(padded.shape[2:], reach, windows.strides, strict=True)
+    ]
+    for place in itertools.product(*map(range, windows.kernel)):
+        starts = [at * step for at, step in zip(place, windows.dilations, strict=True)]
+        parts = zip(starts, sizes, windows.strides, strict=True)
+        cut = padded[:, :, *(slice(start, start + (size - 1) * stride + 1, stride) for start, size, stride in parts)]
+        yield cut.swapaxes(0, 1).reshape(x.shape[1], -1)
+
+
+def columns(x: Array, windows: Windows, positions: int | None = None) -> Array:
+    """`[groups, K, positions]`, K in the order of ONNX's weights; with `positions`, at most so many, spread evenly."""
+    rows = []
+    for tap in taps(x, windows):
+        total = tap.shape[1]
+        few = positions is not None and total > positions
+        rows.append(tap[:, np.linspace(0, total - 1, positions).astype(np.int64)] if few and positions else tap)
+    stacked = np.stack(rows, axis=1)  # [C, taps, positions]
+    return np.asarray(stacked.reshape(windows.groups, -1, stacked.shape[-1]))
+
+
+def means(x: Array, windows: Windows) -> Array:
+    """Of all columns: `[groups, K]` float64."""
+    rows = [tap.mean(axis=1, dtype=np.float64) for tap in taps(x, windows)]
+    return np.asarray(np.stack(rows, axis=1).reshape(windows.groups, -1))
+
+
+def products(x: Array, windows: Windows) -> Array:
+    """The sums of products of columns with themselves and with a one, which counts them: `[groups, K + 1, K + 1]`
+    float64, of at most `POSITIONS` columns."""
+    found = columns(x, windows, POSITIONS)
+    ones = np.ones((len(found), 1, found.shape[2]), found.dtype)
+    wide = np.concatenate([found, ones], axis=1).astype(np.float64)
+    return np.asarray(wide @ wide.transpose(0, 2, 1))
+
+
+def rounded(x: Array, low: int, high: int, scale: float, zero_point: int) -> Array:
+    """`x` as a layer reads it that stores its operand: quantized and dequantized, float32."""
+    steps = np.clip(np.rint(x / np.float32(scale)) + zero_point, low, high)
+    return np.asarray((steps - zero_point) * np.float32(scale), np.float32)
+
+
+def _padding(sizes: tuple[int, ...], windows: Windows, reach: list[int]) -> tuple[list[int], list[int]]:
+    if not windows.auto_pad.startswith("SAME"):
+        half = len(sizes)
+        pads = (0,) * 2 * half if windows.auto_pad == "VALID" else windows.pads
+        return list(pads[:half]), list(pads[half:])
+    totals = [
+        max((math.ceil(size / stride) - 1) * stride + own - size, 0)
+        for size, stride, own in zip(sizes, windows.strides, reach, strict=True)
+    ]
+    less, more = [total // 2 for total in totals], [total - total // 2 for total in totals]
+    return (less, more) if windows.auto_pad == "SAME_UPPER" else (more, less)

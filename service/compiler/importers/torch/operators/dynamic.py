@@ -1,0 +1,80 @@
+"""Linear layers whose activations are quantized as they come (`torch.ao.quantization.quantize_dynamic`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators.accumulating import packed_layer, type_of_weights
+from service.compiler.importers.torch.packed import Packed
+from service.compiler.importers.torch.values import Value
+from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.ops.dynamic import DENSE, FACTOR, SCALE, ZERO_POINT
+from service.compiler.qnn.types import QuantizedType
+
+_STORED = QuantizedType("int8", (1.0,), (0,))  # its scale and zero point come later
+
+
+def _linear_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any = False) -> Value:
+    layer, reduced = packed_layer(node, W_prepack, rank=2), node.flag(reduce_range)
+    x = node.real_tensor(X).expr
+    shape, (units, depth) = shape_of(x), layer.weight.data.shape
+    node.require(len(shape) >= 2 and shape[-1] == depth, f"multiplies {list(shape)} by {[units, depth]}")
+    if shape[0] == 1:
+        return node.value(_scaled(node, x, layer, reduced=reduced), None)
+    sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # of one range, however many it has within
+    return node.value(
+        relax.op.reshape(node.emit(_scaled(node, sample, layer, reduced=reduced)), (*shape[:-1], units)), None
+    )
+
+
+def _linear_relu_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any = False) -> Value:
+    sums = _linear_dynamic(node, X, W_prepack, reduce_range)
+    return node.value(relax.op.nn.relu(sums.expr), None)
+
+
+def _scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax.Expr:
+    """The rows `[1, …, K]` of a sample times the transposed weights, of one range for all of them: `[1, …, O]`."""
+    kind = type_of_weights(node, layer)
+    if any(kind.zero_points):
+        node.unsupported(f"has weights of {kind}, whose zero point is not 0")
+    axes = list(range(1, len(shape_of(x))))
+    low, high = (
+        node.emit(extreme(x, axis=axes, keepdims=True), name)
+        for extreme, name in ((relax.op.min, "low"), (relax.op.max, "high"))
+    )
+    scale, point, factor = (
+        node.emit(ops.dynamic_parameter(low, high, parameter=each, reduced=reduced, kernel=DENSE), each)
+        for each in (SCALE, ZERO_POINT, FACTOR)
+    )
+    stored = node.emit(ops.dynamic_quantize(x, point, factor, kernel=DENSE), "quantized")
+    sums = _sums(node, stored, layer)
+    totals = relax.const(layer.weight.data.sum(axis=1, dtype=np.int64).astype(np.int32))
+    scales = relax.const(np.array(kind.scales, np.float32))
+    bias = None if layer.bias is None else relax.const(np.ascontiguousarray(layer.bias))
+    return ops.dynamic_scale(sums, scale, point, totals, scales, bias, kernel=DENSE)
+
+
+def _sums(node: Node, stored: relax.Var, layer: Packed) -> relax.Expr:
+    """Of products of stored values; rows of more than two dimensions are the pixels of an image, so that the samples
+    keep an axis of their own."""
+    shape, (units, depth) = shape_of(stored), layer.weight.data.shape
+    weights = np.ascontiguousarray(layer.weight.data)
+    if len(shape) == 2:
+        return node.emit(ops.dense(stored, relax.const(weights), None, _STORED, _STORED), "sums")
+    pixels = (shape[0], math.prod(shape[1:-1]), 1)
+    image = node.emit(relax.op.reshape(stored, (*pixels, depth)), "pixels")
+    kernel = relax.const(weights.reshape(units, 1, 1, depth))
+    sums = node.emit(ops.conv2d(image, kernel, None, _STORED, _STORED), "pixel_sums")
+    return node.emit(relax.op.reshape(sums, (*shape[:-1], units)), "sums")
+
+
+RULES = {
+    "quantized::linear_dynamic": _linear_dynamic,
+    "quantized::linear_relu_dynamic": _linear_relu_dynamic,
+}

@@ -1,0 +1,162 @@
+"""Cross-layer equalization: what one layer's channels are scaled by, the next one's weights undo.
+
+Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, arXiv:1906.04721, section 4.1:
+f(s x) = s f(x) for s > 0 of everything between two layers, so W₁ / s and W₂ s compute the same function. With
+s = sqrt(r₁ / r₂) channel by channel, both have the same range r in each of them, and no channel is lost among others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import Array
+from service.quantize.document import Document, Node, renamed
+
+SWEEPS = 20  # over all pairs: each changes its neighbours'
+_SETTLED = 0.01  # no scale of a sweep is further from 1
+# Which scale with their operand, element by element; and those that besides keep the channels of `[N, C, …]`.
+_ACTIVATIONS = ("LeakyRelu", "Relu")
+_POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
+_LAYERS = ("Conv", "Gemm", "MatMul")
+
+
+@dataclass
+class _Held:
+    """What a layer has, while it is scaled.
+
+    Attributes:
+        weights: as in the file.
+        bias: `[channels]`; None for none.
+    """
+
+    weights: Array
+    bias: Array | None
+
+
+def equalize(document: Document) -> int:
+    """Equalizes every Conv, Gemm or MatMul with the one that alone reads its result, be it through ReLU, LeakyReLU,
+    pools or Flatten. The model computes what it did, within the rounding of float32.
+
+    Returns:
+        The number of pairs.
+    """
+    readers, uses = document.readers(), Counter(name for node in document.nodes for name in node.inputs)
+    layers = [node for node in document.nodes if _is_layer(document, node, uses)]
+    found = [(node, _behind(document, readers, uses, node)) for node in layers]
+    pairs = [(first, second) for first, second in found if second in layers and _fits(document, first, second)]
+    held = {node: _held(document, node) for pair in pairs for node in pair if node is not None}
+    for _ in range(SWEEPS):
+        if all(_scale(first, second, held) <= _SETTLED for first, second in pairs if second is not None):
+            break
+    made = {node: _written(document, node, parts) for node, parts in held.items()}
+    document.nodes = [made.get(node, node) for node in document.nodes]
+    return len(pairs)
+
+
+def _is_layer(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
+    """Whether its weights are constant, and its own."""
+    attributes = node.attributes
+    if node.op_type not in _LAYERS or any(uses[name] > 1 for name in node.inputs[1:] if name):
+        return False
+    if attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or attributes.get("transA", 0):
+        return False
+    known = [document.constants.get(name) for name in node.inputs[1:] if name]
+    if any(each is None or each.dtype != np.float32 or not np.isfinite(each).all() for each in known):
+        return False
+    held = _held(document, node)
+    fits = held.weights.ndim > 2 if node.op_type == "Conv" else held.weights.ndim == 2
+    return fits and held.weights.size > 0 and (held.bias is None or held.bias.shape == (_channels(node, held.weights),))
+
+
+def _behind(document: Document, readers: Mapping[str, list[Node]], uses: Mapping[str, int], node: Node) -> Node | None:
+    """The layer that alone reads what `node` makes, channel by channel."""
+    is_picture, name = node.op_type == "Conv", node.outputs[0]
+    is_conv = is_picture
+    while name not in document.outputs and uses.get(name, 0) == 1:
+        (reader,) = readers[name]
+        if reader.inputs[0] != name or any(reader.outputs[1:]):
+            return None
+        if reader.op_type in _LAYERS:
+            is_flat = is_conv and not is_picture
+            return reader if (reader.op_type == "Conv") == is_picture and (is_flat or is_conv == is_picture) else None
+        if reader.op_type == "Flatten" and is_picture and reader.attributes.get("axis", 1) == 1:
+            is_picture = False
+        elif reader.op_type not in _ACTIVATIONS and not (reader.op_type in _POOLS and is_picture):
+            return None
+        name = reader.outputs[0]
+    return None
+
+
+def _fits(document: Document, first: Node, second: Node) -> bool:
+    """Whether each channel of the first is one of the second's, or several neighbouring ones: those of Flatten."""
+    made = _channels(first, document.constants[first.inputs[1]])
+    read = len(_inward(second, document.constants[second.inputs[1]]))
+    return read == made if second.op_type == "Conv" else read % made == 0
+
+
+def _scale(first: Node, second: Node, held: Mapping[Node, _Held]) -> float:
+    """Equalizes a pair once; how far from 1 it scaled a channel."""
+    own, behind = held[first], held[second]
+    outward = np.abs(own.weights).max(axis=_others(own.weights, _outward_axis(first)))
+    inward = _inward(second, behind.weights).reshape(len(outward), -1).max(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = np.sqrt(outward / inward)
+    factors = np.where(np.isfinite(factors) & (factors > 0), factors, 1.0)  # a channel of zeros has no range
+    shape = [1] * own.weights.ndim
+    shape[_outward_axis(first)] = -1
+    own.weights = own.weights / factors.reshape(shape)
+    own.bias = None if own.bias is None else own.bias / factors
+    behind.weights = behind.weights * _spread(second, behind.weights, factors)
+    return float(np.abs(factors - 1).max())
+
+
+def _outward_axis(node: Node) -> int:
+    return 0 if node.op_type == "Conv" or node.attributes.get("transB", 0) else 1
+
+
+def _channels(node: Node, weights: Array) -> int:
+    return int(weights.shape[_outward_axis(node)])
+
+
+def _others(weights: Array, axis: int) -> tuple[int, ...]:
+    return tuple(place for place in range(weights.ndim) if place != axis)
+
+
+def _groups(node: Node) -> int:
+    groups = node.attributes.get("group", 1)
+    return groups if isinstance(groups, int) else 1
+
+
+def _inward(node: Node, weights: Array) -> Array:
+    """The largest weight of each channel that `node` reads."""
+    if node.op_type != "Conv":
+        return np.asarray(np.abs(weights).max(axis=_outward_axis(node)))
+    each = np.abs(weights).max(axis=tuple(range(2, weights.ndim)))  # [O, C / groups]
+    return np.asarray(each.reshape(_groups(node), -1, each.shape[1]).max(axis=1).reshape(-1))
+
+
+def _spread(node: Node, weights: Array, factors: Array) -> Array:
+    """One of `factors` for each of `weights`, by the channel that it reads."""
+    if node.op_type != "Conv":
+        axis = 1 - _outward_axis(node)
+        rows = np.repeat(factors, weights.shape[axis] // len(factors))
+        return rows[:, None] if axis == 0 else rows
+    groups = _groups(node)
+    each = np.repeat(factors.reshape(groups, -1), weights.shape[0] // groups, axis=0)
+    return each.reshape(*each.shape, *[1] * (weights.ndim - 2))
+
+
+def _held(document: Document, node: Node) -> _Held:
+    bias = document.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
+    return _Held(document.constants[node.inputs[1]].astype(np.float64), bias)
+
+
+def _written(document: Document, node: Node, held: _Held) -> Node:
+    operands = {1: document.add_constant(f"{node.outputs[0]}_equalized", held.weights.astype(np.float32))}
+    if held.bias is not None:
+        operands[2] = document.add_constant(f"{node.outputs[0]}_equalized_bias", held.bias.astype(np.float32))
+    return renamed(node, operands)

@@ -1,0 +1,150 @@
+"""Weights and biases that fit what a calibration saw: adaptive rounding (`rounding`), and bias correction.
+
+Rounded weights move the mean of a layer's results by E x̄, where E is what rounding does to the weights and x̄ the mean
+column; the bias takes that back (Nagel et al., arXiv:1906.04721, section 4.2, with the mean that was seen). Both look
+at a layer's own error, on its operand as it is stored, so no layer waits for another's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.columns import Windows
+from service.compiler.importers.onnx.model import Array
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.quantize.building import Built
+from service.quantize.data import Data
+from service.quantize.document import Document, Node
+from service.quantize.observing import Columns, Moments, Workshop
+from service.quantize.patterns import Layer, Plan
+from service.quantize.rewriting import MOST_WEIGHT, Fitted, bias_of, weight_scales
+from service.quantize.rounding import rounded_adaptively
+
+_MOST_COLUMN = 5120  # elements: products of such are 200 MiB
+_LAYERS = ("Conv", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """
+    Attributes:
+        biases: whether they take back what rounding weights adds to the mean of each channel.
+        rounding: whether weights are rounded so that results change least, not each to the nearest.
+    """
+
+    biases: bool = False
+    rounding: bool = False
+
+    def __bool__(self) -> bool:
+        return self.biases or self.rounding
+
+
+NEAREST = Fit()
+
+
+def fitted(
+    document: Document,
+    plan: Plan,
+    types: Mapping[str, QuantizedType],
+    fit: Fit,
+    workshop: Workshop,
+    built: Built,
+    names: Sequence[str],
+    data: Data,
+) -> dict[tuple[str, str], Fitted]:
+    """Fits every Conv, Gemm and MatMul of constant weights, in one pass over `data` for each 256 MiB of what has to be
+    summed.
+
+    Args:
+        built: a model with all operands of these among its inputs and outputs.
+        names: of these.
+
+    Returns:
+        By operand and weights.
+
+    Raises:
+        InvalidInput: as `Data.inputs`.
+    """
+    layers = {(layer.operands[0], layer.node.inputs[1]): layer for layer in plan.layers if _is_fitted(layer)}
+    seen = workshop.moments(
+        built, data, [_columns(document, plan, layer, types, fit, names) for layer in layers.values()]
+    )
+    made = {}
+    for place, (key, moments) in enumerate(zip(layers, seen, strict=True), 1):
+        made[key] = _of_layer(document, layers[key], types[plan.tensors[key[0]]].scales[0], fit, moments)
+        workshop.tick("fits weights", place, len(layers))
+    return made
+
+
+def operands(plan: Plan) -> list[str]:
+    """The tensors that `fitted` looks at."""
+    return [layer.operands[0] for layer in plan.layers if _is_fitted(layer)]
+
+
+def _is_fitted(layer: Layer) -> bool:
+    return layer.node.op_type in _LAYERS and layer.pattern.weights is not None and 0 in layer.operands
+
+
+def _columns(
+    document: Document, plan: Plan, layer: Layer, types: Mapping[str, QuantizedType], fit: Fit, names: Sequence[str]
+) -> Columns:
+    operand, weights = layer.operands[0], document.constants[layer.node.inputs[1]]
+    kind, windows = types[plan.tensors[operand]], _windows(layer.node, weights)
+    size = _rows(layer.node, weights).shape[-1]
+    rounding = (*STORAGE_RANGES[kind.storage], kind.scales[0], kind.zero_points[0])
+    return Columns(names.index(operand), rounding, windows, size, fit.rounding and size <= _MOST_COLUMN)
+
+
+def _windows(node: Node, weights: Array) -> Windows:
+    if node.op_type != "Conv":
+        return Windows()
+    attributes, places = node.attributes, weights.ndim - 2
+
+    def ints(name: str, default: int, count: int) -> tuple[int, ...]:
+        return tuple(map(int, np.asarray(attributes.get(name, [default] * count)).reshape(-1)))
+
+    strides, dilations, pads = ints("strides", 1, places), ints("dilations", 1, places), ints("pads", 0, 2 * places)
+    auto_pad, (groups,) = attributes.get("auto_pad", "NOTSET"), ints("group", 1, 1)
+    return Windows(weights.shape[2:], strides, dilations, pads, str(auto_pad), groups)
+
+
+def _rows(node: Node, weights: Array) -> Array:
+    """`[groups, channels, K]`: what each of a group's channels multiplies a column with."""
+    if node.op_type != "Conv":
+        return weights[None] if node.attributes.get("transB", 0) else weights.T[None]
+    (groups,) = (int(size) for size in np.asarray(node.attributes.get("group", 1)).reshape(-1))
+    return weights.reshape(groups, weights.shape[0] // groups, -1)
+
+
+def _of_layer(document: Document, layer: Layer, step: float, fit: Fit, moments: Moments) -> Fitted:
+    node, pattern = layer.node, layer.pattern
+    weights = document.constants[node.inputs[1]]
+    bias = bias_of(document, layer)
+    scales = weight_scales(weights, pattern.axis(node), step, bias)
+    rows = _rows(node, weights).astype(np.float64)
+    each = scales.astype(np.float64).reshape(rows.shape[0], -1, 1)
+    scaled = rows / each
+    if moments.products is None:
+        steps = np.clip(np.rint(scaled), -MOST_WEIGHT, MOST_WEIGHT)
+    else:
+        steps = rounded_adaptively(scaled, _spread(moments.products, fit.biases), MOST_WEIGHT)
+    shift = ((steps * each - rows) @ moments.means[..., None]).reshape(-1)
+    if fit.biases and pattern.bias is not None:
+        bias = -shift if bias is None else bias.reshape(-1) - shift
+    return Fitted(_as_in_file(node, weights, steps), bias)
+
+
+def _spread(products: Array, around_mean: bool) -> Array:
+    """What errors are weighed with, `[groups, K, K]`: what they do to a mean is nothing where the bias takes it
+    back."""
+    sums, count = products[:, :-1, -1], max(float(products[0, -1, -1]), 1.0)
+    inner = products[:, :-1, :-1]
+    return inner - sums[:, :, None] * sums[:, None] / count if around_mean else inner
+
+
+def _as_in_file(node: Node, weights: Array, steps: Array) -> Array:
+    is_turned = node.op_type != "Conv" and not node.attributes.get("transB", 0)
+    return (steps[0].T if is_turned else steps.reshape(weights.shape)).astype(np.int8)

@@ -1,0 +1,56 @@
+"""Requests of an API to its workers that are no predictions: to several at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPMessage
+from typing import NamedTuple, TypeVar
+
+from service.core.errors import NotReady
+from service.core.worker import Worker
+
+KEY_HEADER = "octet-cluster-key"
+_ANSWER_S = 60.0  # it may have to load the model
+_AT_ONCE = 32
+
+Result = TypeVar("Result")
+
+
+class Response(NamedTuple):
+    """What a worker answered, whatever its status."""
+
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+
+def post(
+    worker: Worker, path: str, headers: Mapping[str, str], body: bytes, cluster_key: str, most_bytes: int
+) -> Response:
+    """Sends a request to a worker. Blocks for up to a minute.
+
+    Args:
+        most_bytes: of an answer; a longer one is none.
+
+    Raises:
+        NotReady: the worker did not answer.
+    """
+    host, _, port = (worker.address or "").rpartition(":")
+    try:
+        with closing(HTTPConnection(host.strip("[]"), int(port), timeout=_ANSWER_S)) as connection:
+            connection.request("POST", path, body, {**headers, KEY_HEADER: cluster_key})
+            response = connection.getresponse()
+            answer = response.read(most_bytes + 1)
+    except (OSError, HTTPException, ValueError) as error:
+        raise NotReady(f"it cannot be reached at {worker.address}: {error or type(error).__name__}") from error
+    if len(answer) > most_bytes:
+        raise NotReady(f"its answer has more than {most_bytes} bytes")
+    return Response(response.status, response.headers, answer)
+
+
+def of_each(workers: Sequence[Worker], ask: Callable[[Worker], Result]) -> list[Result]:
+    """What `ask` returns of each worker, in their order; of many at the same time. Blocks."""
+    with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(workers))), "octet-ask") as threads:
+        return list(threads.map(ask, workers))

@@ -1,0 +1,50 @@
+"""Loads and unloads by hand, on all workers of a cluster that they concern."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Literal
+from urllib.parse import quote
+
+from service.core.errors import NotReady
+from service.core.worker import Worker
+from service.workers.routing.asking import of_each, post
+
+Action = Literal["load", "unload"]
+_MOST_BYTES = 1 << 20
+_SHOWN = 3  # of the workers that did not
+
+
+def have_all(workers: Sequence[Worker], action: Action, model: str, cluster_key: str) -> None:
+    """Has each of the workers load or unload a model. Blocks until all have answered.
+
+    Raises:
+        NotReady: some did not; the message says which and why. The others have.
+    """
+    path = f"/v2/repository/models/{quote(model, safe='')}/{action}"
+
+    def problem(worker: Worker) -> str:
+        try:
+            response = post(worker, path, {"content-type": "application/json"}, b"{}", cluster_key, _MOST_BYTES)
+        except NotReady as error:
+            return error.message
+        return "" if response.status == HTTPStatus.OK else _reason(response.status, response.body)
+
+    answers = zip(workers, of_each(workers, problem), strict=True)
+    failed = [f"{worker.id} of pool {worker.pool}: {why}" for worker, why in answers if why]
+    if failed:
+        more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+        raise NotReady(
+            f"{len(failed)} of {len(workers)} workers did not {action} model {model!r}: "
+            f"{'; '.join(failed[:_SHOWN])}{more}",
+            hint=f"the others did; another {action} asks all of them again",
+        )
+
+
+def _reason(status: int, body: bytes) -> str:
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, LookupError, TypeError):
+        return f"it answered {status}"

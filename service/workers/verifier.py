@@ -1,0 +1,209 @@
+"""Verifies artifacts for the cluster: claims those of this machine's targets that the host which built them could not
+run, and says in the database what they compute here, and how fast.
+
+Such an artifact is served by nobody yet. It runs in a locked child with limits, which knows no secrets of this process.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from service.cache import OciLayout
+from service.compiler.locked import LockedArtifact, Poll
+from service.compiler.sandbox.check import require
+from service.compiler.sandbox.policy import unlimited
+from service.core.artifact import Report
+from service.core.build import BuildCanceled, LeaseLost
+from service.core.digest import Digest
+from service.core.errors import (
+    BuildCrashed,
+    DatabaseBusy,
+    DatabaseUnreachable,
+    NotFound,
+    OctetError,
+    SandboxUnavailable,
+    StoreUnreachable,
+    UnsafeLibrary,
+    Untrusted,
+    VerificationFailed,
+)
+from service.core.explanation import explained
+from service.core.settings import Settings
+from service.core.target import machine_name
+from service.db import VerificationClaim, VerificationStore
+from service.runtime.verification import verdict
+
+_logger = logging.getLogger(__name__)
+_TROUBLE_S = 2.0
+_MEASURE_S = 1.0  # for each of two measurements
+# What another attempt would not change. A process may be killed for others' sake, and a file be missing for a moment.
+_FINAL = (VerificationFailed, Untrusted, UnsafeLibrary)
+_NOT_ITS_FAULT = (DatabaseBusy, DatabaseUnreachable, StoreUnreachable, SandboxUnavailable)
+
+Verify = Callable[[OciLayout, Digest, Settings, Poll], dict[str, Any]]
+
+
+class _Stopping(BuildCanceled):
+    """This process was told to stop: others go on with the verification."""
+
+
+def verified(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
+    """Runs an artifact on its generated inputs, and measures it; `core.verification.Verification.result`.
+
+    Args:
+        poll: called about every 100 ms; may raise.
+
+    Raises:
+        VerificationFailed: its outputs are not those that it came with.
+        Untrusted: signatures are asked for here, and none of the trusted keys signed it. It was not loaded.
+        OctetError: it is damaged or gone, cannot be loaded, or ended its process.
+    """
+    limits = replace(
+        unlimited(0),
+        wall_s=settings.build_time_limit_s,
+        memory_bytes=settings.build_memory_limit_bytes,
+        nice=settings.build_nice,
+    )
+    model = LockedArtifact.read(layout, artifact, settings, limits=limits)
+    vectors = layout.attached_file(artifact, Report.VECTORS)
+    if vectors is None:
+        raise NotFound(f"no expected outputs are attached to artifact {artifact}", hint="build the model again")
+    report = verdict(model.compare(vectors, poll))
+    if not report["verified"]:
+        raise VerificationFailed(report["summary"])
+    try:
+        figures = _figures(model, layout.attached(artifact, Report.COVERAGE), poll)
+    except BuildCrashed:
+        raise
+    except OctetError as error:  # it is none the worse
+        _logger.warning("artifact %s was not measured: %s", artifact, error)
+        figures = {}
+    return {"summary": report["summary"], **figures}
+
+
+def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[str, Any]:
+    """Of calls of one thread."""
+    latency = model.bench(1, _MEASURE_S, poll)
+    figures = {name: latency[name] for name in ("p50_s", "p99_s", "per_s")}
+    figures |= {"machine": machine_name(model.target), "threads": 1}
+    try:
+        described = json.loads(coverage or b"{}")
+        taken = model.explain(1, _MEASURE_S, described.get("kernels", {}).get("peak"), poll)
+        explanation = explained(described, taken)
+        figures["peak_percent"] = explanation.rates(explanation.macs, explanation.seconds)["peak_percent"]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # the report came with the artifact
+        _logger.warning("artifact %s has no profile: %s", model.digest, error)
+    return figures
+
+
+class Verifier:
+    """Verifies what the table asks for, one artifact at a time.
+
+    Args:
+        pool: of this worker.
+        targets: only artifacts for these.
+        verify: `verified`; a test may give another function.
+    """
+
+    def __init__(
+        self,
+        verifications: VerificationStore,
+        layout: OciLayout,
+        settings: Settings,
+        owner: str,
+        *,
+        pool: str,
+        targets: Collection[str],
+        verify: Verify = verified,
+    ) -> None:
+        self._verifications, self._layout, self._settings = verifications, layout, settings
+        self._owner, self._pool, self._targets, self._verify = owner, pool, targets, verify
+
+    def run(self, stop: threading.Event) -> None:
+        """Works until `stop` is set; a verification under way is then given back."""
+        try:
+            require(allow_unsandboxed=self._settings.allow_unsandboxed)
+        except SandboxUnavailable as error:
+            _logger.warning("no artifact is verified here: %s", error)
+            return
+        while not stop.is_set():
+            try:
+                rung = self._verifications.bell.rung()
+                if not self.work_once(stop):
+                    self._verifications.bell.wait(rung, stop)
+            except Exception:  # the database is gone or the disk is full: that may pass
+                _logger.exception("verifications could not be looked for")
+                stop.wait(_TROUBLE_S)
+
+    def work_once(self, stop: threading.Event) -> bool:
+        """Claims and ends one verification; whether there was one."""
+        if not self._verifications.any_to_claim(self._pool, self._targets):
+            return False
+        claim = self._verifications.claim(self._owner, self._pool, self._settings.lease_s, self._targets)
+        if claim is None:
+            return False
+        try:
+            self._work(claim, stop)
+        except LeaseLost:  # another worker has it, or it is over: nothing that we say counts
+            _logger.warning("the verification of %s is another worker's now", claim.artifact)
+        return True
+
+    def _work(self, claim: VerificationClaim, stop: threading.Event) -> None:
+        _logger.info("verifying artifact %s", claim.artifact)
+        try:
+            result = self._verify(self._layout, claim.artifact, self._settings, self._keeping(claim, stop))
+        except _Stopping:
+            self._verifications.release(claim, counts=False)
+        except _NOT_ITS_FAULT as error:
+            _logger.warning("the verification of %s was given back: %s", claim.artifact, error)
+            self._verifications.release(claim, counts=False)
+            stop.wait(_TROUBLE_S)
+        except _FINAL as error:
+            self._fail(claim, error)
+        except OctetError as error:
+            self._try_again(claim, error, stop)
+        except LeaseLost:
+            raise
+        except Exception as error:
+            _logger.exception("the verification of %s failed in a way that was not foreseen", claim.artifact)
+            self._try_again(claim, VerificationFailed(f"{type(error).__name__}: {error}"), stop)
+        else:
+            self._verifications.finish(claim, passed=True, result=result | {"pool": self._pool})
+            _logger.info("artifact %s is verified: %s", claim.artifact, result["summary"])
+
+    def _try_again(self, claim: VerificationClaim, error: OctetError, stop: threading.Event) -> None:
+        if claim.verification.attempt >= self._verifications.max_attempts:
+            self._fail(claim, error)
+            return
+        _logger.warning("artifact %s could not be verified: %s", claim.artifact, error)
+        self._verifications.release(claim, counts=True)
+        stop.wait(_TROUBLE_S)
+
+    def _fail(self, claim: VerificationClaim, error: OctetError) -> None:
+        _logger.error("artifact %s is not served: %s", claim.artifact, error)
+        result = {"summary": error.message, "error": error.to_json(), "pool": self._pool}
+        self._verifications.finish(claim, passed=False, result=result)
+
+    def _keeping(self, claim: VerificationClaim, stop: threading.Event) -> Poll:
+        """Keeps the claim while it is called. It raises `LeaseLost`, and `_Stopping` where this process is to end."""
+        lease_s, beaten_s = self._settings.lease_s, time.monotonic()
+        every_s = min(self._settings.heartbeat_s, lease_s / 3)
+
+        def poll() -> None:
+            nonlocal beaten_s
+            if stop.is_set():
+                raise _Stopping("this worker stops")
+            if time.monotonic() - beaten_s >= every_s:
+                beaten_s = time.monotonic()
+                try:
+                    self._verifications.heartbeat(claim, lease_s)
+                except (DatabaseBusy, DatabaseUnreachable) as error:  # the lease lasts longer than that, or is lost
+                    _logger.warning("the verification of %s: no heartbeat: %s", claim.artifact, error)
+
+        return poll

@@ -1,0 +1,159 @@
+"""What clients of the API's Service see while parts of a cluster are replaced, killed and cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support import chart
+from tests.support.deployment import ROOT
+from tests.support.kubernetes import API, BUCKET_PORT, DEPLOYMENTS, FILES, Cluster, Load, load, until_ready
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
+
+EXAMPLES = ROOT / "examples"
+STEADY_S = 15.0
+PAUSE_S = 0.05  # between the requests of a client whose latencies count: they do not fill the machine
+AWAY_S = 45.0  # longer than a store or a database is asked again
+
+
+@contextmanager
+def watched(cluster: Cluster, name: str, pause_s: float = PAUSE_S) -> Iterator[Load]:
+    """Clients of the API's Service, whose requests are counted as `name` from here on; what they saw is printed."""
+    with load(cluster, API, "digits", pause_s) as seen:
+        time.sleep(STEADY_S)
+        seen.phase(name)
+        yield seen
+        seen.phase("afterwards")
+        time.sleep(STEADY_S)
+    average, *_ = os.getloadavg()
+    print(f"{name} at a load of {average:.0f}: {json.dumps(seen.phases, indent=1)}")
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_nothing_is_lost_while_a_deployment_is_rolled(cluster: Cluster, name: str) -> None:
+    with watched(cluster, f"rolling {name}") as seen:
+        cluster.kubectl("rollout", "restart", f"deployment/{name}")
+        cluster.rolled(f"deployment/{name}")
+    assert seen.counts().keys() == {"right"}
+
+
+def test_nothing_is_lost_by_an_upgrade_and_its_rollback(cluster: Cluster) -> None:
+    """Old and new processes are beside each other, and at last the old ones are on the new version's tables."""
+    if not cluster.has_image("octet.test/octet-cluster:2"):
+        pytest.skip("NOT TESTED: the nodes have no images of a later version (tests/cluster/README.md)")
+    with watched(cluster, "upgrading") as seen:
+        cluster.helm("upgrade", "octet", chart.CHART, f"--values={FILES / 'values.yaml'}", "--set-string=image.tag=2")
+        cluster.until_all_ready()
+        push_again(cluster)
+        seen.phase("rolling back")
+        cluster.helm("rollback", "octet")
+        cluster.until_all_ready()
+        push_again(cluster)
+    assert seen.counts().keys() == {"right"}
+
+
+def push_again(cluster: Cluster) -> None:
+    """A build that was never made: its batch size is this moment's."""
+    batch = 2 + time.time_ns() % 30
+    cluster.octet("push", EXAMPLES / "digits_int8.tflite", "--name", "moved", "--batch", str(batch))
+    assert set(states(cluster, "moved")) <= {"succeeded", "queued", "running"}
+
+
+def test_nothing_is_lost_while_a_node_is_drained(cluster: Cluster) -> None:
+    with watched(cluster, "draining n2") as seen, uncordoned(cluster, "n2"):
+        drain(cluster, "n2", WORK_TIMEOUT_S)
+        time.sleep(STEADY_S)
+    cluster.until_all_ready()
+    assert seen.counts().keys() == {"right"}
+
+
+def test_a_drain_leaves_the_last_worker_of_a_pool(cluster: Cluster) -> None:
+    """The pool has no other node, and neither has the database, whose pod goes; the drain waits."""
+    with watched(cluster, "draining n1") as seen, uncordoned(cluster, "n1"):
+        assert "Cannot evict pod" in drain(cluster, "n1", AWAY_S, ends=False)
+        assert cluster.pods("octet/pool=vnni")
+    cluster.until_all_ready()
+    assert seen.counts().keys() == {"right"}
+
+
+def drain(cluster: Cluster, node: str, within_s: float, *, ends: bool = True) -> str:
+    return cluster.kubectl("drain", node, "--delete-emptydir-data", f"--timeout={within_s:.0f}s", check=ends)
+
+
+@contextmanager
+def uncordoned(cluster: Cluster, node: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        cluster.kubectl("uncordon", node)
+
+
+@pytest.mark.parametrize("pool", ["vnni", "avx2"])
+def test_a_worker_that_is_killed_loses_no_request(cluster: Cluster, pool: str) -> None:
+    """The API asks another one. Without a pause, so that every worker has requests when it is killed."""
+    pods = cluster.pods(f"octet/pool={pool}")
+    with watched(cluster, f"killing {pool}", pause_s=0.0) as seen:
+        for pod in pods:
+            restarts = cluster.restarts(pod)
+            cluster.kill(pod)
+            cluster.until_again(pod, restarts)
+    assert seen.counts().keys() == {"right"}
+
+
+def test_an_api_that_is_killed_costs_what_it_had_in_flight(cluster: Cluster) -> None:
+    (pod, *_) = cluster.pods("app.kubernetes.io/component=api")
+    with watched(cluster, "killing an API", pause_s=0.0) as seen:
+        restarts = cluster.restarts(pod)
+        cluster.kill(pod)
+        cluster.until_again(pod, restarts)
+    counts = seen.counts()
+    assert counts.keys() <= {"right", "lost", "not accepted"}
+    assert counts.get("lost", 0) <= 2 * 6  # a request of each client, and one more that was in the listener's queue
+
+
+def test_a_build_whose_worker_is_killed_is_finished_by_the_next(cluster: Cluster) -> None:
+    (worker,) = cluster.pods("app.kubernetes.io/component=compile-worker")
+    name = f"again-{os.getpid()}"
+    arguments = ("--name", name, "--target", "x86-64-v3", "--batch", "1,3", "--detach")
+    cluster.octet("push", EXAMPLES / "digits_16x8.tflite", *arguments)
+    eventually(lambda: "running" in states(cluster, name), WORK_TIMEOUT_S)
+    cluster.kill(worker)
+    killed_s = time.monotonic()
+    eventually(lambda: set(states(cluster, name)) == {"succeeded"}, WORK_TIMEOUT_S)
+    print(f"all builds were done {time.monotonic() - killed_s:.0f} s after the worker was killed")
+    builds = [cluster.octet("builds", each["id"]) for each in cluster.octet("builds", "--model", name)]
+    assert sorted(each["attempt"] for each in builds) == [1, 2], builds
+    assert len({each["artifact"] for each in builds}) == len(builds) == 2
+
+
+def states(cluster: Cluster, model: str) -> list[str]:
+    return [each["state"] for each in cluster.octet("builds", "--model", model)]
+
+
+def test_models_answer_while_the_database_is_away(cluster: Cluster) -> None:
+    with watched(cluster, "deleting the database's pod") as seen:
+        cluster.kubectl("delete", "pod", "octet-postgresql-0", "--grace-period=1")
+        cluster.octet("push", EXAMPLES / "digits_int8.tflite", "--name", "digits", "--target", "x86-64-v3")
+        until_ready(cluster, "octet-postgresql-0")
+    assert seen.counts().keys() == {"right"}
+
+
+@pytest.mark.parametrize("fault", ["DROP", "REJECT"])
+def test_loaded_models_answer_while_the_bucket_is_away(cluster: Cluster, fault: str) -> None:
+    name = f"{fault.lower()}-{os.getpid()}"
+    rule = ["INPUT", "-p", "tcp", "--dport", str(BUCKET_PORT), "-j", fault]
+    if fault == "REJECT":
+        rule += ["--reject-with", "tcp-reset"]
+    with watched(cluster, f"bucket away by {fault}") as seen:
+        cluster.run("iptables", "--insert", *rule)
+        try:
+            time.sleep(AWAY_S)
+        finally:
+            cluster.run("iptables", "--delete", *rule)
+        cluster.octet("push", EXAMPLES / "digits_uint8.tflite", "--name", name, "--target", "x86-64-v3")
+    assert seen.counts().keys() == {"right"}

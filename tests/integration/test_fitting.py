@@ -1,0 +1,173 @@
+"""Bias correction, adaptive rounding, equalization and rounds of calibration, by what the quantized model computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.build import Stage
+from service.core.numerics import ONNXRUNTIME
+from service.core.settings import load_settings
+from service.quantize.data import Data
+from service.quantize.document import Document
+from service.quantize.fitting import Fit
+from service.quantize.observing import Children, Workshop
+from service.quantize.quantization import Calibration, Options
+from tests.support.float_networks import dense_network, pictures, residual_network
+from tests.support.onnx_builder import OnnxBuilder
+
+COUNT = 24
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Silent:
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        pass
+
+    def log(self, line: str) -> None:
+        pass
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    return Workshop(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    np.savez(tmp_path / "x.npz", image=pictures(COUNT))
+    return Data(tmp_path / "x.npz")
+
+
+def convolutions(groups: int = 1) -> bytes:
+    """One layer, of correlated pixels, with a bias and a real result: `image` -> `y` `[1, 12, 14, 14]`."""
+    rng, model = np.random.default_rng(0), OnnxBuilder()
+    weights = rng.normal(0, 1, (12, 3 // groups, 3, 3)) * rng.uniform(0.1, 3, (12, 1, 1, 1))
+    operands = [model.input("image", "float32", (1, 3, 16, 16)), model.constant(weights, "float32")]
+    y = model.node("Conv", [*operands, model.constant(rng.normal(0, 1, 12), "float32")], group=groups)
+    model.output(model.node("Tanh", [y]), "float32")
+    return model.build(13)
+
+
+def of_layer(file: bytes, tensor: str) -> Array:
+    """A tensor of a file, for all pictures, `[count, …]`: by the oracle."""
+    module = import_model(Document(file).written([tensor])).module
+    return np.stack([oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])[0] for image in pictures(COUNT)])
+
+
+def layers_alone(float_file: bytes, quantized: bytes) -> tuple[Array, Array]:
+    """The first layer's results on its stored operand: with float weights, and with those of the quantized file, less
+    the rounding of the results: `[count, …]` each."""
+    document = Document(quantized)
+    (layer,) = [node for node in document.nodes if node.op_type == "Conv"]
+    real = Document(float_file)
+    weights, bias = (real.constants[name] for name in next(n for n in real.nodes if n.op_type == "Conv").inputs[1:])
+    fitted = of_layer(quantized, layer.outputs[0])
+    names = dict(enumerate(layer.inputs))
+    operand = document.add_constant("float_weights", weights)
+    document.nodes = [
+        replace(node, inputs=(names[0], operand, document.add_constant("float_bias", bias))) if node is layer else node
+        for node in document.nodes
+    ]
+    return of_layer(document.written(), layer.outputs[0]), fitted
+
+
+def bias_steps(quantized: bytes) -> Array:
+    """Of the first layer, `[channels]`."""
+    document = Document(quantized)
+    (layer,) = [node for node in document.nodes if node.op_type == "Conv"]
+    (made,) = [node for node in document.nodes if node.outputs[0] == layer.inputs[2]]
+    return document.constants[made.inputs[1]]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_bias_correction_leaves_no_mean_error(workshop: Workshop, data: Data, groups: int) -> None:
+    """But for half a step of the bias: a step is the operand's times the weights'."""
+    file = convolutions(groups)
+    calibration = Calibration(file, workshop, data, Options(fit=Fit(biases=True)))
+    errors, halves = {}, {}
+    for fit in (Fit(), Fit(biases=True), Fit(biases=True, rounding=True)):
+        made = calibration.quantize(Options(fit=fit)).file
+        real, fitted = layers_alone(file, made)
+        errors[fit] = np.abs((fitted - real).mean(axis=(0, 1, 3, 4), dtype=np.float64))
+        halves[fit] = bias_steps(made) / 2 + 1e-6  # sums in float32
+    assert (errors[Fit()] > halves[Fit()]).sum() > 6
+    for fit in (Fit(biases=True), Fit(biases=True, rounding=True)):
+        assert (errors[fit] <= halves[fit]).all()
+
+
+@pytest.mark.parametrize(("groups", "share"), [(1, 0.6), (3, 0.8)])  # of 27 weights in a sum, and of 9
+def test_adaptive_rounding_lessens_the_error_of_every_channel(
+    workshop: Workshop, data: Data, groups: int, share: float
+) -> None:
+    file = convolutions(groups)
+    calibration = Calibration(file, workshop, data, Options(fit=Fit(rounding=True)))
+    errors = {}
+    for fit in (Fit(), Fit(rounding=True)):
+        real, fitted = layers_alone(file, calibration.quantize(Options(fit=fit)).file)
+        errors[fit] = ((fitted - real).astype(np.float64) ** 2).sum(axis=(0, 1, 3, 4))
+    nearest, least = errors[Fit()], errors[Fit(rounding=True)]
+    assert (least <= nearest * (1 + 1e-4)).all(), "but for the rounding of float32"
+    assert least.sum() < share * nearest.sum()
+
+
+def test_a_network_comes_nearer_to_float(workshop: Workshop, data: Data) -> None:
+    fit = Fit(biases=True, rounding=True)
+    calibration = Calibration(residual_network(), workshop, data, Options(fit=fit))
+    plain, fitted = (
+        calibration.measure(calibration.quantize(options)).outputs["scores"]
+        for options in (Options(), Options(fit=fit))
+    )
+    assert fitted > plain
+
+
+def test_weights_that_are_fitted_are_those_the_switches_measure(workshop: Workshop, data: Data) -> None:
+    options = Options(fit=Fit(biases=True, rounding=True))
+    calibration = Calibration(residual_network(), workshop, data, options)
+    all_in_integers = calibration.sensitivity(options).curve()[0]
+    measured = calibration.measure(calibration.quantize(options)).outputs["scores"]
+    assert all_in_integers.noise == pytest.approx(measured, abs=1e-3)
+
+
+def test_matrices_are_fitted_too(workshop: Workshop, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(0, 1, (16, 6, 40)) + np.random.default_rng(1).normal(0, 1, (16, 6, 1))
+    np.savez(tmp_path / "rows.npz", x=x.astype(np.float32))
+    fit = Fit(biases=True, rounding=True)
+    calibration = Calibration(dense_network(), workshop, Data(tmp_path / "rows.npz"), Options(fit=fit))
+    plain, fitted = (
+        min(calibration.measure(calibration.quantize(each)).outputs.values()) for each in (Options(), Options(fit=fit))
+    )
+    assert fitted > plain + 0.5
+
+
+def test_an_equalized_model_computes_what_the_float_one_does(workshop: Workshop, data: Data) -> None:
+    options = Options(equalize=True)
+    calibration = Calibration(residual_network(), workshop, data, options)
+    plain = Calibration(residual_network(), workshop, data, Options())
+    np.testing.assert_allclose(
+        calibration.measure(calibration.quantize(options)).float_answers,
+        plain.measure(plain.quantize(Options())).float_answers,
+        atol=1e-5,
+    )
+
+
+def test_rounds_see_what_the_quantized_prefix_makes(workshop: Workshop, data: Data) -> None:
+    """With steps so coarse that ranges move: the second round's are those of the first one's file."""
+    coarse = Options("power-of-two")
+    first, second = (Calibration(residual_network(), workshop, data, replace(coarse, rounds=n)) for n in (0, 1))
+    assert set(first.statistics) == set(second.statistics)
+    assert first.statistics["image"].high == second.statistics["image"].high
+    moved = [name for name, seen in first.statistics.items() if seen.high != second.statistics[name].high]
+    assert len(moved) > 4
+    file = first.quantize(coarse).file
+    name = next(node for node in Document(file).nodes if node.op_type == "GlobalAveragePool").outputs[0]
+    assert second.statistics[name].high == pytest.approx(of_layer(file, name).max(), rel=1e-5)

@@ -1,0 +1,202 @@
+"""`benchmarks/gpu.sh` as a stranger runs it: from a package, by a Python that has little, on an emulated card."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu.package import _WHEELS
+from service.cache import OciLayout
+from service.compiler.kernels.cuda import peak
+from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.sandbox import check
+from service.core.digest import digest_of_file
+from service.core.numerics import DEFAULT_MODE
+from service.core.options import with_batch
+from service.core.settings import Settings
+from service.core.target import parse_target
+from tests.support import emulated_card
+from tests.support.compiling import Quiet
+from tests.support.cuda import networks
+from tests.support.cuda.machine_code import needs_nvrtc
+from tests.support.waiting import WORK_TIMEOUT_S
+
+pytestmark = [
+    pytest.mark.slow,
+    needs_nvrtc,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not all(each.available for each in check()), reason="this kernel cannot sandbox anything"),
+]
+_MODEL = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
+_CARD, _BATCHES, _PEAK = "sm_80", (1, 2), (2, 4)
+_MOST_BYTES = 60e6
+# All that the machine's Python has, and what each brings: no PyTorch.
+_INSTALLED = ("numpy", "numpy.libs", "grpc", "typing_extensions.py")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `prepare` has packed."""
+    folder = tmp_path_factory.mktemp("package") / "gpu"
+    sizes = [*map(str, (*_BATCHES, "--peak", *_PEAK))]
+    command = [sys.executable, "-m", "benchmarks.gpu.prepare", str(folder), str(_MODEL), f"--target=cuda-{_CARD}"]
+    subprocess.run([*command, "--no-wheels", "--batches", *sizes], cwd=emulated_card.ROOT, check=True)
+    return folder.with_name("gpu.tar.xz")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver's stand-in, and all kernels of the package."""
+    folder = tmp_path_factory.mktemp("driver")
+    emulated_card.build_driver(folder)
+    (folder / "settings").write_text("OCTET_EMULATED_CARDS=8.0\n")
+    for batch in _BATCHES:
+        scratch = folder / f"scratch-{batch}"
+        scratch.mkdir()
+        target, options = parse_target(f"cuda-{_CARD}"), with_batch(batch)
+        request = CompileRequest(_MODEL, digest_of_file(_MODEL), target, DEFAULT_MODE["tflite"], options)
+        compile_model(request, OciLayout(scratch / "store"), scratch, Quiet(), Settings())
+        sources = {program.stem: program.read_text() for program in (scratch / "build").glob("octet_*.json")}
+        networks.emulate(sources, _CARD, folder, checked=False)
+    for matrix in (True, False):
+        kernel = peak.peak(CARDS[_CARD], *_PEAK, matrix=matrix)
+        networks.emulate({kernel.symbol: kernel.function.source}, _CARD, folder, checked=False)
+    for link in folder.glob("*.so"):
+        shutil.copy(link.resolve(), folder / "copy")  # the data plane may read no folder but the driver's
+        (folder / "copy").replace(link)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an environment with `_INSTALLED` and what the server's settings take, and nothing else."""
+    folder = tmp_path_factory.mktemp("python")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    names = [name.replace("-", "_") for name in _WHEELS]
+    for name in (*_INSTALLED, *names, "dotenv"):
+        installed = Path(sysconfig.get_path("purelib")) / name
+        if installed.exists():
+            (packages / name).symlink_to(installed)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture
+def unpacked(package: Path, tmp_path: Path) -> Iterator[Path]:
+    with tarfile.open(package) as archive:
+        archive.extractall(tmp_path, filter="data")
+    yield tmp_path / "gpu"
+    shutil.rmtree(tmp_path / "gpu")
+
+
+def measured(
+    folder: Path, python: Path, driver: Path, *options: str, path: str = os.environ["PATH"]
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]], str]:
+    """The run, what it found, and the page's part."""
+    environment = {"PATH": path, "HOME": str(folder), "PYTHON": str(python), "LD_LIBRARY_PATH": str(driver)}
+    command = ["sh", str(folder / "benchmarks" / "gpu.sh"), "--seconds", "0.4", "--clients", "1", "3", *options]
+    run = subprocess.run(
+        command, cwd="/", env=environment, capture_output=True, text=True, timeout=WORK_TIMEOUT_S, check=False
+    )
+    found = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return run, found, (folder / "results.md").read_text()
+
+
+def of(found: list[dict[str, Any]], part: str) -> list[dict[str, Any]]:
+    return [each for each in found if each["part"] == part]
+
+
+def test_a_stranger_runs_it_once(package: Path, unpacked: Path, python: Path, driver: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    # As NVIDIA's tool: options, and the program that it looks at.
+    (tools / "compute-sanitizer").write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
+    (tools / "compute-sanitizer").chmod(0o755)
+    run, found, page = measured(unpacked, python, driver, path=f"{tools}:{os.environ['PATH']}")
+    assert run.returncode == 0, run.stderr
+    assert package.stat().st_size < _MOST_BYTES
+    assert not (unpacked / "service" / "compiler").exists()
+    assert [each["right"] for each in of(found, "right")] == [True, True]
+    assert all(min(each["card_s"], each["whole_s"]) > 0 for each in of(found, "model"))
+    assert {each["instruction"] for each in of(found, "peak")} == {"mma", "dp4a"}
+    assert [(each["tool"], each["found"]) for each in of(found, "sanitizer")] == [
+        ("memcheck", False),
+        ("racecheck", False),
+    ]
+    served = {(each["protocol"], each["clients"]): each for each in of(found, "serving")}
+    assert served.keys() == {(protocol, clients) for protocol in ("REST", "gRPC") for clients in (1, 3)}
+    assert all(each["wrong"] == 0 for each in served.values())
+    assert all(each["per_s"] > 0 and each["p50_ms"] <= each["p99_ms"] for each in served.values())
+    assert "nvidia-smi" in of(found, "failure")[0]["of"]
+    rows = [line for line in page.splitlines() if line.startswith("| keywords |")]
+    assert [row.split(" | ")[1:3] for row in rows[:2]] == [["1", "yes"], ["2", "yes"]]
+    assert len(rows) == 2 + len(served)
+    assert page.strip() in (unpacked / "benchmarks" / "GPU.md").read_text()
+    assert "WRONG" not in page + run.stderr
+
+
+def test_wrong_answers_are_loud(unpacked: Path, python: Path, driver: Path) -> None:
+    about = unpacked / "artifacts" / "about.json"
+    described = json.loads(about.read_text())
+    described["models"][0]["answers"] = "0" * 64
+    about.write_text(json.dumps(described))
+    run, found, page = measured(unpacked, python, driver, "--no-peer")
+    assert run.returncode == 1
+    assert "WRONG, OR NOT ANSWERED: keywords-b1, keywords over REST" in run.stderr
+    assert page.startswith("**WRONG, OR NOT ANSWERED: keywords-b1, keywords over REST")
+    assert "| keywords | 1 | **NO** |" in page
+    assert "| keywords | 2 | yes |" in page
+    assert len(of(found, "model")) == 2
+
+
+def test_a_part_that_fails_loses_no_other(unpacked: Path, python: Path, driver: Path) -> None:
+    described = json.loads((unpacked / "artifacts" / "about.json").read_text())
+    first = described["models"][0]["artifact"].removeprefix("sha256:")
+    blob = unpacked / "artifacts" / "keywords" / "blobs" / "sha256" / first
+    blob.chmod(0o644)
+    blob.write_bytes(b"{}")
+    run, found, page = measured(unpacked, python, driver)
+    assert run.returncode == 1
+    assert [each["name"] for each in of(found, "model")] == ["keywords-b2"]
+    assert {each["instruction"] for each in of(found, "peak")} == {"mma", "dp4a"}
+    said = {each["of"]: each["said"] for each in of(found, "failure")}
+    assert "CorruptBlob" in said["keywords-b1"]
+    assert said["compute-sanitizer"] == "it is not there, and looked at nothing"
+    assert "| keywords | 1 | - | - |" in page
+    assert "- keywords-b1: " in page
+
+
+def test_pytorch_that_is_not_there_is_said(unpacked: Path, python: Path, driver: Path) -> None:
+    about = unpacked / "artifacts" / "about.json"
+    about.write_text(about.read_text().replace('"network": ""', '"network": "resnet50"'))
+    run, found, _ = measured(unpacked, python, driver, "--no-serving")
+    assert run.returncode == 0, run.stderr
+    said = {each["of"]: each["said"] for each in of(found, "failure")}
+    assert "No module named 'torch'" in said["PyTorch resnet50 bfloat16"]
+
+
+def test_it_ends_in_time(unpacked: Path, python: Path, driver: Path) -> None:
+    run, found, page = measured(unpacked, python, driver, "--minutes", "0")
+    assert run.returncode == 1
+    assert not of(found, "model")
+    assert "left out: the 0 minutes were over" in page
+
+
+def test_without_numpy_it_says_so(unpacked: Path, tmp_path: Path, driver: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    environment = {"PATH": os.environ["PATH"], "PYTHON": str(tmp_path / "bare" / "bin" / "python")}
+    command = ["sh", str(unpacked / "benchmarks" / "gpu.sh")]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "has no NumPy: name another by PYTHON" in run.stderr

@@ -1,0 +1,42 @@
+"""Where data planes of tenants are, and with which settings there are some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from service.core.settings import Role, Settings
+from service.workers.tenant_planes import Places, folder_of, folder_of_front
+
+_LONGEST_NAME = 107  # of a Unix socket, with the zero before one without a file
+
+
+def test_each_tenant_has_sockets_and_a_key_that_nobody_foresees() -> None:
+    places, others = Places(), Places()
+    found = [
+        name
+        for where in (places, others)
+        for tenant in ("", "acme", "a" * 31)
+        for name in (where.control(tenant), where.http(tenant), where.key(tenant).encode())
+    ]
+    assert len(set(found)) == len(found)
+    assert all(len(name) <= _LONGEST_NAME for name in found)
+    assert places.secret not in repr(places)
+    assert Places(places.secret).control("acme") == places.control("acme")
+
+
+def test_no_tenants_name_leads_to_anothers_folder(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    folders = {folder_of(settings, tenant) for tenant in ("", "acme", "front", "operator")} | {
+        folder_of_front(settings)
+    }
+    assert len(folders) == 5
+    assert {folder.parent for folder in folders} == {tmp_path / "planes"}
+
+
+@pytest.mark.parametrize("also", [{"shared_memory": True}, {"role": Role.WORKER}, {"role": Role.API}])
+def test_what_it_does_not_go_with_is_refused(also: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="plane_per_tenant"):
+        Settings.model_validate({"plane_per_tenant": True, **also})

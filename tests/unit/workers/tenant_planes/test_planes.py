@@ -1,0 +1,305 @@
+"""Data planes of two tenants behind a public one: who is told what, and what of one reaches the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.core.errors import Restarting
+from service.core.settings import Settings
+from service.workers.data_plane import orders
+from service.workers.data_plane.orders import Named
+from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
+from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, planes
+from tests.support.plane_end import PlaneEnd
+from tests.support.waiting import eventually_async
+
+pytestmark = pytest.mark.anyio
+NOTHING: Mapping[str, Any] = {"answers": []}
+
+Members = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FewPlaces(Places):
+    """Where a test listens."""
+
+    ends: Mapping[str, PlaneEnd] = field(default_factory=lambda: {"acme": PlaneEnd(), "beta": PlaneEnd()})
+
+    def end(self, tenant: str) -> PlaneEnd:
+        return self.ends[tenant]
+
+    def control(self, tenant: str) -> bytes:
+        return self.end(tenant).address
+
+
+class Supervisor:
+    """Attributes:
+    asked: what was asked of it.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object]] = []
+
+    def want(self, tenant: str, wanted: bool) -> None:
+        self.asked.append((tenant, wanted))
+
+    def restart(self, tenant: str) -> None:
+        self.asked.append((tenant, "restart"))
+
+
+class Listener(Unheard):
+    def __init__(self) -> None:
+        self.finds: list[Found] = []
+        self.reports: list[Members] = []
+        self.questions: list[Members] = []
+
+    async def found(self, found: Found) -> None:
+        self.finds.append(found)
+
+    def reported(self, report: Members) -> None:
+        self.reports.append(report)
+
+    async def asked(self, question: Members, data: bytes) -> Answer:
+        self.questions.append(question)
+        return Answer({})
+
+
+class Scene:
+    """Attributes:
+    front: the public one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.front, self.places, self.supervisor, self.listener = PlaneEnd(), FewPlaces(), Supervisor(), Listener()
+        self.library = folder / ("0" * 64)
+        self.library.write_bytes(b"code")
+        files = TenantFiles(lambda tenant: folder / tenant)
+        self.planes = TenantPlanes(DataPlane(self.front.address), self.places, self.supervisor, files)
+        self.planes.listener = self.listener
+        self.workers: Members = {}
+
+    def order(self, model: str) -> Members:
+        part = {"batch": 1, "artifact": "a", "config": "{}", "library": str(self.library), "constants": ""}
+        return {"type": "load", "model": model, "version": "1", "target": "t", "parts": [part]}
+
+    async def loaded(self, model: str) -> int:
+        """Loads it in a data plane that comes then."""
+        end = self.places.end(model.partition("~")[0])
+        loading = asyncio.create_task(self.planes.load(self.order(model)))
+        await end.accept()
+        order = await self.heard(end, "load")
+        assert Path(order["parts"][0]["library"]).read_bytes() == b"code"
+        end.say({"type": "loaded", "key": order["key"]})
+        return await loading
+
+    async def heard(self, end: PlaneEnd, kind: str) -> Members:
+        while (members := (await end.hear())[0])["type"] != kind:
+            pass
+        return members
+
+    def route(self, **keys: int) -> None:
+        named = [Named(f"{tenant}~digits", "", key, ["1"]) for tenant, key in keys.items()]
+        self.planes.order(orders.routes(named))
+
+    async def told(self, *answering: str) -> Members:
+        """What the public one is told as soon as these tenants' data planes answer, and no others."""
+        while True:
+            self.workers = await self.heard(self.front, "workers")
+            if [each["pool"] for each in self.workers["workers"] if each["loaded"]] == list(answering):
+                return self.workers
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    scene = Scene(tmp_path)
+    running = asyncio.create_task(scene.planes.run())
+    await scene.front.accept()
+    yield scene
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    for end in (scene.front, scene.places.end("acme"), scene.places.end("beta")):
+        end.close()
+
+
+async def both(scene: Scene) -> tuple[int, int]:
+    keys = await scene.loaded("acme~digits"), await scene.loaded("beta~digits")
+    scene.route(acme=keys[0], beta=keys[1])
+    await scene.told("acme", "beta")
+    return keys
+
+
+async def test_each_tenants_models_are_loaded_in_a_process_of_its_own(scene: Scene) -> None:
+    acme, beta = await both(scene)
+    assert scene.supervisor.asked == [("acme", True), ("beta", True)]
+    shown = {each["pool"]: each["key"] for each in scene.workers["workers"]}
+    assert shown == {tenant: scene.places.key(tenant) for tenant in ("acme", "beta")}
+    assert len(set(shown.values())) == 2
+    for tenant, key in (("acme", acme), ("beta", beta)):
+        routes = await scene.heard(scene.places.end(tenant), "routes")
+        while not routes["routes"]:
+            routes = await scene.heard(scene.places.end(tenant), "routes")
+        assert [(each["model"], each["main"]) for each in routes["routes"]] == [(f"{tenant}~digits", key)]
+
+
+async def test_the_names_of_files_go_when_they_are_loaded(scene: Scene, tmp_path: Path) -> None:
+    await scene.loaded("acme~digits")
+    assert list((tmp_path / "acme").iterdir()) == []
+    assert scene.library.exists()
+
+
+async def test_one_that_ends_leaves_the_others_where_they_are(scene: Scene) -> None:
+    acme, beta = await both(scene)
+    scene.places.end("acme").leave()
+    told = await scene.told("beta")
+    reasons = {each["model"]: each["reason"] for each in told["models"]}
+    assert reasons["acme~digits"] == "the data plane of tenant acme ended, and is starting again"
+    scene.listener.finds.clear()
+    await scene.places.end("acme").accept()
+    await eventually_async(lambda: bool(scene.listener.finds))
+    (found,) = scene.listener.finds
+    assert beta in found.models  # or it would be taken for lost
+    assert acme not in found.models
+
+
+async def test_what_is_being_loaded_where_one_ends_fails(scene: Scene) -> None:
+    end = scene.places.end("acme")
+    loading = asyncio.create_task(scene.planes.load(scene.order("acme~digits")))
+    await end.accept()
+    await scene.heard(end, "load")
+    end.leave()
+    with pytest.raises(Restarting, match="data plane of tenant acme"):
+        await loading
+
+
+async def test_one_without_models_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planes, "_LINGER_S", 0.01)
+    key = await scene.loaded("acme~digits")
+    assert scene.supervisor.asked == [("acme", True)]
+    unloading = asyncio.create_task(scene.planes.unload(key))
+    await scene.heard(scene.places.end("acme"), "unload")
+    scene.places.end("acme").say({"type": "unloaded", "key": key})
+    await unloading
+    await eventually_async(lambda: scene.supervisor.asked[-1] == ("acme", False))
+
+
+async def test_one_that_reports_nothing_any_more_is_restarted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planes, "_SILENT_S", 0.05)
+    monkeypatch.setattr(planes, "_LOOK_EVERY_S", 0.01)
+    watching = asyncio.create_task(scene.planes._watch())
+    await scene.loaded("acme~digits")
+    await eventually_async(lambda: ("acme", "restart") in scene.supervisor.asked)
+    watching.cancel()
+
+
+async def test_a_gather_does_not_wait_for_one_that_hangs(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planes, "_PATIENCE_S", 0.01)
+    await scene.loaded("acme~digits")
+    gathering = asyncio.create_task(scene.planes.gather())
+    gather = (await scene.heard(scene.front, "gather"))["gather"]
+    scene.front.say({"type": "report", "gather": gather, "models": [], "rejected": {}, "not_allowed": {}, "used": {}})
+    await gathering
+
+
+async def test_a_tenant_is_believed_of_its_own_models_alone(scene: Scene) -> None:
+    acme, beta = await both(scene)
+    use = {"admitted": 1, "queued": 0, "used_s": 2.0, "changes": dict(NOTHING)}
+    models = [
+        {"key": acme, "model": "beta~digits", "version": "9", "target": "?", **use},
+        {"key": beta, "model": "beta~digits", "version": "1", "target": "t", **use},
+    ]
+    report = {"type": "report", "gather": 0, "models": models, "rejected": {"queue_full": 2, "made up": 1}}
+    scene.listener.reports.clear()
+    scene.places.end("acme").say({**report, "not_allowed": {"x": 1}, "forwards": [1], "used": {"a key": 100}})
+    await eventually_async(lambda: bool(scene.listener.reports))
+    (heard,) = scene.listener.reports
+    assert [(each["key"], each["model"], each["version"], each["target"]) for each in heard["models"]] == [
+        (acme, "acme~digits", "1", "t")
+    ]
+    assert (heard["rejected"], heard["not_allowed"], heard["forwards"], heard["used"]) == (
+        {"queue_full": 2},
+        {},
+        [],
+        {},
+    )
+
+
+async def test_reports_of_one_hold_what_the_others_said_last(scene: Scene) -> None:
+    keys = await both(scene)
+    for tenant, key in zip(("acme", "beta"), keys, strict=True):
+        use = {"key": key, "admitted": 1, "queued": 0, "used_s": 2.0, "changes": dict(NOTHING)}
+        scene.places.end(tenant).say({"type": "report", "gather": 0, "models": [use], "rejected": {}})
+    await eventually_async(lambda: bool(scene.listener.reports) and len(scene.listener.reports[-1]["models"]) == 2)
+    assert sorted(map(_key, scene.listener.reports[-1]["models"])) == sorted(keys)
+
+
+def _key(model: Members) -> int:
+    return int(model["key"])
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"kind": "resolve", "model": "beta~digits", "version": ""},
+        {"kind": "resolve", "model": "digits", "version": ""},
+        {"kind": "picture", "key": 77, "input": 0},
+        {"kind": "call", "path": "/x", "request_id": "1", "caller": "another"},
+        {"kind": "connect", "worker": "beta/1"},
+    ],
+)
+async def test_questions_that_are_not_a_tenants_are_answered_like_what_is_not_there(
+    scene: Scene, question: Members
+) -> None:
+    await both(scene)
+    end = scene.places.end("acme")
+    end.say({"type": "question", "question": 1, **question})
+    assert (await scene.heard(end, "answer"))["problem"]["http"] == 404
+    assert scene.listener.questions == []
+
+
+async def test_a_tenants_own_questions_are_answered(scene: Scene) -> None:
+    acme, _ = await both(scene)
+    end = scene.places.end("acme")
+    questions: list[Members] = [
+        {"kind": "resolve", "model": "acme~x", "version": ""},
+        {"kind": "picture", "key": acme, "input": 0},
+    ]
+    for number, asked in enumerate(questions):
+        end.say({"type": "question", "question": number, **asked})
+        assert "problem" not in await scene.heard(end, "answer")
+    assert len(scene.listener.questions) == 2
+
+
+async def test_the_public_one_has_keys_and_certificates_and_the_others_have_not(scene: Scene) -> None:
+    await scene.loaded("acme~digits")
+    scene.planes.order(orders.configure(Settings(), "not yet"))
+    scene.planes.order(orders.keys(True, cluster_key="c"))
+    scene.planes.order(*orders.certificate(b"chain", b"key"))
+    end = scene.places.end("acme")
+    assert (await scene.heard(end, "configure"))["not_ready"] == ""  # the public one says it
+    assert (await scene.heard(scene.front, "configure"))["not_ready"] == "not yet"
+    await scene.heard(scene.front, "keys")
+    while (await scene.front.hear())[0]["type"] != "certificate":
+        pass
+    end.say({"type": "question", "question": 1, "kind": "call"})
+    assert (await end.hear())[0]["type"] == "answer"  # nothing was said in between
+
+
+async def test_an_order_has_the_same_key_for_the_next_control_plane(scene: Scene, tmp_path: Path) -> None:
+    """By which it finds what is loaded."""
+    files = TenantFiles(lambda tenant: tmp_path / tenant)
+    with files.lent("acme", scene.order("acme~digits")) as one:
+        pass
+    with files.lent("acme", scene.order("acme~digits")) as other:
+        pass
+    assert one == other

@@ -1,0 +1,59 @@
+"""What a tenant's data plane reports may be made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.workers.tenant_planes.reports import Model, cards_in, rejected_in, uses_in
+
+MODELS = {1: Model("acme~digits", "1", "t")}
+HISTOGRAM = {"counts": [1, 2], "sum": 0.5}
+
+
+def report(**changed: Any) -> dict[str, Any]:
+    use = {"key": 1, "admitted": 1, "queued": 0, "used_s": 2.5, "changes": {"answers": []}, **changed}
+    return {"models": [use], "rejected": {}}
+
+
+def answer(**changed: Any) -> dict[str, Any]:
+    return {"changes": {"answers": [{"protocol": "rest", "code": "200", "total": HISTOGRAM, **changed}]}}
+
+
+def test_what_makes_sense_is_taken() -> None:
+    changes = {**answer()["changes"], "queue": HISTOGRAM, "more": 1}
+    (use,) = uses_in(report(changes=changes), MODELS).values()
+    assert use["changes"] == {**answer()["changes"], "queue": HISTOGRAM}
+    assert (use["model"], use["admitted"], use["used_s"]) == ("acme~digits", 1, 2.5)
+    assert uses_in(report(**answer(protocol="grpc", code="OK")), MODELS)
+    assert cards_in({"cards": [{"card": 0, "name": "T4", "memory_bytes": 9, "used_bytes": 1}]})[0]["used_bytes"] == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"admitted": "1"},
+        {"queued": -1},
+        {"used_s": float("nan")},
+        {"used_s": "1"},
+        {"changes": {}},
+        {"changes": {"answers": [], "queue": {"counts": [10**400], "sum": 0}}},
+        {"changes": {"answers": [], "queue": {"counts": [1] * 1000, "sum": 0}}},
+        {"changes": {"answers": [], "queue": {"counts": "11", "sum": 0}}},
+        {"changes": {"answers": [], "queue": {"counts": [1], "sum": float("inf")}}},
+        answer(protocol="gopher"),
+        answer(code="a label of its own"),
+        answer(code="99999"),
+        answer(protocol="grpc", code="200"),
+    ],
+)
+def test_what_would_spoil_the_metrics_of_all_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError, LookupError, AttributeError)):
+        uses_in(report(**changed), MODELS)
+
+
+def test_reasons_are_those_that_there_are() -> None:
+    assert rejected_in({"rejected": {"deadline": 1, "made up": 2}}) == {"deadline": 1}
+    with pytest.raises(ValueError, match="no count"):
+        rejected_in({"rejected": {"deadline": 1.5}})
