@@ -22,8 +22,8 @@ from service.core.errors import OctetError
 
 _logger = logging.getLogger(__name__)
 
-CLUSTER = "cluster"
-"""Who asks a worker: the API of its cluster, which has admitted the request, and noted it."""
+CLUSTER = "~cluster"
+"""Who asks a worker: the API of its cluster, which has admitted the request, and noted it. No key has such an id."""
 
 asking: ContextVar[tuple[str, str] | None] = ContextVar("asking", default=None)
 """Whose request is answered (the id of a key), and its own id; None where a person at this machine asks.
