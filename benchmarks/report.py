@@ -94,6 +94,7 @@ def _contest(results: Results) -> str:
         heading = f"All contestants, int8, median ms, {where(results.run, threads)}"
         sections[heading] = tables.everybody(results, threads)
     sections["Against float32 of the same model"] = tables.float32(results)
+    sections["int8 against float32 by the same compiler"] = tables.own_float32(results)
     sections["What the numerics mode costs"] = tables.modes(results)
     sections["Asymmetric and symmetric weights of one model"] = tables.symmetry(results)
     sections["Contestants that could not take part"] = tables.failures(results)

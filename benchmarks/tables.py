@@ -10,9 +10,11 @@ from benchmarks.contest.records import Model
 from benchmarks.figures import PEAKS, Figure, Results, milliseconds
 from benchmarks.measure import TIMES, table
 from benchmarks.models.catalog import ZOO
+from benchmarks.peak.instructions import INSTRUCTIONS
 from service.core.explanation import KINDS
 
-OCTET = [it for it in CONTESTANTS if it.is_octet]
+OCTET = [it for it in CONTESTANTS if it.is_octet and not it.is_fp32]
+_OWN_FP32 = next(it for it in CONTESTANTS if it.is_octet and it.is_fp32)
 _PEERS = [it for it in CONTESTANTS if not it.is_octet and not it.is_fp32 and it.name != PEAK]
 _FP32 = [it for it in CONTESTANTS if it.is_fp32]
 _ASYMMETRIC, _SYMMETRIC = "mobilenet_v2_1.0_224_quant", "mobilenet_v2_symmetric"
@@ -88,6 +90,40 @@ def float32(results: Results) -> str:
             times = results.times_faster(name, first.name, threads, fp32=True)
             rows.append([model.title, str(threads), *texts, _bold(times, ".2f", TIMES)])
     return _table([*columns, f"{first.title} is faster than the fastest by"], rows)
+
+
+def own_float32(results: Results) -> str:
+    """What int8 gains over float32 by the same compiler, beside what the instructions alone would gain."""
+    modes = [it for it in OCTET if _took_part(results, it, results.threads)]
+    rows: list[list[str]] = []
+    gains: dict[int, list[float]] = {}
+    for name, model in _of_part(results):
+        for threads in results.threads:
+            own = results.figure(name, _OWN_FP32.name, threads)
+            quantized = [found for it in modes if (found := results.figure(name, it.name, threads))]
+            if not own or not quantized:
+                continue
+            best = min(quantized, key=lambda figure: figure.median_ms)
+            gains.setdefault(threads, []).append(own.median_ms / best.median_ms)
+            rows.append([model.title, str(threads), own.text, best.text, _bold(gains[threads][-1], ".2f", TIMES)])
+    for threads, each in gains.items():
+        rows.append(["geometric mean", str(threads), "", "", _bold(statistics.geometric_mean(each), ".2f", TIMES)])
+        if limit := _ratio_of_peaks(results, threads):
+            rows.append(["the instructions' peaks", str(threads), "", "", f"{limit:.2f} {TIMES}"])
+    return _table(["model", "threads", f"{_OWN_FP32.title} ms", "fastest int8 mode ms", "int8 is faster by"], rows)
+
+
+def _ratio_of_peaks(results: Results, threads: int) -> float | None:
+    """int8's peak over float32's: what a model of nothing but multiply-accumulates would gain."""
+    peaks = {
+        kind: [
+            gmacs
+            for name in (it.name for it in INSTRUCTIONS if it.operand == kind)
+            if (gmacs := results.peak_gmacs(PEAKS, threads, name))
+        ]
+        for kind in ("int8", "float32")
+    }
+    return max(peaks["int8"]) / max(peaks["float32"]) if all(peaks.values()) else None
 
 
 def modes(results: Results) -> str:

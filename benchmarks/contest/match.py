@@ -102,7 +102,7 @@ class Contest:
             raise FileNotFoundError(f"{file} is missing; run: python -m benchmarks.models")
         if not contestant.is_octet:
             return model
-        open_shape = (row.batch, *row.shape) if contestant.file == "onnx" and row.shape else ()
+        open_shape = (row.batch, *row.shape) if contestant.file in ("onnx", "onnx_fp32") and row.shape else ()
         return artifact(self.home, model, contestant.numerics, open_shape)
 
     def _failed(self, row: Row, key: Key, error: Exception) -> None:

@@ -48,6 +48,15 @@ def test_float32_is_compared_with_float32() -> None:
     assert cells[1:] == ["1", "6.00", "1.20", "", "1.26", "", "**5.00 ×**"]  # noqa: RUF001
 
 
+def test_int8_is_compared_with_float32_by_the_same_compiler() -> None:
+    own = {("resnet50", "octet-fp32", 1): 3.6, ("kws", "octet-fp32", 1): 0.1, ("kws", "octet-reference", 1): 0.025}
+    loops = {("peak", "vpdpbusd zmm", 1): 1.0, ("peak", "vfmadd zmm", 1): 3.9}
+    heading, text = "int8 against float32 by the same compiler", render(results_of(MEDIANS_MS | own | loops))
+    assert row(text, heading, "Resnet50")[1:] == ["1", "3.60", "1.20", "**3.00 ×**"]  # noqa: RUF001
+    assert row(text, heading, "geometric mean")[1:] == ["1", "", "", "**3.46 ×**"]  # noqa: RUF001
+    assert row(text, heading, "the instructions' peaks")[1:] == ["1", "", "", "3.90 ×"]  # noqa: RUF001
+
+
 def test_a_second_threads_gain_or_loss_is_shown() -> None:
     medians_ms = {("kws_ref_model", "octet-xnnpack", 1): 0.02, ("kws_ref_model", "octet-xnnpack", 2): 0.025}
     text = render(results_of(medians_ms))
