@@ -1,4 +1,4 @@
-"""`octet quantize`: a float ONNX model and some of its inputs -> a quantized file, and what that cost."""
+"""`octet quantize`: a float model and some of its inputs -> a quantized file, and what that cost."""
 
 from __future__ import annotations
 
@@ -40,12 +40,18 @@ from service.quantize import sandboxed
 from service.quantize.sandboxed import Request
 
 _CURVES = (".json", ".svg", ".png")
+_SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
 _SHOWN = 10  # of the noisiest tensors
 _MOST_BYTES = 1 << 40  # that the child may write
 
 
 def quantize(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A float ONNX model.", exists=True, dir_okay=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A float model: ONNX, TFLite, TorchScript or .pt2.", exists=True, dir_okay=False
+        ),
+    ],
     data: Annotated[
         Path | None,
         typer.Option(
@@ -141,7 +147,7 @@ def quantize(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Quantize a float ONNX model by some of its inputs, and show what that costs."""
+    """Quantize a float model by some of its inputs, and show what that costs."""
     if on_server and push is None:
         raise typer.BadParameter("--on-server takes the model's name: --push NAME")
     with reporting(as_json) as output:
@@ -167,7 +173,8 @@ def quantize(
         )
         asked.check(data is not None)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
-        target = output_file or file.with_name(f"{file.name.removesuffix('.onnx')}.int8.onnx")
+        stem = file.stem if file.suffix in _SUFFIXES else file.name
+        target = output_file or file.with_name(f"{stem}.int8.onnx")
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
         if curve_file is not None and curve_file.suffix not in _CURVES:
             raise InvalidInput(f"{curve_file} is none of {', '.join(_CURVES)}", hint="name it curve.svg")

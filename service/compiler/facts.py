@@ -20,12 +20,6 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
-_QUANTIZE = {
-    detect.ONNX: "octet quantize (docs/how-to/quantize.md)",
-    detect.TFLITE: "the converter and a representative_dataset (docs/how-to/tflite.md)",
-    detect.TORCHSCRIPT: "torch.ao.quantization (docs/how-to/pytorch.md)",
-    detect.PT2: "torchao (docs/how-to/pytorch.md)",
-}
 
 
 def facts_of(imported: ImportedModel) -> Facts:
@@ -52,7 +46,8 @@ def facts_of(imported: ImportedModel) -> Facts:
 def _not_quantized(covered: Mapping[str, Any], format_: str) -> Iterator[str]:
     """What someone who expects a quantized model has to be told of a float one."""
     if any(each["reason"] == coverage.FLOAT for each in covered["floating"]):
-        yield f"this model is float and not quantized: quantize it with {_QUANTIZE.get(format_, 'its framework')}"
+        how = "its framework" if format_ == detect.MXNET else "octet quantize (docs/how-to/quantize.md)"
+        yield f"this model is float and not quantized: quantize it with {how}"
 
 
 def _operators(function: relax.Function) -> Counter[str]:

@@ -15,6 +15,7 @@ from service.core.build import Stage
 from service.core.quantization import QuantizationOptions
 from service.quantize.building import Built
 from service.quantize.data import Data, labels_of
+from service.quantize.export.model import as_onnx
 from service.quantize.fitting import Fit
 from service.quantize.observing import Workshop
 from service.quantize.quantization import Calibration, Options
@@ -30,10 +31,11 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     directory."""
     asked = QuantizationOptions.from_json(request["options"])
     told = _Told(report)
-    model = Path(request["model"]).read_bytes()
+    source = Path(request["model"]).read_bytes()
+    model = as_onnx(source, request["shapes"], lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
     if not asked.takes_inputs:
         told.enter(Stage.IMPORT)
-        _write(model, *_without_inputs(model, asked))
+        _write(source, *_without_inputs(model, asked))
         return {}
     told.enter(Stage.CALIBRATE)
     data = Data(Path(request["data"]), asked.metadata, asked.samples)
@@ -74,7 +76,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         **measured,
         **costs,
     }
-    _write(model, quantized.file, document)
+    _write(source, quantized.file, document)
     return {}
 
 
@@ -84,9 +86,9 @@ def _without_inputs(model: bytes, asked: QuantizationOptions) -> tuple[bytes, di
     return made.file, {"weights": asked.weights, "layers": list(made.layers)}
 
 
-def _write(model: bytes, quantized: bytes, document: Mapping[str, Any]) -> None:
+def _write(source: bytes, quantized: bytes, document: Mapping[str, Any]) -> None:
     Path(QUANTIZED_FILE).write_bytes(quantized)
-    whole = {"bytes": {"float": len(model), "quantized": len(quantized)}, **document}
+    whole = {"bytes": {"float": len(source), "quantized": len(quantized)}, **document}
     Path(REPORT_FILE).write_text(json.dumps(whole, allow_nan=False))
 
 

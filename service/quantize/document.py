@@ -8,21 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from service.compiler.importers.onnx import schema
 from service.compiler.importers.onnx.model import Array, AttributeValue, Tensor
 from service.compiler.importers.onnx.package import unpack
 from service.compiler.importers.onnx.reader import read_model
 from service.compiler.importers.onnx.tensors import text
 from service.compiler.importers.onnx.wire import Budget, Field, Wire, fields
 from service.core.errors import Unsupported
-from service.quantize import protobuf
+from service.quantize import encoding, protobuf
 
 # Fields of ModelProto, GraphProto and NodeProto (onnx.proto).
 _GRAPH, _OPERATOR_SET = 7, 8
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_DOMAIN = 1, 2, 3, 7
-_DTYPES = {name: number for number, name in schema.DTYPES.items()}
-_RAW = {*_DTYPES} - {"int4", "uint4", "string"}  # those whose elements lie in the file as in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +38,14 @@ class Node:
     rest: bytes
 
     @staticmethod
-    def made(op_type: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: int) -> Node:
+    def made(
+        op_type: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: encoding.Attribute
+    ) -> Node:
         """A new operator, named after its output."""
-        encoded = (
-            protobuf.message(5, protobuf.text(1, name) + protobuf.number(3, value) + protobuf.number(20, 2))
-            for name, value in attributes.items()
-        )
+        encoded = (protobuf.message(5, encoding.attribute(name, value)) for name, value in attributes.items())
         rest = protobuf.text(_NODE_NAME, f"{output}_{op_type}") + protobuf.text(4, op_type) + b"".join(encoded)
         rest += protobuf.text(_NODE_DOMAIN, domain) if domain else b""
-        return Node(f"{domain}.{op_type}" if domain else op_type, tuple(inputs), (output,), attributes, rest)
+        return Node(f"{domain}.{op_type}" if domain else op_type, tuple(inputs), (output,), dict(attributes), rest)
 
     @property
     def label(self) -> str:
@@ -128,7 +124,7 @@ class Document:
 
     def add_input(self, name: str, size: int) -> None:
         """One more input of the model, `[size]` float32, behind the others."""
-        self._inputs[name] = Field(_INPUT, Wire.BYTES, memoryview(_real(name, (size,))))
+        self._inputs[name] = Field(_INPUT, Wire.BYTES, memoryview(encoding.value_info(name, "float32", (size,))))
         self._names.add(name)
         self.inputs += (name,)
         self.floats += (name,)
@@ -160,7 +156,9 @@ class Document:
         kept = (field for name, field in self._inputs.items() if name in self.inputs or name in read)
         graph += [protobuf.written(kept)]
         graph += [
-            protobuf.written([self._outputs[name]]) if name in self._outputs else protobuf.message(_OUTPUT, _real(name))
+            protobuf.written([self._outputs[name]])
+            if name in self._outputs
+            else protobuf.message(_OUTPUT, encoding.value_info(name, "float32"))
             for name in wanted
         ]
         whole = b"".join(graph)
@@ -174,12 +172,9 @@ class Document:
         external = known is not None and any(field.number == 13 for field in _within(known))
         if known is not None and not external:
             return protobuf.written([known])
-        if tensor.data is None or tensor.dtype not in _RAW:
+        if tensor.data is None or tensor.dtype not in encoding.RAW:
             raise Unsupported(f"the constant {tensor.name} of {tensor.dtype} cannot be written", tensor=tensor.name)
-        dims = b"".join(protobuf.number(1, size) for size in tensor.shape)
-        kind, raw = protobuf.number(2, _DTYPES[tensor.dtype]), np.ascontiguousarray(tensor.data).tobytes()
-        named = protobuf.text(8, tensor.name)
-        return protobuf.message(_INITIALIZER, dims + kind + named + protobuf.message(9, raw))
+        return protobuf.message(_INITIALIZER, encoding.tensor(tensor.name, tensor.dtype, tensor.data))
 
 
 def renamed(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
@@ -204,11 +199,3 @@ def _name(field: Field, number: int) -> str:
 
 def _rest(field: Field) -> bytes:
     return protobuf.written(part for part in _within(field) if part.number not in (_NODE_INPUT, _NODE_OUTPUT))
-
-
-def _real(name: str, shape: Sequence[int] | None = None) -> bytes:
-    """A ValueInfo of a float32 tensor; of any shape where none is given."""
-    dims = b"".join(protobuf.message(1, protobuf.number(1, size)) for size in shape or ())
-    said = b"" if shape is None else protobuf.message(2, dims)
-    tensor = protobuf.message(1, protobuf.number(1, _DTYPES["float32"]) + said)
-    return protobuf.text(1, name) + protobuf.message(2, tensor)

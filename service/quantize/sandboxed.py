@@ -38,7 +38,7 @@ class Request:
     """A quantization. All paths are absolute.
 
     Attributes:
-        model: a float ONNX file, or an archive of one and its weights.
+        model: a float model of one of `formats.FORMATS`; of ONNX, also an archive with its weights.
         data: inputs, as `quantize.data.Data` takes them; None where `options` take none.
         labels: a CSV; None where there is none besides that in an archive of inputs.
         name: what errors call the inputs.
@@ -92,6 +92,7 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
                 "labels": None if request.labels is None else str(request.labels),
                 "made": str(made),
                 "options": request.options.to_json(),
+                "shapes": {name: list(shape) for name, shape in request.shapes.items()},
             },
             access=Access(readable=tuple(readable), writable=(own,)),
             limits=limits,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -19,65 +16,16 @@ from service.core.numerics import LITERT_REFERENCE
 from tests.support import litert
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_builder import Array, ModelBuilder, Quant
+from tests.support.tflite_real import OPERATORS, network
 
 # Float32 sums of some hundred terms, and exp of a C library, against float64.
 RELATIVE, ABSOLUTE = 2e-5, 2e-6
 X = Quant(0.05, -3)
-RNG = np.random.default_rng(4)
-WEIGHTS = RNG.normal(0, 0.3, (5, 3, 3, 4)).astype(np.float32)
-BIAS = RNG.normal(0, 1, 5).astype(np.float32)
-CONV = schema.Conv2DOptionsT(strideH=2, strideW=1, fusedActivationFunction=1, dilationHFactor=1, dilationWFactor=2)
-DEPTHWISE = schema.DepthwiseConv2DOptionsT(
-    strideH=1, strideW=1, depthMultiplier=1, dilationHFactor=1, dilationWFactor=1
-)
-ROW = np.array([0.5, 1, -7, 0.3], np.float32)
-AXES = np.array([1, 2], np.int32)
-KEEP, RELU6 = schema.ReducerOptionsT(keepDims=True), schema.AddOptionsT(fusedActivationFunction=3)
-SHAPE = (1, 8, 8, 4)
-
-# name -> (constant operands, output shape, options)
-OPERATORS: dict[str, tuple[Sequence[Array], Sequence[int], Any]] = {
-    "ABS": ([], SHAPE, None),
-    "ADD": ([ROW], SHAPE, RELU6),
-    "BATCH_MATMUL": ([WEIGHTS[:4, :2, :2].reshape(1, 1, 16, 4)], (1, 8, 8, 16), schema.BatchMatMulOptionsT(adjY=True)),
-    "CONV_2D": ([WEIGHTS, BIAS], (1, 4, 8, 5), CONV),
-    "DEPTHWISE_CONV_2D": ([WEIGHTS[:1], BIAS[:4]], SHAPE, DEPTHWISE),
-    "DIV": ([ROW], SHAPE, schema.DivOptionsT()),
-    "EXP": ([], SHAPE, schema.ExpOptionsT()),
-    "FULLY_CONNECTED": ([WEIGHTS.reshape(5, 36)[:, :32], BIAS], (8, 5), schema.FullyConnectedOptionsT()),
-    "GELU": ([], SHAPE, schema.GeluOptionsT()),
-    "HARD_SWISH": ([], SHAPE, None),
-    "LEAKY_RELU": ([], SHAPE, schema.LeakyReluOptionsT(alpha=0.1)),
-    "LOGISTIC": ([], SHAPE, None),
-    "MAXIMUM": ([ROW], SHAPE, schema.MaximumMinimumOptionsT()),
-    "MEAN": ([AXES], (1, 1, 1, 4), KEEP),
-    "MUL": ([ROW], SHAPE, schema.MulOptionsT()),
-    "NEG": ([], SHAPE, None),
-    "REDUCE_MAX": ([AXES], (1, 1, 1, 4), KEEP),
-    "RELU6": ([], SHAPE, None),
-    "SOFTMAX": ([], SHAPE, schema.SoftmaxOptionsT(beta=0.7)),
-    "SQUARED_DIFFERENCE": ([ROW], SHAPE, schema.SquaredDifferenceOptionsT()),
-    "SUB": ([ROW], SHAPE, schema.SubOptionsT()),
-    "SUM": ([AXES], (1, 1, 1, 4), KEEP),
-    "TANH": ([], SHAPE, None),
-}
-
-
-def island(name: str) -> bytes:
-    """The operator, and a DEQUANTIZE before it."""
-    constants, shape, options = OPERATORS[name]
-    builder = ModelBuilder()
-    x, real = builder.tensor("x", SHAPE, np.int8, X), builder.tensor("real", SHAPE, np.float32)
-    y = builder.tensor("y", shape, np.float32)
-    others = [builder.constant(f"c{place}", np.asarray(value)) for place, value in enumerate(constants)]
-    builder.operator("DEQUANTIZE", [x], [real])
-    builder.operator(name, [real, *others], [y], options)
-    return builder.build([x], [y])
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_real_operator_is_litert_within_rounding(name: str) -> None:
-    data = island(name)
+    data = network(name, stored=True)
     imported, loaded = import_model(data), litert.interpreter(data)
     inputs = litert.random_inputs(loaded, np.random.default_rng(1))
     (expected,) = litert.run(loaded, inputs)

@@ -14,9 +14,8 @@ from service.api.control.body import has_body, source_of
 from service.api.control.bounded import BoundedRoute
 from service.api.injected import ServicesOf
 from service.api.services import Services
-from service.compiler.importers.detect import ONNX
 from service.core.build import Build
-from service.core.errors import NotFound, Unsupported, UnsupportedFormat
+from service.core.errors import NotFound, UnsupportedFormat
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.options import parse_shapes
@@ -31,6 +30,7 @@ from service.core.quantization import (
     is_quantization,
     parse_share,
 )
+from service.quantize.formats import require
 from service.quantize.stored import stored
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models/{{name}}/quantizations", tags=["models"], route_class=BoundedRoute)
@@ -52,7 +52,7 @@ _BODY = {"content": {"application/octet-stream": {"schema": _BINARY}, "multipart
         202: {"description": "The quantization has been queued or is running; `Location` is the URL of its build."},
         413: {"description": "The calibration set is larger than the server accepts."},
         415: {"description": "The body is neither a zip archive nor an array of NumPy."},
-        422: {"description": "The version is no ONNX model, an option is unknown, or this server has no compiler."},
+        422: {"description": "The version's format is not quantized, an option is unknown, or there is no compiler."},
     },
 )
 async def quantize(
@@ -217,13 +217,9 @@ def _quantization(services: Services, name: str, id: str) -> Build:
 
 
 def _float_version(services: Services, name: str, number: int | None) -> ModelVersion:
-    """Raises `Unsupported`: it is of a format whose own tools quantize."""
+    """Raises `Unsupported`: it is of a format that is not quantized."""
     found = services.version(name, number)
-    if found.format != ONNX:
-        raise Unsupported(
-            f"version {found.number} of {name!r} is {found.format}; only float ONNX models are quantized here",
-            hint="the tools of its framework quantize it; docs/how-to has them",
-        )
+    require(found.format)
     return found
 
 

@@ -134,6 +134,12 @@ def hard_swish(real: Real) -> relax.Call:
     return real.call(relax.op.divide, real.apply(relax.op.multiply, real.x, gate), 6.0)
 
 
+def sloped(real: Real, slope: relax.Expr) -> relax.Call:
+    """x, times `slope` where it is negative."""
+    below = real.apply(relax.op.multiply, real.x, slope)
+    return real.call(relax.op.where, real.apply(relax.op.less, real.x, 0.0), below, real.x)
+
+
 def elu(wide: Wide, alpha: float = 1.0) -> relax.Expr:
     below = wide.apply(relax.op.subtract, wide.apply(relax.op.exp, wide.apply(relax.op.minimum, wide.x, 0.0)), 1.0)
     scaled = below if alpha == 1.0 else wide.apply(relax.op.multiply, below, alpha)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from service.cli.app import app
 from tests.support.float_networks import INPUT, SIZE, dense_network, pictures, residual_network
 from tests.support.serving import Served, serving
+from tests.support.tflite_float_network import tflite_residual_network
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 pytestmark = pytest.mark.slow
@@ -87,6 +88,32 @@ def test_a_float_model_becomes_a_quantized_version_that_answers(net: Served) -> 
     assert facts["weights"]["storage"] == ["int8"]
     inputs = [{"name": "image", "datatype": "FP32", "shape": list(INPUT), "data": pictures(1).ravel().tolist()}]
     assert net.client.post("/v2/models/net/versions/2/infer", json={"inputs": inputs}).status_code == 200
+
+
+def test_a_float_tflite_model_becomes_a_version_that_replaces_it(net: Served) -> None:
+    """With the input of the source: its name, shape and layout."""
+    query = {"name": "lite", "mean": "0.5", "std": "0.25"}
+    pushed = net.ended(net.client.put("/api/v1/models", params=query, content=tflite_residual_network()).json()["id"])
+    assert pushed["state"] == "succeeded", pushed
+    notices = net.client.get("/api/v1/models/lite/versions/1").json()["facts"]["notices"]
+    assert any("octet quantize" in each for each in notices)
+    content = archive({f"{number}.png": png(number) for number in range(4)})
+    build = net.ended(net.client.post("/api/v1/models/lite/quantizations", content=content).json()["id"])
+    assert build["state"] == "succeeded", build["error"]
+
+    def is_ready() -> bool:
+        return bool(net.client.get("/api/v1/models/lite/versions/2").json()["state"] == "ready")
+
+    eventually(is_ready, WORK_TIMEOUT_S)
+    image = np.ascontiguousarray(pictures(1).transpose(0, 2, 3, 1))
+    inputs = [{"name": "image", "datatype": "FP32", "shape": list(image.shape), "data": image.ravel().tolist()}]
+    scores = []
+    for version in (1, 2):
+        answer = net.client.post(f"/v2/models/lite/versions/{version}/infer", json={"inputs": inputs}).json()
+        scores.append(np.array(answer["outputs"][0]["data"]))
+    assert answer["outputs"][0]["name"] == "scores"
+    assert scores[0].argmax() == scores[1].argmax()
+    assert 0 < np.abs(scores[0] - scores[1]).max() < 0.2
 
 
 _NAN = pictures(3)

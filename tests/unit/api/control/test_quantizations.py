@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.compiler.importers.mxnet.package import pack_files
 from service.core.build import BuildState, Stage
 from service.core.digest import Digest, digest_of
 from service.core.errors import InvalidInput
@@ -22,6 +23,7 @@ from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, contro
 from tests.support.float_networks import residual_network
 
 FLOAT = residual_network()
+MXNET = Path(__file__).parents[3] / "fixtures" / "mxnet"
 QUANTIZED = b"an ONNX file"
 REPORT = {"kept": [], "sensitivity": {"curve": [{"kept": [], "share": 1, "output_db": 40}]}}
 
@@ -205,11 +207,18 @@ def test_what_is_refused(plane: ControlPlane, body: bytes | None, query: Any, st
     assert said in response.json()["detail"]
 
 
-def test_other_formats_are_quantized_by_their_own_tools(plane: ControlPlane) -> None:
-    plane.push(MODEL, name="net")
+def test_a_format_that_is_not_quantized_says_what_to_do(plane: ControlPlane) -> None:
+    plane.push(pack_files(next(MXNET.glob("*-symbol.json"))), name="net")
     response = quantize(plane)
     assert response.status_code == 422
-    assert "is tflite; only float ONNX models" in response.json()["detail"]
+    assert "models of the format mxnet are not quantized here" in response.json()["detail"]
+    assert "as ONNX" in response.json()["hint"]
+
+
+def test_a_tflite_model_is_quantized(plane: ControlPlane) -> None:
+    plane.push(MODEL, name="net")
+    response = quantize(plane, version=2)
+    assert response.status_code == 202, response.text
 
 
 def test_other_builds_are_no_quantizations(plane: ControlPlane) -> None:

@@ -136,9 +136,7 @@ def prelu(node: Node) -> Value:
 
 
 def _sloped(node: Node, slope: relax.Expr) -> relax.Var:
-    x = node.expr(0)
-    below = node.emit(relax.op.multiply(x, slope), "below")
-    return node.emit(relax.op.where(node.emit(relax.op.less(x, _number(0)), "negative"), below, x))
+    return node.emit(real.sloped(Real(node.emit, node.expr(0)), slope))
 
 
 def thresholded_relu(node: Node) -> Value:

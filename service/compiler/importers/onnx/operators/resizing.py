@@ -12,27 +12,13 @@ from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import antialiasing
 from service.compiler.importers.onnx.operators.real import float32
-from service.compiler.importers.real import Wide
+from service.compiler.importers.real import Real, Wide
+from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.qnn import ops
 
 _LARGEST = 1 << 16  # of an axis
 _HALF = np.float32(0.5)
 
-# (places in the result, scale, sizes before and after) -> places in the operand, float32, as ONNX Runtime computes them
-# (core/providers/cpu/tensor/upsamplebase.h, GetOriginalCoordinateFromResizedCoordinate).
-_PLACES: dict[str, Callable[[Array, np.float32, int, int], Array]] = {
-    "align_corners": lambda x, _scale, before, after: (
-        x * np.float32(before - 1) / np.float32(after - 1) if after > 1 else np.zeros_like(x)
-    ),
-    "asymmetric": lambda x, scale, _before, _after: x / scale,
-    "half_pixel": lambda x, scale, _before, _after: (x + _HALF) / scale - _HALF,
-    "half_pixel_symmetric": lambda x, scale, before, after: (
-        np.float32(before) / 2 * (1 - np.float32(after) / (scale * np.float32(before))) + (x + _HALF) / scale - _HALF
-    ),
-    "pytorch_half_pixel": lambda x, scale, _before, after: (
-        (x + _HALF) / scale - _HALF if after > 1 else np.zeros_like(x)
-    ),
-}
 _ROUND: dict[str, Callable[[Array], Array]] = {
     "ceil": np.ceil,
     "floor": np.floor,
@@ -50,12 +36,12 @@ def resize(node: Node) -> Value:
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")
     corners = node.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    if mode not in ("nearest", "linear", "cubic") or corners not in _PLACES:
+    if mode not in ("nearest", "linear", "cubic") or corners not in PLACES:
         node.unsupported(f"interpolates by {mode}, {corners}")
     shape = node.shape(0)
     sizes, scales = _sizes(node, 1 if old else 2)
     places = [
-        _PLACES[corners](np.arange(after, dtype=np.float32), scale, before, after)
+        PLACES[corners](np.arange(after, dtype=np.float32), scale, before, after)
         for before, after, scale in zip(shape, sizes, scales, strict=True)
     ]
     moving = [axis for axis, (before, after) in enumerate(zip(shape, sizes, strict=True)) if before != after]
@@ -117,29 +103,10 @@ def _axes(node: Node, rank: int) -> list[int]:
 
 
 def _bilinear(node: Node, places: Sequence[Array]) -> Value:
-    """Images `[N, C, H, W]`: four elements by the product of their weights, one after the other (`UpsampleBilinear` in
-    core/providers/cpu/tensor/upsample.h)."""
     float32(node)
-    shape, ends = node.shape(0), []
-    for axis, place in enumerate(places):
-        last = shape[2 + axis] - 1
-        inside = np.clip(place.astype(np.float32), np.float32(0), np.float32(last))
-        first = np.minimum(inside.astype(np.int64), last)
-        second = np.minimum(first + 1, last)
-        weights = [np.abs(inside - end.astype(np.float32)) for end in (second, first)]
-        weights = [np.where(first == second, _HALF, weight).astype(np.float32) for weight in weights]
-        ends.append([*zip((first, second), weights, strict=True)])
-    total = None
-    for row, by_row in ends[0]:
-        taken = node.emit(relax.op.take(node.expr(0), node.literal(row), 2, mode="clip"), "rows")
-        for column, by_column in ends[1]:
-            part = node.emit(relax.op.take(taken, node.literal(column), 3, mode="clip"), "corner")
-            weight = node.emit(
-                relax.op.multiply(node.literal(by_column), node.literal(by_row.reshape(-1, 1))), "weight"
-            )
-            scaled = node.emit(relax.op.multiply(part, weight), "scaled")
-            total = scaled if total is None else node.emit(relax.op.add(total, scaled))
-    return total
+    height, width = (len(place) for place in places)
+    node.state.constants.charge(24 * height + 48 * width, node.output)
+    return node.emit(bilinear(Real(node.emit, node.expr(0)), (2, 3), places))
 
 
 # For each element of the result: places in the operand, and the weight of what is there.

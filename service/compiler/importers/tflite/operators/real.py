@@ -15,8 +15,9 @@ from typing import cast
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers import real
+from service.compiler.importers import real, windows
 from service.compiler.importers.real import Real
+from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.importers.tflite.model import Array, Quantization
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
@@ -27,6 +28,7 @@ from service.compiler.importers.tflite.operators.convolution import (
     window_padding,
 )
 from service.compiler.importers.tflite.operators.elementwise import clamped, require_one_dtype
+from service.compiler.importers.windows import MOST_PLACES, Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 
@@ -66,10 +68,54 @@ def squared_difference(node: Node) -> relax.Expr:
 def leaky_relu(node: Node) -> relax.Expr:
     alpha = float(cast(float, node.option("alpha")))
     node.require(math.isfinite(alpha), f"has alpha {alpha}")
-    x = node.expr(0)
-    below = node.emit(relax.op.multiply(x, relax.const(np.array(alpha, np.float32))), "below")
-    above = node.emit(relax.op.greater(x, relax.const(np.array(0, np.float32))), "above")
-    return node.emit(relax.op.where(above, x, below))
+    return node.emit(real.sloped(Real(node.emit, node.expr(0)), relax.const(np.array(alpha, np.float32))))
+
+
+def prelu(node: Node) -> relax.Expr:
+    """The second operand is the slope, and broadcasts."""
+    require_one_dtype(node)
+    return node.emit(real.sloped(Real(node.emit, node.expr(0)), node.expr(1)))
+
+
+def max_pool2d(node: Node) -> relax.Expr:
+    made = windows.largest(Real(node.emit, node.expr(0)), _windows(node))
+    return clamped(node, node.emit(made), node.activation())
+
+
+def average_pool2d(node: Node) -> relax.Expr:
+    """Of the elements that lie in the image (`AveragePool` in tflite/kernels/internal/reference/pooling.h)."""
+    made = windows.average(Real(node.emit, node.expr(0)), _windows(node))
+    return clamped(node, node.emit(made), node.activation())
+
+
+def _windows(node: Node) -> Windows:
+    source = node.input(0)
+    node.require(len(source.shape) == 4, f"has an input of {list(source.shape)}, not [N, H, W, C]", source)
+    size = (node.int_option("filter_height", least=1), node.int_option("filter_width", least=1))
+    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
+    padding = window_padding(node, size, strides, (1, 1))
+    _, height, width, _ = source.shape
+    fits = size[0] <= height + padding[0] + padding[2] and size[1] <= width + padding[1] + padding[3]
+    node.require(fits, f"has windows of {list(size)} on an image of {height} by {width}", source)
+    if math.prod(size) > MOST_PLACES:
+        node.unsupported(f"has windows of {math.prod(size)} real values; up to {MOST_PLACES} can be compiled")
+    return Windows((1, 2), size, strides, padding)
+
+
+def resize_bilinear(node: Node) -> relax.Expr:
+    """`[N, H, W, C]` (tflite/kernels/internal/reference/resize_bilinear.h), within rounding."""
+    shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
+    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"resizes {list(shape)} to {size}")
+    node.expect_shape((shape[0], *size, shape[3]))
+    node.reserve(48 * sum(size))
+    corners, centers = bool(node.option("align_corners")), bool(node.option("half_pixel_centers"))
+    node.require(not (corners and centers), "has both kinds of corners")
+    places_of = PLACES["align_corners" if corners else "half_pixel" if centers else "asymmetric"]
+    places = [
+        places_of(np.arange(after, dtype=np.float32), np.float32(after) / np.float32(before), before, after)
+        for before, after in zip(shape[1:3], size, strict=True)
+    ]
+    return node.emit(bilinear(Real(node.emit, node.expr(0)), (1, 2), places))
 
 
 def function(of: real.Function) -> Convert:

@@ -56,9 +56,7 @@ def _elu(node: Node, input: Any, alpha: Any = 1) -> Value:
 
 def _leaky_relu(node: Node, input: Any, negative_slope: Any = 0.01) -> Value:
     x, slope = operand(node, input), relax.const(np.array(node.real(negative_slope), np.float32))
-    below = node.emit(relax.op.multiply(x, slope), "below")
-    negative = node.emit(relax.op.less(x, relax.const(np.array(0, np.float32))), "negative")
-    return node.value(relax.op.where(negative, below, x), None)
+    return node.value(real.sloped(Real(node.emit, x), slope), None)
 
 
 def _power(node: Node, input: Any, exponent: Any) -> Value:
@@ -235,6 +233,25 @@ def _conv2d(
     return node.image(x, body, None)
 
 
+def _convolution(
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    *_: Any,
+) -> Value:
+    """As a trace has it; behind the groups are flags of kernels."""
+    if node.flag(transposed):
+        node.unsupported("is transposed")
+    return _conv2d(node, input, weight, bias, stride, padding, dilation, groups)
+
+
 def _attention(
     node: Node,
     query: Any,
@@ -308,6 +325,7 @@ def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Valu
 _SILU = _function(real.silu)
 # Of operands that are not quantized, as `real.RULES`; and of any.
 RULES: dict[str, Callable[..., Value]] = {
+    "aten::_convolution": _convolution,
     "aten::amax": _extreme(relax.op.max),
     "aten::amin": _extreme(relax.op.min),
     "aten::batch_norm": _batch_norm,

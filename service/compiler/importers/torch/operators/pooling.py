@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from tvm import relax
@@ -70,16 +68,6 @@ class Average:
 
     def sides(self, node: Node, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
         return _sides(node, shape, self.window, self.strides, self.around, self.ceil)
-
-    def places(self, shape: Sequence[int]) -> Iterator[tuple[slice, slice]]:
-        """For each place in the window, the rows and columns of the padded image that windows have there."""
-        counts = [(size - extent) // step for size, extent, step in zip(shape, self.window, self.strides, strict=True)]
-        for i, j in product(*map(range, self.window)):
-            rows, columns = (
-                slice(at, at + count * step + 1, step)
-                for at, count, step in zip((i, j), counts, self.strides, strict=True)
-            )
-            yield rows, columns
 
 
 def pooled(node: Node, input: Any, out_type: QuantizedType, average: Average) -> Value:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers import real
+from service.compiler.importers import real, windows
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators import pooling
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
+from service.compiler.importers.windows import MOST_PLACES, Windows
+from service.compiler.qnn.graph import shape_of
 
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
 
@@ -130,17 +131,12 @@ def _adaptive_avg_pool2d(node: Node, x: relax.Expr, output_size: Any) -> relax.E
     return _averaged(node, windows, axes, keepdims)
 
 
-def _avg_pool2d(node: Node, x: relax.Expr, *window: Any, **named: Any) -> relax.Expr:
-    """The elements at each place of the window, added up, and divided by how many of them count."""
-    average = pooling.Average.of(node, *window, **named)
-    height, width = _image(node, x)
-    top, left, bottom, right = average.sides(node, (1, 1, height, width))
-    counted = np.zeros((height + top + bottom, width + left + right))
+def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
+    """What `ceil_mode` adds beyond the padding never counts."""
+    x, average = node.real_tensor(input).expr, pooling.Average.of(node, *window, **named)
     down, across = average.around if average.counts_padding else (0, 0)
-    counted[top - down : top + height + down, left - across : left + width + across] = 1
-    counts = sum(counted[place] for place in average.places(counted.shape))
-    total = _over_windows(node, x, average, 0.0, relax.op.add)
-    return relax.op.divide(total, relax.const(np.asarray(counts), "float64"))
+    made = windows.average(Real(node.emit, x), _windows(node, x, average), (down, across, down, across))
+    return node.value(made, None)
 
 
 def _max_pool2d(
@@ -154,31 +150,18 @@ def _max_pool2d(
 ) -> Value:
     if node.pair(dilation, 1) != (1, 1):
         node.unsupported("has a dilated window")
-    window = pooling.Average.of(node, kernel_size, stride, padding, ceil_mode)
     x = node.real_tensor(input).expr
-    return Value(_over_windows(node, x, window, -math.inf, relax.op.maximum))
+    found = _windows(node, x, pooling.Average.of(node, kernel_size, stride, padding, ceil_mode))
+    return node.value(windows.largest(Real(node.emit, x), found), None)
 
 
-def _over_windows(node: Node, x: relax.Expr, window: pooling.Average, fill: float, combine: Binary) -> relax.Var:
-    """The elements at each place of the window, combined row by row; `fill` is what lies around the image."""
-    height, width = _image(node, x)
-    top, left, bottom, right = window.sides(node, (1, 1, height, width))
-    widths = [0, 0, 0, 0, top, bottom, left, right]
-    padded = node.emit(relax.op.nn.pad(x, widths, pad_value=fill), "padded") if any(widths) else x
-    shape = (height + top + bottom, width + left + right)
-    taken = [node.emit(_sliced(padded, *place), "taken") for place in window.places(shape)]
-    return reduce(lambda one, other: node.emit(combine(one, other), "combined"), taken)
-
-
-def _image(node: Node, x: relax.Expr) -> tuple[int, int]:
-    if len(x.ty.shape) != 4:
-        node.unsupported(f"on a tensor of {len(x.ty.shape)} dimensions, not 4")
-    return int(x.ty.shape[2]), int(x.ty.shape[3])
-
-
-def _sliced(x: relax.Expr, rows: slice, columns: slice) -> relax.Call:
-    bounds = ([each.start for each in (rows, columns)], [each.stop for each in (rows, columns)])
-    return relax.op.strided_slice(x, [2, 3], *bounds, [rows.step, columns.step])
+def _windows(node: Node, x: relax.Expr, window: pooling.Average) -> Windows:
+    shape = shape_of(x)
+    if len(shape) != 4:
+        node.unsupported(f"on a tensor of {len(shape)} dimensions, not 4")
+    if math.prod(window.window) > MOST_PLACES:
+        node.unsupported(f"has windows of {math.prod(window.window)} real values; up to {MOST_PLACES} can be compiled")
+    return Windows((2, 3), window.window, window.strides, window.sides(node, shape))
 
 
 def _averaged(node: Node, x: relax.Expr, axes: list[int], keepdims: bool) -> relax.Expr:
@@ -199,7 +182,7 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::adaptive_avg_pool2d": _wide(_adaptive_avg_pool2d),
     "aten::add": _binary(relax.op.add),
     "aten::add_": _binary(relax.op.add),
-    "aten::avg_pool2d": _wide(_avg_pool2d),
+    "aten::avg_pool2d": _avg_pool2d,
     "aten::cat": _cat,
     "aten::clamp": _clamp,
     "aten::clamp_": _clamp,

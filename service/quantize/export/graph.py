@@ -1,0 +1,185 @@
+"""An ONNX graph that is being written.
+
+A value of the module is a tensor of the graph with its axes in some order. An operator asks for its operands in the
+order that it works in, and says in which its result is: a convolution of `[N, H, W, C]` reads and makes `[N, C, H, W]`,
+and what computes element by element works in whichever its operands have. So a permutation of the module is no
+operator, and a Transpose is written only where two orders meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.names import printable, unique
+from service.compiler.importers.onnx.model import Array
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.operation import value_of
+from service.quantize import encoding
+from service.quantize.document import Node
+
+# Of each axis of the tensor, which axis of the value it is.
+Order = tuple[int, ...]
+CHANNELS_FIRST: Order = (0, 3, 1, 2)  # of [N, H, W, C]
+
+
+class Graph:
+    """
+    Attributes:
+        nodes: in an order in which they can be computed.
+        constants: by name.
+    """
+
+    def __init__(self, inputs: Mapping[relax.Var, str], outputs: Mapping[relax.Var, str]) -> None:
+        """Each with its name."""
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Array] = {}
+        self._ends = dict(outputs)
+        self._taken = {*inputs.values(), *outputs.values()}
+        self._tensors: dict[relax.Var, dict[Order, str]] = {
+            var: {identity(rank_of(var)): name} for var, name in inputs.items()
+        }
+        self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    # -- operands
+
+    def order_of(self, *operands: relax.Expr) -> Order:
+        """The order that most of `operands` have that are computed; they have one rank."""
+        orders = [order for each in operands if isinstance(each, relax.Var) for order in [*self._tensors[each]][:1]]
+        return max(orders, key=orders.count) if orders else identity(rank_of(operands[0]))
+
+    def tensor(self, expr: relax.Expr, order: Order | None = None) -> str:
+        """The name of a value with its axes in an order; by default that of the module."""
+        order = identity(rank_of(expr)) if order is None else order
+        data = value_of(expr)
+        if data is not None:
+            return self.constant(np.transpose(single(data), order))
+        tensors = self._tensors[expr]
+        if order not in tensors:
+            tensors[order] = self._moved(expr, *next(iter(tensors.items())), order)
+        return tensors[order]
+
+    def aligned(self, expr: relax.Expr, order: Order) -> str:
+        """A value that broadcasts to the rank of `order`, with its axes in it."""
+        data, missing = value_of(expr), len(order) - rank_of(expr)
+        if data is not None and data.size == 1:
+            return self.constant(single(data).reshape(()))
+        if not missing or order == identity(len(order)):
+            return self.tensor(expr, order if not missing else None)
+        if data is not None:
+            return self.constant(np.transpose(single(data).reshape(*[1] * missing, *data.shape), order))
+        shape = (*[1] * missing, *shape_of(expr))
+        whole = self.write("Reshape", [self.tensor(expr), self.integers(shape)], f"{self.tensor(expr)}_whole")
+        return self._ordered(whole, shape, identity(len(order)), order)
+
+    def flat(self, expr: relax.Expr) -> str:
+        """A value in any order in which its elements lie in memory as in the module's."""
+        if isinstance(expr, relax.Var):
+            shape = shape_of(expr)
+            for order, name in self._tensors[expr].items():
+                if _moves_nothing(shape, order):
+                    return name
+        return self.tensor(expr)
+
+    def constant(self, values: Array) -> str:
+        """The name of a constant; equal ones have one."""
+        stored = np.array(values, order="C")
+        key = (stored.dtype.name, stored.shape, hashlib.sha256(stored.tobytes()).digest())
+        if key not in self._known:
+            self._known[key] = self._new("constant")
+            self.constants[self._known[key]] = stored
+        return self._known[key]
+
+    def integers(self, values: Sequence[int]) -> str:
+        return self.constant(np.array(values, np.int64))
+
+    # -- results
+
+    def put(
+        self,
+        var: relax.Var,
+        op_type: str,
+        operands: Sequence[str],
+        order: Order | None = None,
+        **attributes: encoding.Attribute,
+    ) -> None:
+        """Writes the operator that makes `var`, with its axes in `order`."""
+        order = identity(rank_of(var)) if order is None else order
+        name = self._name_of(var, order) or self._new(str(var.name))
+        self.nodes.append(Node.made(op_type, operands, name, "", **attributes))
+        self._tensors[var] = {order: name}
+
+    def write(self, op_type: str, operands: Sequence[str], stem: str, **attributes: encoding.Attribute) -> str:
+        """Writes a part of an operator, and gives the name of its result: `stem`, or one like it."""
+        name = self._new(stem)
+        self.nodes.append(Node.made(op_type, operands, name, "", **attributes))
+        return name
+
+    def alias(self, var: relax.Var, expr: relax.Expr, axes: Sequence[int] | None = None) -> None:
+        """`var` is `expr`, with its axes permuted."""
+        axes = identity(rank_of(var)) if axes is None else axes
+        tensors = {identity(rank_of(expr)): self.tensor(expr)} if value_of(expr) is not None else self._tensors[expr]
+        self._tensors[var] = {tuple(axes.index(axis) for axis in order): name for order, name in tensors.items()}
+
+    def finish(self, outputs: Sequence[tuple[relax.Var, str]]) -> None:
+        """Gives outputs their names; one that is an input, or another output, is a copy."""
+        made = {name for node in self.nodes for name in node.outputs} - {*self._ends.values()}
+        names: dict[str, str] = {}
+        for var, name in outputs:
+            found = self.tensor(var)
+            if found in made and found not in names:
+                names[found] = name
+            elif found != name:
+                self.nodes.append(Node.made("Identity", (found,), name))
+        self.nodes = [self._renamed(node, names) for node in self.nodes]
+
+    def _renamed(self, node: Node, names: Mapping[str, str]) -> Node:
+        inputs, (output,) = (tuple(names.get(each, each) for each in ends) for ends in (node.inputs, node.outputs))
+        return replace(node, inputs=inputs, outputs=(output,))
+
+    def _name_of(self, var: relax.Var, order: Order) -> str:
+        """That of an output, which has the module's order; "" for all others."""
+        return self._ends.get(var, "") if order == identity(len(order)) else ""
+
+    def _moved(self, var: relax.Var, old: Order, name: str, order: Order) -> str:
+        return self._ordered(name, shape_of(var), old, order, self._name_of(var, order))
+
+    def _ordered(self, name: str, shape: Sequence[int], old: Order, order: Order, output: str = "") -> str:
+        """A tensor of a value of `shape` with its axes in another order."""
+        permutation = tuple(old.index(axis) for axis in order)
+        made = output or self._new(f"{name}_moved")
+        if _moves_nothing([shape[axis] for axis in old], permutation):
+            sizes = self.integers([shape[axis] for axis in order])
+            self.nodes.append(Node.made("Reshape", (name, sizes), made))
+        else:
+            self.nodes.append(Node.made("Transpose", (name,), made, perm=permutation))
+        return made
+
+    def _new(self, stem: str) -> str:
+        name = unique(printable(stem).replace("\\", "_") or "value", self._taken)
+        self._taken.add(name)
+        return name
+
+
+def rank_of(expr: relax.Expr) -> int:
+    return len(expr.ty.shape)
+
+
+def identity(rank: int) -> Order:
+    return tuple(range(rank))
+
+
+def single(values: Array) -> Array:
+    """Real values in float32: importers compute parts of operators in float64, to round them once."""
+    return values.astype(np.float32) if values.dtype == np.float64 else values
+
+
+def _moves_nothing(shape: Sequence[int], order: Order) -> bool:
+    """Whether a permutation leaves all elements where they lie in memory."""
+    places = [axis for axis in order if shape[axis] != 1]
+    return places == sorted(places) or math.prod(shape) == 1

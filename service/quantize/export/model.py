@@ -1,0 +1,109 @@
+"""A float model of any format as a float ONNX file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+from tvm import relax
+
+from service.compiler.coverage import FLOAT, report
+from service.compiler.importers import detect
+from service.compiler.importers.auto import At, import_model
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.qnn import graph as modules
+from service.compiler.qnn.graph import shape_of
+from service.core.errors import Unsupported
+from service.core.signature import ModelSignature, TensorSpec
+from service.quantize import encoding, protobuf
+from service.quantize.export.composite import Composite
+from service.quantize.export.composites import composite
+from service.quantize.export.definitions import Definitions
+from service.quantize.export.graph import Graph
+from service.quantize.export.operators import write
+from service.quantize.formats import require
+
+_OPSET, _IR_VERSION = 17, 8  # the operator set has LayerNormalization; this version came with it
+
+
+def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op, tensor: None) -> bytes:
+    """An ONNX file that computes what `data` does, with the same inputs and outputs; an ONNX file is returned as it is.
+
+    Args:
+        data: a float model of any format.
+        shapes: of the inputs that it leaves open.
+        at: as of an importer.
+
+    Raises:
+        OctetError: as `importers.auto.import_model`.
+        Unsupported: it is quantized, of a format that is not, or ONNX has no form of a part of it.
+    """
+    format_ = detect.format_of(io.BytesIO(data))
+    if format_ == detect.ONNX:
+        return data
+    require(format_)
+    return written(import_model(data, at, shapes))
+
+
+def written(imported: ImportedModel) -> bytes:
+    """`imported` as an ONNX file. Raises as `as_onnx`."""
+    signature = imported.signature
+    if _is_quantized(imported):
+        raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
+    if signature.states:
+        raise Unsupported(
+            "this model keeps states from call to call, which an ONNX file cannot", hint="quantize it in its framework"
+        )
+    function = modules.main_of(imported.module)
+    definitions = Definitions(function)
+    inputs = dict(zip(function.params, (spec.name for spec in signature.inputs), strict=True))
+    ends = [definitions.variable(end) for end in modules.results_of(function)]
+    named = [(var, spec.name) for var, spec in zip(ends, signature.outputs, strict=True)]
+    graph = Graph(inputs, dict(reversed(named)))
+    for var, made in _needed(function, definitions, ends):
+        if isinstance(made, Composite):
+            made.write(graph, var)
+        elif isinstance(made, relax.Call):
+            write(graph, var, made)
+        else:
+            graph.alias(var, made)
+    graph.finish(named)
+    return _file(graph, signature, [shape_of(var) for var in ends])
+
+
+def _is_quantized(imported: ImportedModel) -> bool:
+    """In part, at least."""
+    covered, ends = report(imported.module), (*imported.signature.inputs, *imported.signature.outputs)
+    stored = any(spec.quantization is not None for spec in ends)
+    return stored or covered["integer_macs"] > 0 or any(each["reason"] != FLOAT for each in covered["floating"])
+
+
+def _needed(
+    function: relax.Function, definitions: Definitions, ends: Sequence[relax.Var]
+) -> list[tuple[relax.Var, relax.Expr | Composite]]:
+    """What makes the results, in an order in which it can be computed: of composites the whole alone."""
+    found: list[tuple[relax.Var, relax.Expr | Composite]] = []
+    wanted = {*ends}
+    for var, value in reversed([*modules.bindings(function)]):
+        if var not in wanted:
+            continue
+        made = composite(definitions, var) or value
+        wanted.update([made.x] if isinstance(made, Composite) else modules.variables(made))
+        found.append((var, made))
+    return found[::-1]
+
+
+def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[int]]) -> bytes:
+    parts = [protobuf.message(1, node.written()) for node in graph.nodes]
+    parts.append(protobuf.text(2, "main"))
+    for name, values in graph.constants.items():
+        parts.append(protobuf.message(5, encoding.tensor(name, values.dtype.name, values)))
+    parts += [protobuf.message(11, _end(spec, spec.shape)) for spec in signature.inputs]
+    parts += [protobuf.message(12, _end(spec, shape)) for spec, shape in zip(signature.outputs, outputs, strict=True)]
+    opset = protobuf.message(8, protobuf.text(1, "") + protobuf.number(2, _OPSET))
+    versions = protobuf.number(1, _IR_VERSION) + protobuf.text(2, "octet")
+    return versions + protobuf.message(7, b"".join(parts)) + opset
+
+
+def _end(spec: TensorSpec, shape: Sequence[int]) -> bytes:
+    return encoding.value_info(spec.name, spec.dtype.name, shape)

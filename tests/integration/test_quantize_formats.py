@@ -1,0 +1,90 @@
+"""`octet quantize` of float models that are not ONNX: a drop-in ONNX file, as good as of the same model in ONNX."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from typer.testing import CliRunner
+
+from service.cli.app import app
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import ONNXRUNTIME
+from tests.support.float_networks import pictures, residual_network
+from tests.support.tflite_catalog import MODELS
+from tests.support.tflite_float_network import tflite_residual_network
+
+TORCH = Path(__file__).parents[1] / "fixtures" / "float"
+ROUNDING = 1e-6  # of Softmax, and of a mean over few numbers, in float32
+
+
+def asked(*arguments: object) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(app, ["quantize", *map(str, arguments), "--json"])
+    return result.exit_code, json.loads(result.stdout.splitlines()[-1])
+
+
+def same_answers(file: Path, images: np.ndarray[Any, Any]) -> None:
+    """Asserts that ONNX Runtime and we compute the same."""
+    data = file.read_bytes()
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    module = import_model(data).module
+    for image in images:
+        theirs = session.run(None, {session.get_inputs()[0].name: image[None]})
+        ours = oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, ROUNDING, ROUNDING)
+
+
+def test_a_tflite_model_costs_what_the_same_onnx_model_does(tmp_path: Path) -> None:
+    images = pictures(24)
+    (tmp_path / "a.onnx").write_bytes(residual_network())
+    (tmp_path / "b.tflite").write_bytes(tflite_residual_network())
+    last = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+    np.savez(tmp_path / "a.npz", image=images)
+    np.savez(tmp_path / "b.npz", image=last)
+    reports = {}
+    for file, data in (("a.onnx", "a.npz"), ("b.tflite", "b.npz")):
+        status, reports[file] = asked(tmp_path / file, "--data", tmp_path / data)
+        assert status == 0, reports[file]
+    one, other = reports["a.onnx"], reports["b.tflite"]
+    assert other["output"] == str(tmp_path / "b.int8.onnx")
+    assert other["float"] == one["float"] == [{"op_type": "Softmax", "reason": "it has no pattern", "operators": 1}]
+    assert other["bytes"]["float"] == (tmp_path / "b.tflite").stat().st_size
+    # Not to the last bit: a MaxPool that only moves bytes, and Pad, may lie elsewhere.
+    assert other["outputs_db"]["scores"] == pytest.approx(one["outputs_db"]["scores"], abs=0.1)
+    same_answers(tmp_path / "b.int8.onnx", last[:4])
+
+
+@pytest.mark.parametrize("name", ["network.pt", "network.pt2"])
+def test_a_pytorch_model(tmp_path: Path, name: str) -> None:
+    with np.load(TORCH / "network.npz") as arrays:
+        shape = arrays["x"].shape
+    images = np.random.default_rng(0).normal(0, 1, (16, *shape[1:])).astype(np.float32)
+    np.save(tmp_path / "x.npy", images)
+    status, told = asked(TORCH / name, "--data", tmp_path / "x.npy", "-o", tmp_path / "q.onnx")
+    assert status == 0, told
+    assert {each["op_type"] for each in told["float"]} == {"LayerNormalization", "ReduceMean", "Softmax"}
+    assert min(told["outputs_db"].values()) > 20
+    same_answers(tmp_path / "q.onnx", images[:4])
+
+
+def test_weights_alone(tmp_path: Path) -> None:
+    (tmp_path / "b.tflite").write_bytes(tflite_residual_network())
+    status, told = asked(tmp_path / "b.tflite", "--weights", 8)
+    assert status == 0, told
+    assert len(told["layers"]) == 1
+
+
+def test_a_quantized_tflite_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "q.tflite").write_bytes(next(iter(MODELS.values()))())
+    np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
+    status, told = asked(tmp_path / "q.tflite", "--data", tmp_path / "x.npy")
+    assert status == 1
+    assert told["error"]["message"] == "this model is quantized already"
+    assert "octet push" in told["error"]["hint"]

@@ -1,0 +1,69 @@
+"""Whole float models as ONNX: of PyTorch, whose answers are known, and of TFLite."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from service.compiler.importers.mxnet.package import pack_files
+from service.core.errors import Unsupported
+from service.quantize.document import Document
+from service.quantize.export.model import as_onnx
+from tests.support.float_networks import pictures, residual_network
+from tests.support.tflite_float_network import tflite_residual_network
+
+FOLDER = Path(__file__).parents[3] / "fixtures" / "float"
+
+
+def answers(data: bytes, x: np.ndarray) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {session.get_inputs()[0].name: x}))
+
+
+@pytest.mark.parametrize("name", ["network.pt", "network.pt2"])
+def test_a_network_of_pytorch(name: str) -> None:
+    with np.load(FOLDER / "network.npz") as arrays:
+        x, *expected = (arrays[each] for each in arrays.files)
+    data = as_onnx((FOLDER / name).read_bytes(), {})
+    for ours, theirs in zip(answers(data, x), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)  # some ten layers of float32 sums
+    found = Counter(node.op_type for node in Document(data).nodes)
+    whole = (
+        "AveragePool",
+        "Conv",
+        "Elu",
+        "GlobalAveragePool",
+        "HardSwish",
+        "LayerNormalization",
+        "LeakyRelu",
+        "MaxPool",
+    )
+    assert {each: found[each] for each in whole} == dict.fromkeys(whole, 1) | {"Conv": 5, "LayerNormalization": 2}
+    assert (found["Softmax"], found["Sigmoid"], found["Exp"], found["Sqrt"]) == (1, 2, 0, 0)
+    assert found["Cast"] == 0, "nothing is left of what importers take in float64"
+
+
+def test_a_network_of_tflite() -> None:
+    """One Transpose is left, of its input."""
+    data = as_onnx(tflite_residual_network(), {})
+    images = pictures(1)
+    (expected,) = answers(residual_network(), images)
+    (ours,) = answers(data, np.ascontiguousarray(images.transpose(0, 2, 3, 1)))
+    np.testing.assert_allclose(ours, expected, 1e-5, 1e-6)
+    found = Counter(node.op_type for node in Document(data).nodes)
+    assert (found["Transpose"], found["Conv"], found["MaxPool"], found["GlobalAveragePool"]) == (1, 4, 1, 1)
+
+
+def test_onnx_is_taken_as_it_is() -> None:
+    assert as_onnx(residual_network(), {}) == residual_network()
+
+
+def test_a_format_that_is_not_quantized_says_what_to_do() -> None:
+    data = pack_files(next((FOLDER.parent / "mxnet").glob("*-symbol.json")))
+    with pytest.raises(Unsupported, match="mxnet are not quantized here") as caught:
+        as_onnx(data, {})
+    assert "ONNX" in str(caught.value.hint)

@@ -1,0 +1,150 @@
+"""Each operator of a float model is, as ONNX, what its importer made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from service.compiler.importers.detect import TFLITE
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.onnx.importer import import_model as import_onnx
+from service.compiler.importers.tflite import import_model
+from service.compiler.qnn import graph, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.errors import Unsupported
+from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME
+from service.core.signature import ModelSignature, TensorSpec
+from service.quantize.document import Document
+from service.quantize.export.model import written
+from tests.support.tflite_real import OPERATORS, SHAPE, network
+
+# Sums of some hundred terms in another order, and exp of another library, in float32.
+RELATIVE, ABSOLUTE = 2e-5, 4e-6
+Array = np.ndarray[Any, Any]
+
+
+def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:
+    """Asserts that ONNX Runtime, and we, compute of the file what `imported` does; the operators in it."""
+    data = written(imported)
+    expected = oracle.run(imported.module, get_mode(LITERT_REFERENCE), list(inputs))
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    theirs = session.run(None, {spec.name: x for spec, x in zip(imported.signature.inputs, inputs, strict=True)})
+    again = import_onnx(data)
+    assert again.signature.inputs == imported.signature.inputs
+    assert [spec.name for spec in again.signature.outputs] == [spec.name for spec in imported.signature.outputs]
+    ours = oracle.run(again.module, get_mode(ONNXRUNTIME), list(inputs))
+    for wanted, one, other in zip(expected, theirs, ours, strict=True):
+        assert wanted.shape == one.shape == other.shape
+        np.testing.assert_allclose(one, wanted, RELATIVE, ABSOLUTE)
+        np.testing.assert_allclose(other, wanted, RELATIVE, ABSOLUTE)
+    return [node.op_type for node in Document(data).nodes]
+
+
+# What ONNX has one operator for, and the importer several.
+WHOLE = {
+    "AVERAGE_POOL_2D": ["Transpose", "AveragePool", "Relu", "Transpose"],
+    "HARD_SWISH": ["HardSwish"],
+    "LEAKY_RELU": ["LeakyRelu"],
+    "LOGISTIC": ["Sigmoid"],
+    "MAX_POOL_2D": ["Transpose", "MaxPool", "Relu", "Transpose"],
+    "MEAN": ["ReduceMean"],
+    "PRELU": ["PRelu"],
+    "RELU6": ["Clip"],
+    "RESIZE_BILINEAR": ["Transpose", "Resize", "Transpose"],
+    "SOFTMAX": ["Mul", "Softmax"],
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_of_tflite(name: str) -> None:
+    x = np.random.default_rng(0).normal(0, 2, SHAPE).astype(np.float32)
+    found = agrees(import_model(network(name, stored=False)), [x])
+    assert found == WHOLE.get(name, found)
+
+
+def of(make: Any, *shapes: Sequence[int]) -> ImportedModel:
+    """The module `make(emit, *params)`, of float32."""
+    params = [relax.Var(f"x{place}", relax.TensorType(list(shape), "float32")) for place, shape in enumerate(shapes)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            end = builder.emit_output(make(builder.emit, *params))
+        builder.emit_func_output(end)
+    module = builder.get()
+    made = graph.shape_of(graph.results_of(graph.main_of(module))[0])
+    inputs = tuple(TensorSpec(f"in{place}", "FP32", tuple(shape)) for place, shape in enumerate(shapes))
+    return ImportedModel(module, ModelSignature(inputs, (TensorSpec("out", "FP32", made),)), TFLITE)
+
+
+MOVES: dict[str, Any] = {
+    "concat": lambda emit, x: relax.op.concat([x, emit(relax.op.negative(x))], 3),
+    "gather": lambda emit, x: relax.op.take(x, relax.const(np.array([2, 0], np.int64), "int64"), 2, mode="clip"),
+    "largest": lambda emit, x: relax.op.max(x, [1]),
+    "pad": lambda emit, x: relax.op.nn.pad(x, [0, 0, 1, 2, 0, 1, 3, 0], pad_value=-1.5),
+    "reshape": lambda emit, x: relax.op.reshape(x, [2, 12, 5]),
+    "slice": lambda emit, x: relax.op.strided_slice(x, [1, 3], [0, 1], [3, 5], [2, 1]),
+    "smallest place": lambda emit, x: relax.op.astype(emit(relax.op.argmin(x, 3)), "float32"),
+    "sum": lambda emit, x: relax.op.sum(x, [1, 3], keepdims=True),
+    "tile": lambda emit, x: relax.op.tile(x, [1, 2, 1, 3]),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (1, 0, 3, 2)])
+def test_axes_are_those_of_the_order_that_a_tensor_has(name: str, axes: tuple[int, ...]) -> None:
+    """Behind a permutation, of which nothing is written but where it matters."""
+    shape = [(2, 3, 4, 5)[axes.index(axis)] for axis in range(4)]
+    imported = of(lambda emit, x: MOVES[name](emit, emit(relax.op.permute_dims(x, axes))), shape)
+    x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
+    assert agrees(imported, [x]).count("Transpose") <= 1
+
+
+def test_a_broadcast_operand_follows_the_order() -> None:
+    def make(emit: Any, x: relax.Expr, row: relax.Expr) -> relax.Expr:
+        moved = emit(relax.op.permute_dims(x, [0, 2, 3, 1]))
+        scaled = emit(relax.op.multiply(moved, relax.const(np.arange(3, dtype=np.float32))))
+        return relax.op.permute_dims(emit(relax.op.add(scaled, row)), [0, 3, 1, 2])
+
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(0, 1, shape).astype(np.float32) for shape in ((1, 3, 4, 5), (5, 3))]
+    agrees(of(make, (1, 3, 4, 5), (5, 3)), inputs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_permutations_in_a_row_are_one_at_most(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    orders = data.draw(st.lists(st.permutations(range(len(shape))), min_size=1, max_size=4))
+
+    def make(emit: Any, x: relax.Expr) -> relax.Expr:
+        for order in orders[:-1]:
+            x = emit(relax.op.negative(emit(relax.op.permute_dims(x, order))))
+        return relax.op.permute_dims(x, orders[-1])
+
+    found = agrees(of(make, shape), [np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)])
+    assert sum(each in ("Transpose", "Reshape") for each in found) <= 1
+
+
+def test_an_input_that_is_an_output_is_copied() -> None:
+    assert agrees(of(lambda emit, x: x, (2, 3)), [np.ones((2, 3), np.float32)]) == ["Identity"]
+
+
+def test_what_cannot_be_written_is_named() -> None:
+    imported = of(lambda emit, x: relax.op.cumsum(x, 0), (2, 3))
+    with pytest.raises(Unsupported, match="cumsum cannot be written as ONNX") as caught:
+        written(imported)
+    assert caught.value.op == "cumsum"
+    assert caught.value.tensor
+    assert caught.value.hint
+
+
+def test_a_quantized_model_is_refused() -> None:
+    with pytest.raises(Unsupported, match="quantized already"):
+        written(import_model(network("ADD", stored=True)))
