@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import records
+from benchmarks.gpu import records, replay
 from benchmarks.gpu.samples import ABOUT_FILE
 
 _ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ _ARTIFACTS = _ROOT / "artifacts"
 _PAGE = _ROOT / "benchmarks" / "GPU.md"
 _BEGIN, _END = "<!-- measured: written by benchmarks.gpu, from here -->", "<!-- measured: to here -->"
 _TOOLS = ("memcheck", "racecheck")
-_MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 60, 30, 60, 150  # what a part may take
+_KERNELS_S, _LAYER_S, _MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 120, 30, 60, 30, 60, 150  # what a part may take
 _LAST_LINES = 3  # of what a part that failed has said
 _PEER_BATCHES = (64, 256, 1, 8)  # the most telling first
 _DESCRIBED = "name,driver_version,clocks.max.sm,power.limit,mig.mode.current"
@@ -49,7 +49,9 @@ def main() -> int:
     parser.add_argument("--no-serving", action="store_true")
     run = Run(parser.parse_args())
     run.card()
+    run.kernels()
     run.peaks()
+    run.layers()
     run.models()
     run.peaks()
     run.sanitizer()
@@ -81,6 +83,21 @@ class Run:
             self._fail("nvidia-smi", str(error))
         else:
             self._keep({"part": "card", "described": "; ".join(done.stdout.strip().splitlines())})
+
+    def kernels(self) -> None:
+        """What the kernels' tests launch."""
+        if (folder := self._launches()) is not None:
+            print("the kernels' launches …", file=sys.stderr, flush=True)
+            for record in replay.replayed(folder, self._run, _KERNELS_S):
+                self._keep(record)
+
+    def layers(self) -> None:
+        """Convolutions alone, each with both instructions: right before it is measured and after, as models are."""
+        for layer in self.about["layers"]:
+            arguments = ["layer", str(_ARTIFACTS / layer["folder"]), layer["artifact"], layer["answers"]]
+            named = {"part": "layer", "name": layer["name"]}
+            kept: Any = lambda told, named=named: named | told  # noqa: E731
+            self._part(layer["name"], "turn", [*arguments, str(self.asked.seconds)], _LAYER_S, kept)
 
     def peaks(self) -> None:
         for peak in self.about["peaks"]:
@@ -114,13 +131,23 @@ class Run:
             return
         model = min(self.about["models"], key=lambda each: each["macs"])
         once = ["-m", "benchmarks.gpu.turn", "once", str(_ARTIFACTS / model["folder"]), model["artifact"]]
-        for name in _TOOLS:
-            command = [tool, "--tool", name, "--error-exitcode", "9", sys.executable, *once]
-            status, _, said = self._run(command, _TOOL_S)
-            if status in (0, 9):
-                self._keep({"part": "sanitizer", "tool": name, "name": model["name"], "found": status == 9})
-            if status != 0:
-                self._fail(f"compute-sanitizer {name}", said)
+        looked_at = {model["name"]: [sys.executable, *once]}
+        if (folder := self._launches()) is not None:
+            sample = replay.sample(folder)
+            looked_at[f"{len(sample)} launches of the kernels' tests"] = replay.command(folder, sample)
+        for name, command in looked_at.items():
+            for tool_name in _TOOLS:
+                looking = [tool, "--tool", tool_name, "--error-exitcode", "9", *command]
+                status, _, said = self._run(looking, _TOOL_S)
+                if status in (0, 9):
+                    self._keep({"part": "sanitizer", "tool": tool_name, "name": name, "found": status == 9})
+                if status != 0:
+                    self._fail(f"compute-sanitizer {tool_name} of {name}", said)
+
+    def _launches(self) -> Path | None:
+        """The folder of what the kernels' tests launch, where the package has it."""
+        folder = self.about["kernels"]["folder"]
+        return _ARTIFACTS / folder if folder else None
 
     def serving(self) -> None:
         for model in self.about["models"]:
@@ -180,7 +207,7 @@ class Run:
         """The status, what was told, and the last words; of a process that ends with what it started."""
         left_s = min(limit_s, self._end_s - time.monotonic())
         if left_s <= 0:
-            return -1, [], f"left out: the {self.asked.minutes:g} minutes were over"
+            return replay.LATE, [], f"left out: the {self.asked.minutes:g} minutes were over"
         with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as said:
             process = subprocess.Popen(command, cwd=_ROOT, stdout=told, stderr=said, start_new_session=True)
             try:
@@ -199,7 +226,7 @@ class Run:
             words = said.read().strip()
         sys.stderr.write(words[-2000:] + "\n" if words else "")
         last = " / ".join(words.splitlines()[-_LAST_LINES:]) or "it said nothing"
-        return (-1, lines, f"took longer than {left_s:.0f} s") if status is None else (status, lines, last)
+        return (replay.LATE, lines, f"took longer than {left_s:.0f} s") if status is None else (status, lines, last)
 
     def _keep(self, record: Mapping[str, Any]) -> None:
         self.found.append(record)

@@ -4,7 +4,9 @@
 
 FOLDER, and FOLDER.tar.xz, hold the models' artifacts for each batch, digests of the answers that this machine's CPU
 gives to inputs that both machines make of the same seed, two artifacts of nothing but products, for the peaks
-(`kernels/cuda/peak`), and all of this checkout that running them takes (`package`): FOLDER/benchmarks/gpu.sh.
+(`kernels/cuda/peak`), the 3x3 convolutions of ResNet-50 alone (`layers`), all that the kernels' tests launch, with what
+it gives in the emulation (`launches`), and all of this checkout that running them takes (`package`):
+FOLDER/benchmarks/gpu.sh.
 """
 
 from __future__ import annotations
@@ -19,29 +21,20 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu import package
+from benchmarks.gpu import artifacts, launches, layers, package
 from benchmarks.gpu.samples import ABOUT_FILE, Array, digest, inputs_of
-from service.cache import Manifest, OciLayout
-from service.compiler.kernels.cuda import nvrtc, peak
+from service.cache import OciLayout
+from service.compiler.kernels.cuda import peak
 from service.compiler.kernels.cuda.cards import CARDS, Card
-from service.compiler.link import link
-from service.core.artifact import (
-    ARTIFACT_TYPE,
-    CONSTANTS_MEDIA_TYPE,
-    LIBRARY_MEDIA_TYPE,
-    ArtifactConfig,
-    Report,
-)
-from service.core.call_plan import Buffer, Call, CallPlan, Space
-from service.core.compatibility import CONFIG_MEDIA_TYPE
-from service.core.digest import Digest, canonical_json
-from service.core.elf import data_object
-from service.core.numerics import MODES
-from service.core.signature import ModelSignature, TensorSpec
+from service.compiler.kernels.kernel import DeviceFunction
+from service.core.artifact import Report
+from service.core.call_plan import Buffer, Call, Space
+from service.core.digest import Digest
 from service.core.target import Target, parse_target
 from service.runtime.loading import load
 from service.runtime.model import Model
 
+_KERNELS = "kernels"  # the folder of what their tests launch
 BATCHES = (1, 8, 64, 256)
 _NETWORKS = ("resnet50", "mobilenet_v2")  # that `pytorch` has
 
@@ -54,22 +47,31 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--no-wheels", action="store_true", help="the machine has pydantic-settings")
     parser.add_argument("--peak", type=int, nargs=2, metavar=("BLOCKS", "REPETITIONS"), help="for an emulated card")
+    parser.add_argument(
+        "--layer-batch", type=int, default=layers.BATCH, help="of the convolutions that are measured alone"
+    )
+    parser.add_argument(
+        "--recorded", type=Path, help="keeps what the kernels' tests launch, and takes it from there again"
+    )
+    parser.add_argument("--kernel-tests", nargs="+", default=[launches.TESTS], help="files or folders of tests")
     asked = parser.parse_args()
     if asked.folder.exists():
         parser.error(f"{asked.folder} exists already")
-    target, artifacts = parse_target(asked.target), asked.folder / "artifacts"
-    artifacts.mkdir(parents=True)
+    target, artifacts_folder = parse_target(asked.target), asked.folder / "artifacts"
+    artifacts_folder.mkdir(parents=True)
     batches = sorted({1, *asked.batches})  # what is served begins with 1
-    models = [row for model in asked.models for row in _prepared(model, batches, target, artifacts)]
+    models = [row for model in asked.models for row in _prepared(model, batches, target, artifacts_folder)]
     card = CARDS[target.name.removeprefix("cuda-")]
     sizes = asked.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
     peaks = [
-        _peak(card, target, artifacts, *sizes, matrix=matrix)
+        _peak(card, target, artifacts_folder, *sizes, matrix=matrix)
         for matrix in (True, False)
         if card.matrix_macs or not matrix
     ]
-    about = {"target": target.name, "models": models, "peaks": peaks}
-    (artifacts / ABOUT_FILE).write_text(json.dumps(about, indent=1))
+    alone = layers.put(card, target, asked.layer_batch, artifacts_folder / layers.FOLDER)
+    kernels = _kernels(card, target, artifacts_folder, asked.recorded, asked.kernel_tests)
+    about = {"target": target.name, "models": models, "peaks": peaks, "layers": alone, "kernels": kernels}
+    (artifacts_folder / ABOUT_FILE).write_text(json.dumps(about, indent=1))
     package.add_program(asked.folder)
     if not asked.no_wheels:
         package.add_wheels(asked.folder)
@@ -77,7 +79,7 @@ def main() -> None:
     print(f"{packed}: {packed.stat().st_size / 1e6:.1f} MB")
 
 
-def _prepared(model: Path, batches: list[int], target: Target, artifacts: Path) -> list[dict[str, object]]:
+def _prepared(model: Path, batches: list[int], target: Target, folder: Path) -> list[dict[str, object]]:
     """One folder for all batches, as a server takes them."""
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -86,8 +88,8 @@ def _prepared(model: Path, batches: list[int], target: Target, artifacts: Path) 
         for batch in batches:
             name = f"{model.stem}-b{batch}"
             print(name, flush=True)
-            artifact = _compile(model, target.name, batch, artifacts / model.stem)
-            coverage = OciLayout.open(artifacts / model.stem).attached(artifact, Report.COVERAGE)
+            artifact = _compile(model, target.name, batch, folder / model.stem)
+            coverage = OciLayout.open(folder / model.stem).attached(artifact, Report.COVERAGE)
             network = next((each for each in _NETWORKS if model.stem.startswith(each)), "")
             row = {"name": name, "folder": model.stem, "artifact": artifact, "model": model.stem, "network": network}
             macs = json.loads(coverage)["macs"] if coverage else 0
@@ -112,31 +114,30 @@ def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
 
 
 def _peak(
-    card: Card, target: Target, artifacts: Path, blocks: int, repetitions: int, *, matrix: bool
+    card: Card, target: Target, folder: Path, blocks: int, repetitions: int, *, matrix: bool
 ) -> dict[str, object]:
     """An artifact of one call."""
     kernel = peak.peak(card, blocks, repetitions, matrix=matrix)
-    assert kernel.launch is not None
-    totals = kernel.output_bytes // 4
+    assert isinstance(kernel.function, DeviceFunction)
     buffers = (Buffer(Space.INPUT, 0, 4 * peak.OPERANDS), Buffer(Space.OUTPUT, 0, kernel.output_bytes))
-    plan = CallPlan(0, buffers, (Call(kernel.symbol, (0, 1)),), launches=(kernel.launch,))
-    tensors = TensorSpec("operands", "INT32", (peak.OPERANDS,)), TensorSpec("totals", "INT32", (totals,))
-    config = ArtifactConfig(ModelSignature((tensors[0],), (tensors[1],)), target.name, MODES[0], plan)
+    call = Call(kernel.symbol, (0, 1)), kernel.function.launch
     name = f"peak-{kernel.facts['instruction']}"
-    layout = OciLayout(artifacts / name)
-    with tempfile.TemporaryDirectory() as scratch:
-        made, library, constants = (Path(scratch) / each for each in ("kernel.o", "library.so", "constants.bin"))
-        code = nvrtc.cubin(kernel.function.source, card.capability, kernel.symbol)
-        made.write_bytes(data_object(kernel.symbol, code, target.architecture))
-        link([made], library, target)
-        constants.write_bytes(bytes(64))
-        layers = (
-            layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, library),
-            layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, constants),
-        )
-    described = layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(config.to_json()))
-    digest = layout.put_manifest(Manifest(ARTIFACT_TYPE, described, layers, {}, subject=None)).digest
+    library = artifacts.linked({kernel.symbol: kernel.function.source}, card.capability, target)
+    digest = artifacts.put(OciLayout(folder / name), library, target, buffers, [call])
     return {"name": name, "artifact": digest, **kernel.facts}
+
+
+def _kernels(card: Card, target: Target, folder: Path, recorded: Path | None, tests: list[str]) -> dict[str, object]:
+    """What the kernels' tests launch, from the folder `recorded` where that is there already."""
+    with tempfile.TemporaryDirectory() as scratch:
+        found = recorded or Path(scratch) / "recorded"
+        if not found.exists():
+            launches.record(found, tests)
+        kept = launches.chosen(found, card)
+        launches.put(kept.launches, card, target, folder / _KERNELS)
+    about = {"folder": _KERNELS, "count": len(kept.launches), "others": kept.others, "newer": kept.newer}
+    print(f"launches of the kernels' tests: {about}", flush=True)
+    return about
 
 
 if __name__ == "__main__":

@@ -12,13 +12,15 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 def text(records: Sequence[Record], about: Mapping[str, Any], day: str) -> str:
     """The page's part: wrong answers, failures, then tables."""
     found = {part: [each for each in records if each["part"] == part] for part in _PARTS}
-    parts = [*_loud(found, about), _heading(found, about, day), _models(found, about)]
+    parts = [*_loud(found, about), _heading(found, about, day), *_kernels(found, about)]
+    parts += [*([_layers(found, about)] if about["layers"] else []), _models(found, about)]
     parts += [_serving(found["serving"])] if found["serving"] else []
     parts += ["\n".join(f"- {each['of']}: {each['said']}" for each in found["failure"])] if found["failure"] else []
     return "\n\n".join(parts)
 
 
-_PARTS = ("card", "model", "right", "peak", "peer", "serving", "sanitizer", "failure")
+_MOST_NAMED = 20  # of the launches that answer wrongly; each has its line among the results
+_PARTS = ("card", "kernel", "kernels", "layer", "model", "right", "peak", "peer", "serving", "sanitizer", "failure")
 
 
 def wrong(records: Sequence[Record], about: Mapping[str, Any]) -> list[str]:
@@ -26,7 +28,26 @@ def wrong(records: Sequence[Record], about: Mapping[str, Any]) -> list[str]:
     right = {each["name"] for each in records if each["part"] == "right" and each["right"]}
     models = [each["name"] for each in about["models"] if each["name"] not in right]
     served = [f"{each['model']} over {each['protocol']}" for each in records if each.get("wrong")]
-    return models + served + [f"{each['tool']} of {each['name']}" for each in records if each.get("found")]
+    layers = [each["name"] for each in about["layers"] if not _is_right(each["name"], records)]
+    kernels = [f"{each['kernel']} of {each['test']}" for each in records if each["part"] == "kernel"][:_MOST_NAMED]
+    counted = [each for each in records if each["part"] == "kernels"]
+    unknown = about["kernels"]["count"] - sum(each["equal"] + each["different"] for each in counted)
+    kernels += [f"{unknown} launches of kernels' tests that were not made"] if unknown else []
+    return (
+        kernels
+        + layers
+        + models
+        + served
+        + [f"{each['tool']} of {each['name']}" for each in records if each.get("found")]
+    )
+
+
+def _is_right(name: str, records: Sequence[Record]) -> bool:
+    """Whether a layer gave the right answer whenever it was asked, and was."""
+    answers = [
+        each["right"] for each in records if each["part"] == "layer" and each["name"] == name and "right" in each
+    ]
+    return bool(answers) and all(answers)
 
 
 def _loud(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> Iterator[str]:
@@ -54,6 +75,35 @@ def _peaks(found: Mapping[str, Sequence[Record]]) -> dict[str, float]:
     for each in found["peak"]:
         best[each["instruction"]] = max(best.get(each["instruction"], 0.0), each["macs_per_s"])
     return best
+
+
+def _kernels(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> Iterator[str]:
+    """How many launches of the kernels' tests gave the emulation's bytes, and each that did not."""
+    kept = about["kernels"]
+    for each in found["kernels"]:
+        left = f"; {kept['others']} more had no room in the package" if kept["others"] else ""
+        newer = f"; {kept['newer']} are of kernels for newer cards" if kept["newer"] else ""
+        equal = f"{each['equal']} of {each['of']} equal the emulation's bytes"
+        yield f"Launches of the kernels' tests: {equal}{left}{newer}."
+    if found["kernel"]:
+        yield "\n".join(f"- {each['kernel']} of {each['test']}: {each['said']}" for each in found["kernel"])
+
+
+def _layers(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> str:
+    """Convolutions alone, against the peak of the instruction that each is made of."""
+    everything, peaks = [each for part in found.values() for each in part], _peaks(found)
+    times = {each["name"]: each["card_s"] for each in found["layer"] if "card_s" in each}
+    columns = ["convolution", "batch", "instruction", "tile", "right", "on the card, ms", "TOPS", "% of its peak"]
+    rows = []
+    for layer in about["layers"]:
+        answered = any(each["name"] == layer["name"] for each in found["layer"])
+        right = ("yes" if _is_right(layer["name"], everything) else "**NO**") if answered else "-"
+        seconds, peak = times.get(layer["name"]), peaks.get(layer["instruction"])
+        tops = f"{2 * layer['macs'] / seconds / 1e12:.4g}" if seconds else "-"
+        share = f"{100 * layer['macs'] / seconds / peak:.0f}" if seconds and peak else "-"
+        described = [layer["shape"], str(layer["batch"]), layer["instruction"], layer["tile"]]
+        rows.append([*described, right, _ms(seconds), tops, share])
+    return _table(columns, rows)
 
 
 def _models(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """A part of a run, in a process of its own: a card that fails is lost to its process alone.
 
     python -m benchmarks.gpu.turn model ARTIFACT DIGEST ANSWERS SECONDS
+    python -m benchmarks.gpu.turn layer ARTIFACT DIGEST ANSWERS SECONDS
     python -m benchmarks.gpu.turn peak ARTIFACT DIGEST MACS
     python -m benchmarks.gpu.turn once ARTIFACT DIGEST
 
@@ -28,7 +29,7 @@ _ROUNDS, _PEAK_TURNS = 5, 20
 def main() -> None:
     kind, folder, name, *rest = sys.argv[1:]
     loaded = load(Path(folder), parse_digest(name))
-    kinds: dict[str, Callable[..., None]] = {"model": _model, "peak": _peak, "once": _once}
+    kinds: dict[str, Callable[..., None]] = {"model": _model, "layer": _layer, "peak": _peak, "once": _once}
     kinds[kind](loaded, *rest)
 
 
@@ -41,12 +42,30 @@ def _model(model: Model, answers: str, seconds: str) -> None:
     share_s = float(seconds) / 2 / _ROUNDS
     _times(model, share_s)  # clocks rise
     whole_s = statistics.median(statistics.median(_times(model, share_s)) for _ in range(_ROUNDS))
-    runs = max(1, round(share_s / model.instance.run_resident(1)))
-    card_s = statistics.median(model.instance.run_resident(runs) for _ in range(_ROUNDS))
+    runs, card_s = _resident(model, share_s)
     _tell(whole_s=whole_s, card_s=card_s, runs=runs)
     _tell(right=digest(outputs) == answers)
     calls_s = model.time_calls(inputs)
     _tell(calls_s=[float(each) for each in calls_s])
+
+
+def _layer(model: Model, answers: str, seconds: str) -> None:
+    """On the card alone."""
+    inputs = inputs_of(model.signature)
+    outputs = [aligned_empty(spec.shape, spec.dtype) for spec in model.signature.outputs]
+    model.bind(inputs, outputs)
+    model()
+    _tell(right=digest(outputs) == answers)
+    runs, card_s = _resident(model, float(seconds) / _ROUNDS)
+    _tell(card_s=card_s, runs=runs)
+    _tell(right=digest(model.run(inputs)) == answers)
+
+
+def _resident(model: Model, seconds: float) -> tuple[int, float]:
+    """How many runs behind each other take about `seconds`, and what one of them takes."""
+    model.instance.run_resident(max(1, round(seconds / model.instance.run_resident(1))))  # clocks rise
+    runs = max(1, round(seconds / model.instance.run_resident(1)))
+    return runs, statistics.median(model.instance.run_resident(runs) for _ in range(_ROUNDS))
 
 
 def _peak(model: Model, macs: str) -> None:

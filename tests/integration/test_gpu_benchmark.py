@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu import launches, layers
 from benchmarks.gpu.package import _WHEELS
 from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
 from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.pipeline import CompileRequest, compile_model
 from service.compiler.sandbox import check
 from service.core.digest import digest_of_file
@@ -30,6 +32,7 @@ from tests.support import emulated_card
 from tests.support.compiling import Quiet
 from tests.support.cuda import networks
 from tests.support.cuda.machine_code import needs_nvrtc
+from tests.support.cuda.recording import recorded
 from tests.support.waiting import WORK_TIMEOUT_S
 
 pytestmark = [
@@ -39,6 +42,8 @@ pytestmark = [
     pytest.mark.skipif(not all(each.available for each in check()), reason="this kernel cannot sandbox anything"),
 ]
 _MODEL = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
+# Of one kernel to a source, and of several.
+_KERNEL_TESTS = [f"tests/unit/compiler/kernels/cuda/test_{name}.py" for name in ("resize", "networks")]
 _CARD, _BATCHES, _PEAK = "sm_80", (1, 2), (2, 4)
 _MOST_BYTES = 60e6
 # All that the machine's Python has, and what each brings: no PyTorch.
@@ -49,14 +54,15 @@ _INSTALLED = ("numpy", "numpy.libs", "grpc", "typing_extensions.py")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `prepare` has packed."""
     folder = tmp_path_factory.mktemp("package") / "gpu"
-    sizes = [*map(str, (*_BATCHES, "--peak", *_PEAK))]
+    sizes = [*map(str, (*_BATCHES, "--peak", *_PEAK, "--layer-batch", 1))]
+    launched = ["--recorded", str(folder.with_name("recorded")), "--kernel-tests", *_KERNEL_TESTS]
     command = [sys.executable, "-m", "benchmarks.gpu.prepare", str(folder), str(_MODEL), f"--target=cuda-{_CARD}"]
-    subprocess.run([*command, "--no-wheels", "--batches", *sizes], cwd=emulated_card.ROOT, check=True)
+    subprocess.run([*command, "--no-wheels", "--batches", *sizes, *launched], cwd=emulated_card.ROOT, check=True)
     return folder.with_name("gpu.tar.xz")
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver's stand-in, and all kernels of the package."""
     folder = tmp_path_factory.mktemp("driver")
     emulated_card.build_driver(folder)
@@ -69,6 +75,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
         compile_model(request, OciLayout(scratch / "store"), scratch, Quiet(), Settings())
         sources = {program.stem: program.read_text() for program in (scratch / "build").glob("octet_*.json")}
         networks.emulate(sources, _CARD, folder, checked=False)
+    launched = launches.sources(recorded(package.with_name("recorded")))
+    alone = {kernel.symbol: _source(kernel) for _, _, kernel in layers.kernels(CARDS[_CARD], 1)}
+    networks.emulate(launched | alone, _CARD, folder, checked=False)
     for matrix in (True, False):
         kernel = peak.peak(CARDS[_CARD], *_PEAK, matrix=matrix)
         networks.emulate({kernel.symbol: kernel.function.source}, _CARD, folder, checked=False)
@@ -113,6 +122,11 @@ def measured(
     return run, found, (folder / "results.md").read_text()
 
 
+def _source(kernel: Kernel) -> str:
+    assert isinstance(kernel.function, DeviceFunction)
+    return kernel.function.source
+
+
 def of(found: list[dict[str, Any]], part: str) -> list[dict[str, Any]]:
     return [each for each in found if each["part"] == part]
 
@@ -130,10 +144,14 @@ def test_a_stranger_runs_it_once(package: Path, unpacked: Path, python: Path, dr
     assert [each["right"] for each in of(found, "right")] == [True, True]
     assert all(min(each["card_s"], each["whole_s"]) > 0 for each in of(found, "model"))
     assert {each["instruction"] for each in of(found, "peak")} == {"mma", "dp4a"}
-    assert [(each["tool"], each["found"]) for each in of(found, "sanitizer")] == [
-        ("memcheck", False),
-        ("racecheck", False),
-    ]
+    looked_at = [(each["tool"], each["found"]) for each in of(found, "sanitizer")]
+    assert looked_at == 2 * [("memcheck", False), ("racecheck", False)]  # a model, and launches of tests
+    (launched,) = of(found, "kernels")
+    assert launched["equal"] == launched["of"] > 30
+    assert f"{launched['of']} of {launched['of']} equal the emulation's bytes" in page
+    rights = [each["right"] for each in of(found, "layer") if "right" in each]
+    assert rights == [True] * 16  # four shapes by two instructions, before and after
+    assert page.count("| 3x3, ") == 8
     served = {(each["protocol"], each["clients"]): each for each in of(found, "serving")}
     assert served.keys() == {(protocol, clients) for protocol in ("REST", "gRPC") for clients in (1, 3)}
     assert all(each["wrong"] == 0 for each in served.values())
@@ -158,6 +176,26 @@ def test_wrong_answers_are_loud(unpacked: Path, python: Path, driver: Path) -> N
     assert "| keywords | 1 | **NO** |" in page
     assert "| keywords | 2 | yes |" in page
     assert len(of(found, "model")) == 2
+
+
+def test_wrong_kernels_are_named(unpacked: Path, python: Path, driver: Path) -> None:
+    """One whose answer is another, one that runs on no card, and one that ends its process; the others are compared."""
+    folder = unpacked / "artifacts" / "kernels"
+    launched = json.loads((folder / "launches.json").read_text())
+    launched[1]["outputs"] = launched[1]["inputs"][-1:]  # as it lay there before
+    launched[2]["artifact"] = f"sha256:{'0' * 64}"
+    launched[4]["inputs"] = ["missing"]
+    (folder / "launches.json").write_text(json.dumps(launched))
+    run, found, page = measured(unpacked, python, driver, "--no-peer", "--no-serving")
+    assert run.returncode == 1
+    other, missing, ended = of(found, "kernel")
+    assert [each["kernel"] for each in (other, missing, ended)] == [launched[place]["kernel"] for place in (1, 2, 4)]
+    assert other["said"].startswith("output 0 differs in")
+    assert missing["said"].startswith("NotFound")
+    assert ended["said"].startswith("its process ended with it")
+    (counted,) = of(found, "kernels")
+    assert (counted["equal"], counted["different"]) == (len(launched) - 3, 3)
+    assert page.startswith(f"**WRONG, OR NOT ANSWERED: {launched[1]['kernel']} of {launched[1]['test']}")
 
 
 def test_a_part_that_fails_loses_no_other(unpacked: Path, python: Path, driver: Path) -> None:

@@ -19,8 +19,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,28 @@ def build(source: str, symbol: str, architecture: str = "sm_80", checked: bool =
     return library
 
 
+@dataclass(frozen=True)
+class Launched:
+    """A launch without a fault.
+
+    Attributes:
+        symbol: of the kernel, as the source calls it.
+        before, after: the bytes of each operand, which lie apart even where two are parts of one memory.
+    """
+
+    source: str
+    symbol: str
+    architecture: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+
+
+observers: list[Callable[[Launched], None]] = []  # are told of each launch without a fault
+
+
 class EmulatedKernel:
     """The function `symbol` of `source`, compiled for the CPU.
 
@@ -86,7 +109,7 @@ class EmulatedKernel:
     """
 
     def __init__(self, source: str, symbol: str, *, architecture: str = "sm_80", sanitize: bool = True) -> None:
-        self._symbol = symbol
+        self._symbol, self._source, self._architecture = symbol, source, architecture
         self._path = build(source, symbol, architecture, sanitize)
         self._library = ctypes.CDLL(str(self._path))
         self._library.octet_emulated_schedule.argtypes = [ctypes.c_uint64]
@@ -106,6 +129,7 @@ class EmulatedKernel:
         Raises:
             DeviceFault: a race, a divergence, an access outside the operands, …: `operands` are as before.
         """
+        before = tuple(operand.tobytes() for operand in operands) if observers else ()
         guarded = [_Guarded(operand) for operand in operands]
         pointers = (ctypes.c_void_p * len(guarded))(*(each.address for each in guarded))
         problem = ctypes.create_string_buffer(4096)
@@ -124,6 +148,20 @@ class EmulatedKernel:
                 raise DeviceFault(f"{self._symbol}: operand {number} is written outside its bytes")
         for operand, each in zip(operands, guarded, strict=True):
             operand[...] = each.value
+        if observers:
+            self._tell(tuple(grid), tuple(block), shared_bytes, before, tuple(each.value.tobytes() for each in guarded))
+
+    def _tell(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        shared_bytes: int,
+        before: tuple[bytes, ...],
+        after: tuple[bytes, ...],
+    ) -> None:
+        made = (self._source, self._symbol, self._architecture, grid, block, shared_bytes, before, after)
+        for observer in observers:
+            observer(Launched(*made))
 
     def _with_lines(self, problem: str) -> str:
         """Offsets in the library (`@0x12a0`) as functions and lines of the source."""

@@ -58,11 +58,21 @@ class SquareConvolution:
 
     @property
     def expected(self) -> NDArray[np.uint8]:
-        """`[N, H, W, O]`: zeros around the image, int32 sums, times the scale, to even, and clamped."""
-        side, size = self.kernel // 2, self.size
-        padded = np.pad(self.source.astype(np.int64), ((0, 0), (side, side), (side, side), (0, 0)))
-        sums = self.bias[: self.filters].astype(np.int64) + sum(
-            padded[:, row : row + size, column : column + size] @ self.weights[:, row, column].T.astype(np.int64)
+        """`[N, H, W, O]`: of `source`, with zeros around its images."""
+        side = self.kernel // 2
+        return self.answers(np.pad(self.source, ((0, 0), (side, side), (side, side), (0, 0))))
+
+    def answers(self, framed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """`[N, H, W, O]`: int32 sums, times the scale, to even, and clamped.
+
+        Args:
+            framed: `[N, H + KH - 1, W + KW - 1, C]`: with what lies around the images.
+        """
+        size = self.size
+        # Sums stay far below 2^53, so that none is rounded.
+        padded, weights = framed.astype(np.float64), self.weights.astype(np.float64)
+        sums = self.bias[: self.filters] + sum(
+            padded[:, row : row + size, column : column + size] @ weights[:, row, column].T
             for row in range(self.kernel)
             for column in range(self.kernel)
         )

@@ -1,0 +1,65 @@
+"""The launches of the kernels' tests on a card: `python -m benchmarks.gpu.kernels FOLDER [NUMBER…]`.
+
+FOLDER is that of `launches`, NUMBER which of them, in this order. Prints a line of JSON before each, so that the one at
+which this process ends is known, and one when its answer was compared, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.samples import Array
+from service.cache import OciLayout
+from service.core.digest import parse_digest
+from service.core.errors import OctetError
+from service.core.signature import TensorSpec
+from service.runtime.loading import load
+
+LAUNCHES_FILE, OPERANDS = "launches.json", "operands"
+
+
+def main() -> None:
+    folder, numbers = Path(sys.argv[1]), map(int, sys.argv[2:])
+    layout = OciLayout.open(folder)
+    launches = json.loads((folder / LAUNCHES_FILE).read_text())
+    for number in numbers:
+        _tell(begun=number)
+        try:
+            said = _compared(layout, folder / OPERANDS, launches[number])
+        except OctetError as error:
+            _tell(number=number, said=f"{type(error).__name__}: {error}")
+            sys.exit(1)  # the card may be lost to this process
+        _tell(number=number, said=said)
+
+
+def _compared(layout: OciLayout, operands: Path, launch: dict[str, Any]) -> str:
+    """Empty where the card gives the emulation's bytes; else what is different."""
+    model = load(layout, parse_digest(launch["artifact"]))
+    inputs = zip(model.signature.inputs, launch["inputs"], strict=True)
+    outputs = model.run([_filled(spec, (operands / name).read_bytes()) for spec, name in inputs])
+    for place, (output, name) in enumerate(zip(outputs, launch["outputs"], strict=True)):
+        expected = (operands / name).read_bytes()
+        different = np.flatnonzero(output != np.frombuffer(expected.ljust(output.nbytes, b"\0"), np.uint8))
+        if different.size:
+            return f"output {place} differs in {different.size} bytes, the first at {different[0]} of {len(expected)}"
+    return ""
+
+
+def _filled(spec: TensorSpec, values: bytes) -> Array:
+    """With zeros behind them."""
+    filled = np.zeros(spec.shape, np.uint8)
+    filled[: len(values)] = np.frombuffer(values, np.uint8)
+    return filled
+
+
+def _tell(**found: object) -> None:
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

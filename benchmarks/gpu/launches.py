@@ -1,0 +1,124 @@
+"""Each launch of the kernels' tests becomes an artifact of two calls, with the answer that the emulation gave.
+
+The first call lays into the output what lay there before the kernel ran: it may leave bytes as they are, and these have
+to be equal, too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.gpu import artifacts
+from benchmarks.gpu.kernels import LAUNCHES_FILE, OPERANDS
+from service.cache import OciLayout
+from service.compiler.kernels.cuda.cards import Card
+from service.core.call_plan import Buffer, Call, Launch, Space
+from service.core.target import Target
+from tests.support.cuda.recording import Recorded, recorded
+
+TESTS = "tests/unit/compiler/kernels/cuda"
+COPY_SYMBOL = "octet_copy"
+_THREADS = 256
+# Whole blocks of threads: operands are filled up to them.
+COPY_SOURCE = f"""extern "C" __global__ void OCTET_KERNEL(const unsigned char* from, unsigned char* to) {{
+  const unsigned long long at = blockIdx.x * {_THREADS}ull + threadIdx.x;
+  to[at] = from[at];
+}}
+"""
+_MOST_BYTES = 40 << 20  # of operands and libraries, before they are packed
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The launches that a package has.
+
+    Attributes:
+        others: how many distinct ones it has no room for.
+        newer: how many are of kernels that take a newer card.
+    """
+
+    launches: Sequence[Recorded]
+    others: int
+    newer: int
+
+
+def record(folder: Path, tests: Sequence[str]) -> None:
+    """Runs the tests, and keeps what they launch. Raises `CalledProcessError`: one of them fails."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.cuda.recording", "-p", "no:cacheprovider"]
+    command += [f"--record-launches={folder.absolute()}", "--hypothesis-seed=0", "-n", "auto", *tests]
+    subprocess.run(command, cwd=_ROOT, check=True)
+
+
+def chosen(folder: Path, card: Card, most_bytes: int = _MOST_BYTES) -> Kept:
+    """Of each kernel its first launch, then its others, as far as they fit."""
+    found = recorded(folder)
+    own = [each for each in found if each.capability <= int(card.capability.removeprefix("sm_"))]
+    seen: dict[str, int] = defaultdict(int)
+    places = []
+    for each in own:
+        places.append((seen[each.symbol], each.test, each))
+        seen[each.symbol] += 1
+    kept, left = list[Recorded](), most_bytes
+    for _, _, each in sorted(places, key=lambda place: place[:2]):
+        if each.size_bytes <= left:
+            kept.append(each)
+            left -= each.size_bytes
+    return Kept(kept, len(own) - len(kept), len(found) - len(own))
+
+
+def sources(launches: Iterable[Recorded]) -> dict[str, str]:
+    """Of all kernels, by their names."""
+    return {each.symbol: each.source.read_text() for each in launches} | {COPY_SYMBOL: COPY_SOURCE}
+
+
+def put(launches: Sequence[Recorded], card: Card, target: Target, folder: Path) -> None:
+    """A library for each module of tests, and beside it what the card's machine reads of each launch."""
+    modules: dict[str, list[Recorded]] = defaultdict(list)
+    for each in sorted(launches, key=lambda each: each.test):
+        modules[_module(each)].append(each)
+    (folder / OPERANDS).mkdir(parents=True)
+    layout, rows = OciLayout(folder), list[dict[str, object]]()
+    for module, own in modules.items():
+        print(f"{module}: {len(own)} launches", flush=True)
+        library = artifacts.linked(sources(own), card.capability, target)
+        rows += [_put(each, module, layout, library, target, folder / OPERANDS) for each in own]
+    (folder / LAUNCHES_FILE).write_text(json.dumps(rows, indent=1))
+
+
+def _put(
+    launch: Recorded, module: str, layout: OciLayout, library: bytes, target: Target, operands: Path
+) -> dict[str, object]:
+    last = len(launch.before) - 1
+    written = [place for place in range(last + 1) if place == last or launch.before[place] != launch.after[place]]
+    sizes = [_filled(path.stat().st_size) for path in launch.before]
+    inputs = [Buffer(Space.INPUT, place, size) for place, size in enumerate(sizes)]
+    outputs = [Buffer(Space.OUTPUT, number, sizes[place]) for number, place in enumerate(written)]
+    output_of = {place: len(inputs) + number for number, place in enumerate(written)}
+    calls = [
+        (Call(COPY_SYMBOL, (place, output)), Launch((sizes[place] // _THREADS, 1, 1), (_THREADS, 1, 1)))
+        for place, output in output_of.items()
+    ]
+    own = Call(launch.symbol, tuple(output_of.get(place, place) for place in range(last + 1)))
+    calls.append((own, Launch(launch.grid, launch.block, launch.shared_bytes)))
+    digest = artifacts.put(layout, library, target, [*inputs, *outputs], calls)
+    after = [launch.after[place] for place in written]
+    for path in (*launch.before, *after):
+        shutil.copy(path, operands / path.name)
+    files = {"inputs": [each.name for each in launch.before], "outputs": [each.name for each in after]}
+    return {"test": launch.test, "module": module, "kernel": launch.symbol, "artifact": digest, **files}
+
+
+def _filled(size: int) -> int:
+    return max(1, -(-size // _THREADS)) * _THREADS
+
+
+def _module(launch: Recorded) -> str:
+    return Path(launch.test.partition("::")[0]).stem

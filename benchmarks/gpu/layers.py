@@ -1,0 +1,89 @@
+"""The 3x3 convolutions of ResNet-50 alone, each by tensor cores and by dp4a: artifacts of one call.
+
+Inputs are of a seed, as models' are, with any bytes around the images. The answers are NumPy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.gpu import artifacts
+from benchmarks.gpu.samples import Array, digest, inputs_of
+from service.cache import OciLayout
+from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, ranked
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
+from service.compiler.kernels.layout import Image
+from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
+from service.core.signature import ModelSignature, TensorSpec
+from service.core.target import Target
+from tests.support.cuda.layers import SquareConvolution
+
+BATCH = 64
+_SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512))  # pixels of a side, and channels
+FOLDER = "layers"
+
+
+def kernels(card: Card, batch: int) -> Iterator[tuple[SquareConvolution, CardTile, Kernel]]:
+    """For each shape and instruction that `card` has, with the tile that the cost model likes best."""
+    for size, channels in _SHAPES:
+        square = SquareConvolution(images=batch, size=size, channels=channels, filters=channels)
+        for matrix_macs in {card.matrix_macs: None, 0: None}:
+            reads = square.kernel**2 * channels // STEP_BYTES
+            tile = ranked(replace(card, matrix_macs=matrix_macs), square.layer, reads)[0]
+            yield square, tile, conv(square.layer, square.weights, 1, square.bias, square.epilogue, tile)
+
+
+def put(card: Card, target: Target, batch: int, folder: Path) -> list[dict[str, object]]:
+    """What the card's machine reads of each."""
+    layout = OciLayout(folder)
+    return [_put(*each, card, target, layout) for each in kernels(card, batch)]
+
+
+def _put(
+    square: SquareConvolution, tile: CardTile, kernel: Kernel, card: Card, target: Target, layout: OciLayout
+) -> dict[str, object]:
+    assert isinstance(kernel.function, DeviceFunction)
+    source, destination = square.layer.source, square.layer.destination
+    constants, places = b"", []
+    for array in kernel.constants:
+        places.append(Buffer(Space.CONSTANT, len(constants), array.nbytes))
+        constants += array.tobytes() + bytes(-array.nbytes % ALIGNMENT_BYTES)
+    # The slack behind an output's last element is nobody's.
+    buffers = [Buffer(Space.INPUT, 0, source.size_bytes), *places, Buffer(Space.OUTPUT, 0, destination.own_bytes)]
+    call = Call(kernel.symbol, tuple(range(len(buffers)))), kernel.function.launch
+    library = artifacts.linked({kernel.symbol: kernel.function.source}, card.capability, target)
+    made = artifacts.put(layout, library, target, buffers, [call], constants)
+    specs = ModelSignature((TensorSpec("source", "UINT8", (source.size_bytes,)),), ())
+    (given,) = inputs_of(specs)
+    instruction = "mma" if tile.matrix else "dp4a"
+    name = f"3x3-{square.size}x{square.size}x{square.channels}-{instruction}"
+    pixels = square.images * square.size**2
+    return {
+        "name": name,
+        "folder": FOLDER,
+        "artifact": made,
+        "answers": digest([_in_blocks(destination, square.answers(_framed(source, given)))]),
+        "shape": f"3x3, {square.size} x {square.size} x {square.channels}",
+        "batch": square.images,
+        "instruction": instruction,
+        "tile": f"{tile.rows} x {tile.columns}",
+        "macs": pixels * square.kernel**2 * square.channels * square.filters,
+    }
+
+
+def _framed(image: Image, buffer: Array) -> Array:
+    """`[N, H, W, C]` of an image in blocks that it fills, with its halo."""
+    top, left, bottom, right = image.halo.sides
+    size = image.height + top + bottom, image.width + left + right
+    planes = buffer[: image.own_bytes].reshape(image.batch, image.blocks, *size, image.block)
+    return planes.transpose(0, 2, 3, 1, 4).reshape(image.batch, *size, image.channels)
+
+
+def _in_blocks(image: Image, values: Array) -> Array:
+    """The inverse, of an image without a halo."""
+    blocks = values.reshape(*values.shape[:3], image.blocks, image.block)
+    return blocks.transpose(0, 3, 1, 2, 4)

@@ -1,0 +1,58 @@
+"""All launches of the kernels' tests, in processes that may end or hang: the launch at fault is said, not repeated."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.kernels import LAUNCHES_FILE
+from benchmarks.gpu.records import Record
+
+# A command and its limit in seconds -> its status, what it told, its last words.
+Process = Callable[[list[str], float], tuple[int, list[dict[str, Any]], str]]
+LATE = -1  # the status of a process that was not done in time
+_TOGETHER, _LIMIT_S = 100, 20.0  # launches of a process; a launch takes some hundredths of a second
+_MOST_SAMPLED = 32
+
+
+def command(folder: Path, numbers: Sequence[int]) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.gpu.kernels", str(folder), *map(str, numbers)]
+
+
+def sample(folder: Path) -> list[int]:
+    """Numbers of launches, one of each test as far as they go, of each module at first."""
+    first: dict[str, int] = {}
+    for number, launch in enumerate(_launches(folder)):
+        first.setdefault(launch["module"], number)
+        first.setdefault(launch["test"].partition("[")[0], number)
+    return list(dict.fromkeys(sorted(first.values())))[:_MOST_SAMPLED]
+
+
+def replayed(folder: Path, run: Process, limit_s: float) -> Iterator[Record]:
+    """A record for each launch whose answer is wrong or missing, and one that counts all."""
+    launches, said = _launches(folder), dict[int, str]()
+    end_s = time.monotonic() + limit_s
+    while (left := [each for each in range(len(launches)) if each not in said]) and time.monotonic() < end_s:
+        status, told, words = run(command(folder, left[:_TOGETHER]), _LIMIT_S)
+        said |= {each["number"]: each["said"] for each in told if "number" in each}
+        begun = [each["begun"] for each in told if "begun" in each]
+        if not begun:
+            yield {"part": "failure", "of": "the kernels' launches", "said": words}
+            break
+        # One that was under way when the time was over may only have come late: it is tried again, first.
+        if begun[-1] not in said and (status != LATE or begun[-1] == left[0]):
+            said[begun[-1]] = f"its process ended with it: {words}"
+    wrong = {number: words for number, words in said.items() if words}
+    for number, words in sorted(wrong.items()):
+        test, kernel = launches[number]["test"], launches[number]["kernel"]
+        yield {"part": "kernel", "test": test, "kernel": kernel, "said": words}
+    counts = {"equal": len(said) - len(wrong), "different": len(wrong), "of": len(launches)}
+    yield {"part": "kernels", **counts}
+
+
+def _launches(folder: Path) -> list[dict[str, Any]]:
+    return list(json.loads((folder / LAUNCHES_FILE).read_text()))
