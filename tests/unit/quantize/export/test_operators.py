@@ -15,8 +15,10 @@ from tvm import relax
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.importer import import_model as import_onnx
+from service.compiler.importers.real import Real
 from service.compiler.importers.tflite import import_model
-from service.compiler.qnn import graph, oracle
+from service.compiler.importers.windows import Windows, average, largest
+from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.errors import Unsupported
 from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME
@@ -130,6 +132,36 @@ def test_permutations_in_a_row_are_one_at_most(data: st.DataObject) -> None:
 
     found = agrees(of(make, shape), [np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)])
     assert sum(each in ("Transpose", "Reshape") for each in found) <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_windows_of_any_geometry(data: st.DataObject) -> None:
+    """Grouped and dilated convolutions, and pools, with another padding on every side."""
+    kind = data.draw(st.sampled_from(["conv", "largest", "average", "average with padding"]))
+    last = kind == "conv" or data.draw(st.booleans())  # whether channels are
+    size, strides = (data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3))) for _ in range(2))
+    dilation = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2))) if kind == "conv" else (1, 1)
+    sides = data.draw(st.tuples(*(st.integers(0, size[place % 2] - 1) for place in range(4))))
+    groups, rng = data.draw(st.integers(1, 3)), np.random.default_rng(0)
+
+    def make(emit: Any, x: relax.Expr) -> relax.Expr:
+        if kind == "conv":
+            weights = rng.normal(0, 1, (2 * groups, *size, 2)).astype(np.float32)
+            bias = relax.const(rng.normal(0, 1, 2 * groups).astype(np.float32))
+            kernel = relax.const(weights)
+            return ops.real_conv2d(x, kernel, bias, strides=strides, padding=sides, dilation=dilation, groups=groups)
+        made, found = Real(lambda part, _: emit(part), x), Windows((1, 2) if last else (2, 3), size, strides, sides)
+        if kind == "largest":
+            return largest(made, found)
+        return average(made, found, sides if kind == "average with padding" else (0, 0, 0, 0))
+
+    shape = (1, 7, 6, 2 * groups) if last else (1, 2 * groups, 7, 6)
+    found = agrees(of(make, shape), [rng.normal(0, 1, shape).astype(np.float32)])
+    names = {"conv": "Conv", "largest": "MaxPool" if size != (1, 1) else "Slice"}
+    if kind in names or size != (1, 1):
+        assert names.get(kind, "AveragePool") in found
+    assert not {"Add", "Max"} & {*found}
 
 
 def test_an_input_that_is_an_output_is_copied() -> None:
