@@ -10,6 +10,7 @@ from service.core.digest import Digest
 from service.core.errors import NotFound
 from service.core.model import ModelVersion
 from service.core.options import shapes_of, with_shapes
+from service.core.quantization import quantization_of
 from service.core.target import parse_target
 from service.db import BuildStore, ModelStore
 from service.quantize.stored import stored
@@ -28,8 +29,9 @@ def add_for_all(layout: OciLayout, builds: BuildStore, models: ModelStore, build
 def add_quantized(
     layout: OciLayout, builds: BuildStore, models: ModelStore, build: Build, result: Digest, of: ModelVersion
 ) -> ModelVersion:
-    """Makes the file of a quantization's result a version of the model, with the metadata of the float one, and
-    requests its build. Made before, it is that version.
+    """Makes the file of a quantization's result a version of the model, with the metadata of the float one, and what
+    pictures were made tensors by, which that one's file may have said; and requests its build. Made before, it is that
+    version.
 
     Raises:
         NotFound: the model was deleted meanwhile, or the result is lost.
@@ -38,8 +40,10 @@ def add_quantized(
     file = stored(layout, result).file
     version = models.push(of.name, file.digest, ONNX, file.size_bytes)
     record_version(layout, models, version)
-    if of.metadata and not version.metadata:
-        version = models.describe(of.name, version.number, of.metadata)
+    asked = quantization_of(build.options)
+    metadata = of.metadata if asked is None else of.metadata.over(asked.metadata)
+    if metadata and not version.metadata:
+        version = models.describe(of.name, version.number, metadata)
         record_metadata(layout, models, version)
     options = with_shapes(shapes_of(build.options))
     inputs = toolchain.build_inputs(file.digest, parse_target(build.target), build.numerics, options)

@@ -18,6 +18,7 @@ from service.cli.app import app
 from tests.support.float_networks import INPUT, SIZE, dense_network, pictures, residual_network
 from tests.support.serving import Served, serving
 from tests.support.tflite_float_network import tflite_residual_network
+from tests.support.tflite_metadata import IMAGE, Described, metadata_buffer, with_metadata
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 pytestmark = pytest.mark.slow
@@ -91,12 +92,13 @@ def test_a_float_model_becomes_a_quantized_version_that_answers(net: Served) -> 
 
 
 def test_a_float_tflite_model_becomes_a_version_that_replaces_it(net: Served) -> None:
-    """With the input of the source: its name, shape and layout."""
-    query = {"name": "lite", "mean": "0.5", "std": "0.25"}
-    pushed = net.ended(net.client.put("/api/v1/models", params=query, content=tflite_residual_network()).json()["id"])
+    """With the input of the source: its name, shape and layout, and how pictures become it."""
+    said = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [Described()])
+    model = with_metadata(tflite_residual_network(), said)
+    pushed = net.ended(net.client.put("/api/v1/models", params={"name": "lite"}, content=model).json()["id"])
     assert pushed["state"] == "succeeded", pushed
-    notices = net.client.get("/api/v1/models/lite/versions/1").json()["facts"]["notices"]
-    assert any("octet quantize" in each for each in notices)
+    facts = net.client.get("/api/v1/models/lite/versions/1").json()["facts"]
+    assert any("octet quantize" in each for each in facts["notices"])
     content = archive({f"{number}.png": png(number) for number in range(4)})
     build = net.ended(net.client.post("/api/v1/models/lite/quantizations", content=content).json()["id"])
     assert build["state"] == "succeeded", build["error"]
@@ -111,6 +113,10 @@ def test_a_float_tflite_model_becomes_a_version_that_replaces_it(net: Served) ->
     for version in (1, 2):
         answer = net.client.post(f"/v2/models/lite/versions/{version}/infer", json={"inputs": inputs}).json()
         scores.append(np.array(answer["outputs"][0]["data"]))
+    made = net.client.get("/api/v1/models/lite/versions/2").json()
+    assert {name: made["metadata"][name] for name in ("mean", "std")} == {
+        name: facts["metadata"][name] for name in ("mean", "std")
+    }
     assert answer["outputs"][0]["name"] == "scores"
     assert scores[0].argmax() == scores[1].argmax()
     assert 0 < np.abs(scores[0] - scores[1]).max() < 0.2
