@@ -25,10 +25,14 @@ from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME
 from service.core.signature import ModelSignature, TensorSpec
 from service.quantize.document import Document
 from service.quantize.export.model import written
+from tests.support.float_operators import CASES, MORE
+from tests.support.float_operators import SHAPE as ONNX_SHAPE
+from tests.support.float_operators import network as onnx_network
 from tests.support.tflite_real import OPERATORS, SHAPE, network
 
 # Sums of some hundred terms in another order, and exp of another library, in float32.
 RELATIVE, ABSOLUTE = 2e-5, 4e-6
+ONNX_CASES = {**CASES, **MORE}
 Array = np.ndarray[Any, Any]
 
 
@@ -69,6 +73,13 @@ def test_an_operator_of_tflite(name: str) -> None:
     x = np.random.default_rng(0).normal(0, 2, SHAPE).astype(np.float32)
     found = agrees(import_model(network(name, stored=False)), [x])
     assert found == WHOLE.get(name, found)
+
+
+@pytest.mark.parametrize("name", ONNX_CASES)
+def test_an_operator_of_onnx(name: str) -> None:
+    """What its importer makes, which takes other ways than those of the formats that are written."""
+    x = np.random.default_rng(0).normal(0, 1, ONNX_SHAPE).astype(np.float32)
+    agrees(import_onnx(onnx_network(ONNX_CASES[name], 0)), [x])
 
 
 def of(make: Any, *shapes: Sequence[int]) -> ImportedModel:
