@@ -70,10 +70,7 @@ def targets() -> Iterator[str]:
         "is resolved at once, and no build or artifact has it for a name. `octet targets` says which of them a machine "
         "compiles for, runs and verifies, and what it lacks for the others."
     )
-    rows = [
-        (f"`{target.name}`", target.architecture, f"`{target.reason}`", " ".join(sorted(target.features)))
-        for target in TARGETS
-    ]
+    rows = [(f"`{target.name}`", target.architecture, f"`{target.reason}`", target.needs) for target in TARGETS]
     yield _table(("target", "architecture", "set apart by", "the CPU, or the card, must report"), rows)
 
 

@@ -35,7 +35,7 @@ def linked(sources: Mapping[str, str], capability: str, target: Target) -> bytes
         objects = []
         for symbol, code in zip(sources, compilers.map(machine_code, sources), strict=True):
             objects.append(Path(scratch) / f"{symbol}.o")
-            objects[-1].write_bytes(data_object(symbol, code, target.architecture))
+            objects[-1].write_bytes(data_object(symbol, {symbol: code}, target.architecture))
         library = Path(scratch) / "library.so"
         link(objects, library, target)
         return library.read_bytes()

@@ -27,6 +27,7 @@ from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
 from service.compiler.kernels.cuda.cards import CARDS, Card
 from service.compiler.kernels.kernel import DeviceFunction
+from service.compiler.targets import codegen_target
 from service.core.artifact import Report
 from service.core.call_plan import Buffer, Call, Space
 from service.core.digest import Digest
@@ -58,10 +59,13 @@ def main() -> None:
     if asked.folder.exists():
         parser.error(f"{asked.folder} exists already")
     target, artifacts_folder = parse_target(asked.target), asked.folder / "artifacts"
+    capabilities = codegen_target(target).cards
+    if len(capabilities) != 1:
+        parser.error(f"{target} is not one kind of card, and a package measures one")
     artifacts_folder.mkdir(parents=True)
     batches = sorted({1, *asked.batches})  # what is served begins with 1
     models = [row for model in asked.models for row in _prepared(model, batches, target, artifacts_folder)]
-    card = CARDS[target.name.removeprefix("cuda-")]
+    card = CARDS[capabilities[0]]
     sizes = asked.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
     peaks = [
         _peak(card, target, artifacts_folder, *sizes, matrix=matrix)

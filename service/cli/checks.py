@@ -83,9 +83,10 @@ def _cards() -> Iterator[Check]:
     """What runs artifacts for cards here, and what compiles them."""
     found = detect_cards()
     for card in found.cards:
-        runs = sorted(card_features([card]))
+        runs = card_features([card])
         state = State.OK if runs else State.NOTE
-        targets = ", ".join(f"cuda-{each}" for each in runs) or "no target"
+        names = sorted(target.name for target in TARGETS if target.device == "cuda" and target.features & runs)
+        targets = ", ".join(names) or "no target"
         capability = f"{card.capability // 10}.{card.capability % 10}"
         memory = f"{card.memory_bytes / 1e9:.1f} GB"
         yield Check("card", state, f"{card.name}, {memory}, compute capability {capability} → {targets}")

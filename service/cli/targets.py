@@ -84,7 +84,7 @@ def _table(found: list[Abilities], host: Host) -> Table:
     for heading in ("", "target", "compile", "run, verify", "needs"):
         table.add_column(heading, overflow="fold")
     for each in found:
-        needs = Text(f"{each.target.architecture}: {' '.join(sorted(each.target.features))}", style="dim")
+        needs = Text(f"{each.target.architecture}: {each.target.needs}", style="dim")
         mark = "*" if each.target is host.best else ""
         table.add_row(mark, each.target.name, _cell(each.compile), _cell(each.run), needs)
     table.caption = "* host" if host.best else None

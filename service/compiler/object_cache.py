@@ -57,7 +57,7 @@ class KernelProgram:
             {
                 "symbol": self.symbol,
                 "program": digest_of_file(self.path),
-                "code": code.card or dict(code.llvm),
+                "code": "+".join(code.cards) or dict(code.llvm),
                 "tools": toolchain.code_versions(self.target),
             }
         )

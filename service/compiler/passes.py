@@ -157,7 +157,7 @@ def _select(module: tvm.IRModule, context: Context) -> tvm.IRModule:
 
 
 def _schedule(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    if context.target.card is None:
+    if not context.target.cards:
         return schedule(module, context.target)
     assert context.selection is not None
     lowered = lowering.lower(module)

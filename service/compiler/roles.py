@@ -175,7 +175,7 @@ def build_role(request: Request, report: Report) -> Result:
     report.stage(Stage.CODEGEN, 0.3)
     layout = constants.write(context.constants, Path(CONSTANTS_FILE))
     launches = {symbol: kernel.launch for symbol, kernel in selection.kernels.items() if kernel.launch is not None}
-    states, of_card = request["states"], launches if target.card else None
+    states, of_card = request["states"], launches if target.cards else None
     return {
         "kernels": sorted(selection.kernels),
         "plan": call_plan(lowered, layout, context.activations, states, of_card).to_json(),

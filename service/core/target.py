@@ -1,7 +1,8 @@
 """The hardware that an artifact is compiled for. A target is data: a canonical name and the CPU features that it needs.
 
 Names are `architecture[-level][+feature…]`: `x86-64-v3`, `x86-64-v4+vnni`, `aarch64+dotprod`; for a card of NVIDIA's in
-an x86-64 machine `cuda-` and its compute capability: `cuda-sm_80`. What the compiler does for a target (LLVM options,
+an x86-64 machine `cuda-` and its compute capability: `cuda-sm_80`; with code for several, one of which the machine has
+to run, `cuda-sm_80+sm_90`. What the compiler does for a target (LLVM options,
 operand types, kernels) lives in `compiler/targets/`.
 """
 
@@ -45,7 +46,7 @@ class Target:
     Attributes:
         name: canonical, as it stands in build keys, metrics and URLs; never "host".
         architecture: `x86_64`, `aarch64` or `riscv64`, as `uname -m` prints it.
-        features: what the CPU must report, as Linux names it; of a card, whose code it must run.
+        features: what the CPU must report, as Linux names it; of cards, those that it has code for: one has to be.
         reason: the feature that sets the target apart, for people.
         device: what runs the model: "cpu", or "cuda" for a card.
     """
@@ -59,18 +60,27 @@ class Target:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def needs(self) -> str:
+        """Its features, for people: all of a CPU's, or one of the cards'."""
+        return (" " if self.device == "cpu" else " or ").join(sorted(self.features))
+
     def missing_on(self, host: Host) -> frozenset[str]:
         """The features that `host` lacks to run artifacts of this target; empty where they run."""
         if host.architecture != self.architecture:
             return frozenset({self.architecture})
+        if self.device == "cuda" and self.features & host.features:
+            return frozenset()
         return self.features - host.features
 
     def runs_on(self, host: Host) -> bool:
         return not self.missing_on(host)
 
 
-def _card(capability: str) -> Target:
-    return Target(f"cuda-{capability}", "x86_64", frozenset({capability}), capability, "cuda")
+def _cards(*capabilities: str) -> Target:
+    """Rising."""
+    name, reason = f"cuda-{'+'.join(capabilities)}", " or ".join(capabilities)
+    return Target(name, "x86_64", frozenset(capabilities), reason, "cuda")
 
 
 # Best first within an architecture: `Host.best` is the first of a CPU that runs.
@@ -84,7 +94,9 @@ TARGETS: tuple[Target, ...] = (
     Target("aarch64+dotprod", "aarch64", frozenset({"asimd", "asimddp"}), "asimddp"),
     Target("aarch64", "aarch64", frozenset({"asimd"}), "asimd"),
     Target("riscv64+v", "riscv64", frozenset("imafdcv"), "v"),
-    *map(_card, ("sm_90", "sm_89", "sm_86", "sm_80", "sm_75", "sm_61")),
+    *map(_cards, ("sm_90", "sm_89", "sm_86", "sm_80", "sm_75", "sm_61")),
+    _cards("sm_80", "sm_90"),
+    _cards("sm_75", "sm_80", "sm_90"),
 )
 _CPU_TARGETS = tuple(target for target in TARGETS if target.device == "cpu")
 
@@ -187,16 +199,18 @@ def machine_name(target: Target) -> str:
     """What runs artifacts for `target` here, for people: the CPU, or the first card that does."""
     if target.device == "cpu":
         return detect_host().model_name
-    return next((card.name for card in detect_cards().cards if target.features <= card_features([card])), "")
+    return next((card.name for card in detect_cards().cards if target.features & card_features([card])), "")
 
 
 def card_features(cards: Iterable[Card]) -> frozenset[str]:
     """`sm_XY` of each target whose code one of the cards runs."""
     return frozenset(
-        target.reason
+        capability
         for card in cards
         for target in TARGETS
-        if target.device == "cuda" and card.runs(int(target.reason.removeprefix("sm_")))
+        if target.device == "cuda"
+        for capability in target.features
+        if card.runs(int(capability.removeprefix("sm_")))
     )
 
 

@@ -99,7 +99,7 @@ def _machine(model: Model) -> str:
     if target.device == "cpu":
         return detect_host().model_name
     found = [Card(card.name, card.capability, card.memory_bytes) for card in cards()[0]]
-    return next((card.name for card in found if target.features <= card_features([card])), "")
+    return next((card.name for card in found if target.features & card_features([card])), "")
 
 
 def _in_turn(

@@ -87,10 +87,11 @@ def test_targets_and_doctor_say_what_the_card_runs(machine: Path, tmp_path: Path
     listed = {each["target"]: each["run"]["missing"] for each in octet(machine, "targets")["targets"]}
     missing = {name: lacks for name, lacks in listed.items() if name.startswith("cuda-")}
     runs = [name for name, lacks in missing.items() if not {each for each in lacks if each.startswith("sm_")}]
-    assert runs == ["cuda-sm_86", "cuda-sm_80"]
+    assert runs == ["cuda-sm_86", "cuda-sm_80", "cuda-sm_80+sm_90", "cuda-sm_75+sm_80+sm_90"]
     checks = octet(machine, "doctor", "--data-dir", tmp_path, "--server", "127.0.0.1:1")
     found = {check["name"]: check["detail"] for check in checks}
-    assert found["card"] == "Emulated 8.6, 25.8 GB, compute capability 8.6 → cuda-sm_80, cuda-sm_86"
+    targets = "cuda-sm_75+sm_80+sm_90, cuda-sm_80, cuda-sm_80+sm_90, cuda-sm_86"
+    assert found["card"] == f"Emulated 8.6, 25.8 GB, compute capability 8.6 → {targets}"
     assert found["card driver"] == "CUDA 12.9"
 
 

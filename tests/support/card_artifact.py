@@ -32,14 +32,15 @@ CAPABILITY = 80
 _SAMPLES = 3
 
 
-def on_card(config: dict[str, Any], launches: Any = None, capability: int = CAPABILITY) -> dict[str, Any]:
-    """The config of an artifact for a card; each call is launched as `launches` says, or by one thread."""
+def on_card(config: dict[str, Any], launches: Any = None, *capabilities: int) -> dict[str, Any]:
+    """The config of an artifact for cards; each call is launched as `launches` says, or by one thread."""
+    names = [f"sm_{each}" for each in capabilities or (CAPABILITY,)]
     copy = deepcopy(config)
     for call in copy["plan"]["calls"]:
         call[0] = f"octet_{call[0]}"
     copy["plan"]["launches"] = launches or [[1, 1, 1, 1, 1, 1, 0]] * len(copy["plan"]["calls"])
-    copy["requires"] = [f"sm_{capability}"]
-    copy["target"] = f"cuda-sm_{capability}"
+    copy["requires"] = names
+    copy["target"] = f"cuda-{'+'.join(names)}"
     return copy
 
 

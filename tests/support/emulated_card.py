@@ -41,6 +41,9 @@ int32_t octet_emulated_launch(const char* symbol, const uint32_t* grid, const ui
 
 # Tensors have 16 elements, as those of `small_artifact`.
 KERNELS = """
+#ifndef CAPABILITY
+#define CAPABILITY 80
+#endif
 enum { N = 16 };
 #define A ((const int32_t*)o[0])
 KERNEL(octet_add) { for (int i = 0; i < N; ++i) ((int32_t*)o[2])[i] = A[i] + ((const int32_t*)o[1])[i]; }
@@ -48,7 +51,7 @@ KERNEL(octet_twice) { for (int i = 0; i < N; ++i) ((int32_t*)o[1])[i] = 2 * A[i]
 KERNEL(octet_launch) {
   int32_t* seen = o[1];
   for (int i = 0; i < 3; ++i) seen[i] = grid[i], seen[3 + i] = block[i];
-  seen[6] = shared_bytes;
+  seen[6] = shared_bytes, seen[7] = CAPABILITY;
 }
 """
 SYMBOLS = {"octet_add": 3, "octet_twice": 2, "octet_launch": 2}
@@ -113,15 +116,22 @@ def device_object(symbol: str, image: bytes, path: Path) -> Path:
     return path
 
 
-def build_library(folder: Path, kernels: Path, capability: int = 80) -> Path:
-    """A library with a cubin for each of `KERNELS`, and in the folder `kernels` what runs in their place."""
+def build_library(folder: Path, kernels: Path, *capabilities: int) -> Path:
+    """A library with a cubin for each of `KERNELS`, and in the folder `kernels` what runs in their place.
+
+    Args:
+        capabilities: that the code is for; `octet_launch` writes last for which of them it runs.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    objects = []
+    objects, names = [], [f"sm_{each}" for each in capabilities or (80,)]
     for symbol, parameters in SYMBOLS.items():
-        image = cubin({symbol: parameters}, capability)
-        emulate(KERNELS, list(SYMBOLS), image, kernels)
-        objects.append(device_object(symbol, image, folder / f"{symbol}.o"))
-    link(objects, folder / "library.so", parse_target(f"cuda-sm_{capability}"), allow_unsandboxed=True)
+        for name in names:
+            capability = int(name.removeprefix("sm_"))
+            image = cubin({symbol: parameters}, capability)
+            emulate(f"#define CAPABILITY {capability}\n{KERNELS}", list(SYMBOLS), image, kernels)
+            defined = symbol if len(names) == 1 else f"{symbol}.{name}"
+            objects.append(device_object(defined, image, folder / f"{defined}.o"))
+    link(objects, folder / "library.so", parse_target(f"cuda-{names[0]}"), allow_unsandboxed=True)
     return folder / "library.so"
 
 

@@ -86,7 +86,7 @@ def run_selected(
     link([plain, *compiled(context.selection.kernels, codegen_for, scratch)], library, target, allow_unsandboxed=True)
     slots = constants.write(context.constants, layer)
     launched = {symbol: each.launch for symbol, each in context.selection.kernels.items() if each.launch is not None}
-    plan = call_plan(module, slots, context.activations, launches=launched if codegen_for.card else None)
+    plan = call_plan(module, slots, context.activations, launches=launched if codegen_for.cards else None)
     results = [(result.ty, np.dtype(str(result.ty.dtype))) for result in graph.results_of(graph.main_of(module))]
     outputs = [aligned_empty([int(dim) for dim in tensor.shape.values], dtype) for tensor, dtype in results]
     signature = ModelSignature(_specs("x", inputs), _specs("y", outputs))
@@ -96,9 +96,10 @@ def run_selected(
         described.write_bytes(canonical_json(config.to_json()))
         (made,) = emulated_models.run(target.name, [described, library, layer], signature, [list(inputs)])
         return context.selection, made
-    if codegen_for.card is not None:
+    if codegen_for.cards:
+        (capability,) = codegen_for.cards
         sources = {symbol: program_of(kernel) for symbol, kernel in context.selection.kernels.items()}
-        networks.emulate(sources, codegen_for.card, scratch / "kernels")
+        networks.emulate(sources, capability, scratch / "kernels")
         return context.selection, networks.run(config, library, layer, scratch / "kernels", inputs)
     return context.selection, load_files(config, library, layer).run(inputs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.compiler.kernels.arm.isa import ISAS as ARM
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.cards import common
 from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
@@ -26,9 +26,9 @@ def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> K
     Args:
         choices: of tiles; by default the cost model's.
     """
-    card = codegen_target(target).card
-    if card is not None:
-        return CudaLibrary(CARDS[card], mode, choices)
+    cards = codegen_target(target).cards
+    if cards:
+        return CudaLibrary(common(cards), mode, choices)
     isa = ISAS.get(target.name)
     return None if isa is None else SimdLibrary(isa, mode, choices)
 

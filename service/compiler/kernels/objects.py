@@ -6,6 +6,7 @@ program and nothing else (`service.compiler.object_cache`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import tvm
@@ -36,6 +37,17 @@ def program_of(kernel: Kernel) -> str:
     return str(to_json_graph_str(kernel.function))
 
 
+def code_symbols(symbol: str, codes: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A kernel's code, by the variable that the runtime looks for: `symbol`, or for several cards `symbol.sm_80` etc.
+
+    Args:
+        codes: by the capability that each is for.
+    """
+    if len(codes) == 1:
+        return dict.fromkeys([symbol], *codes.values())
+    return {f"{symbol}.{capability}": code for capability, code in codes.items()}
+
+
 def compile_program(program: str, symbol: str, target: CodegenTarget, path: Path) -> None:
     """Writes the object file of one kernel.
 
@@ -45,8 +57,9 @@ def compile_program(program: str, symbol: str, target: CodegenTarget, path: Path
     Raises:
         BuildFailed: `program` is no program for this target.
     """
-    if target.card is not None:
-        path.write_bytes(data_object(symbol, nvrtc.cubin(program, target.card, symbol), "x86_64"))
+    if target.cards:
+        codes = {each: nvrtc.cubin(program, each, symbol) for each in target.cards}
+        path.write_bytes(data_object(symbol, code_symbols(symbol, codes), "x86_64"))
         return
     function = from_json_graph_str(program)
     if not isinstance(function, tirx.PrimFunc):

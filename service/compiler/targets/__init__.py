@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from service.core.target import Target
+from service.core.target import TARGETS, Target
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class CodegenTarget:
         operands: what Legalize makes of 8-bit operands.
         vector_bytes: width of a vector register.
         vector_registers: how many there are.
-        card: of a card of NVIDIA's, the capability that its machine code is for, as `sm_80`; then the rest is about the
-            machine that the card is in.
+        cards: of NVIDIA's cards, the capabilities that there is machine code for, as `sm_80`, rising; then the rest is
+            about the machine that a card is in. Empty for a CPU.
     """
 
     llvm: Mapping[str, Any]
     operands: OperandTypes
     vector_bytes: int
     vector_registers: int
-    card: str | None = None
+    cards: tuple[str, ...] = ()
 
 
 _U8_S8 = OperandTypes("uint8", "int8")
@@ -65,8 +65,8 @@ def _riscv(features: tuple[str, ...]) -> CodegenTarget:
     return CodegenTarget({**llvm, "mabi": "lp64d"}, _S16_S16, 16, 32)
 
 
-def _cuda(capability: str) -> CodegenTarget:
-    return replace(_x86(_X86_V3, _U8_S8, 32, 16), card=capability)
+def _cuda(target: Target) -> CodegenTarget:
+    return replace(_x86(_X86_V3, _U8_S8, 32, 16), cards=tuple(sorted(target.features)))
 
 
 _CODEGEN: dict[str, CodegenTarget] = {
@@ -79,7 +79,7 @@ _CODEGEN: dict[str, CodegenTarget] = {
     "aarch64+dotprod": _arm(("+neon", "+v8.2a", "+dotprod"), _S8_S8),
     "aarch64+i8mm": _arm(("+neon", "+v8.2a", "+dotprod", "+i8mm"), _S8_S8),
     "riscv64+v": _riscv(("+m", "+a", "+f", "+d", "+c", "+v")),
-    **{f"cuda-{each}": _cuda(each) for each in ("sm_61", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90")},
+    **{target.name: _cuda(target) for target in TARGETS if target.device == "cuda"},
 }
 
 

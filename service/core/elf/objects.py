@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from service.core.elf import names
 from service.core.elf.reader import RELOCATABLE, SYMBOL_BYTES, ElfError, ElfFile, Symbol
 
@@ -20,7 +22,8 @@ def check_object(data: bytes, architecture: str, defines: str | None = None) -> 
     Args:
         data: the whole file.
         architecture: of the target.
-        defines: the one function that it may define, by the name that the model calls it by; None for any.
+        defines: the one function that it may define, by the name that the model calls it by, or that function's code
+            for several cards; None for any.
 
     Raises:
         ElfError: it is damaged, or has what is not allowed.
@@ -76,5 +79,10 @@ def _check_symbol(symbol: Symbol, sections: int) -> None:
 def _check_definitions(symbols: list[Symbol], function: str) -> None:
     found = {symbol.name for symbol in symbols[1:] if symbol.binding != _LOCAL and symbol.section != _UNDEFINED}
     own = {name for name in found if not names.is_shared(name)}
-    if own != {function}:
+    if own != {function} and not (own and all(_is_of_card(name, function) for name in own)):
         raise ElfError(f"it defines {', '.join(sorted(own)) or 'nothing'} in place of {function}")
+
+
+def _is_of_card(name: str, function: str) -> bool:
+    """Whether it is `function`'s code for a card, as `octet_conv.sm_80`."""
+    return re.fullmatch(rf"{re.escape(function)}\.sm_[0-9]{{2,3}}", name) is not None

@@ -6,6 +6,7 @@ Format: the System V ABI (gABI, chapter 4).
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 from service.core.elf.names import MACHINES
 
@@ -18,18 +19,23 @@ _GLOBAL_OBJECT = 1 << 4 | 1
 _ALIGNMENT = 64
 
 
-def data_object(name: str, data: bytes, architecture: str) -> bytes:
-    """A relocatable object that defines one read-only variable.
+def data_object(name: str, variables: Mapping[str, bytes], architecture: str) -> bytes:
+    """A relocatable object that defines read-only variables.
 
     Args:
-        name: of the variable, a global symbol.
-        data: what it holds, at a multiple of 64 bytes.
+        name: of their section.
+        variables: what each global symbol holds, at multiples of 64 bytes.
         architecture: of the library that it is linked into.
     """
     section = f".rodata.{name}"
     section_names = b"\0" + b"\0".join(each.encode() for each in (section, ".symtab", ".strtab", ".shstrtab")) + b"\0"
-    symbols = bytes(_SYMBOL.size) + _SYMBOL.pack(1, _GLOBAL_OBJECT, 0, 1, 0, len(data))
-    contents = [data, symbols, b"\0" + name.encode() + b"\0", section_names]
+    data, strings, symbols = b"", b"\0", bytes(_SYMBOL.size)
+    for variable, content in variables.items():
+        data = data.ljust(-(-len(data) // _ALIGNMENT) * _ALIGNMENT, b"\0")
+        symbols += _SYMBOL.pack(len(strings), _GLOBAL_OBJECT, 0, 1, len(data), len(content))
+        strings += variable.encode() + b"\0"
+        data += content
+    contents = [data, symbols, strings, section_names]
     at, places, body = _ALIGNMENT, [], b""
     for content in contents:
         places.append(at + len(body))

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+
 namespace octet {
 
 namespace {
@@ -83,7 +85,7 @@ octet_status Config::read(const void* document, size_t bytes) {
   });
   json.finish();
   if (!has_requires || !has_signature) json.refuse("it lacks its signature or what it requires");
-  if (plan.is_for_card() != (capability != 0)) json.refuse("only a plan for a card has launches, and requires a capability");
+  if (plan.is_for_card() != (capabilities.size() != 0)) json.refuse("only a plan for a card has launches, and requires a capability");
   return json.status();
 }
 
@@ -96,10 +98,11 @@ void Config::read_requirement(Json& json, size_t index) {
   }
   char* end = nullptr;
   long found = strtol(flag + sizeof kCapability - 1, &end, 10);
-  if (capability != 0 || *end != '\0' || found < 10 || found > 999) {
+  bool is_another = std::find(capabilities.begin(), capabilities.end(), found) == capabilities.end();
+  if (!is_another || *end != '\0' || found < 10 || found > 999 || capabilities.size() == kMostCapabilities) {
     return json.refuse(OCTET_UNSUPPORTED, "the artifact requires \"%.32s\", which this release does not know", flag);
   }
-  capability = static_cast<int>(found);
+  if (!capabilities.add(static_cast<int>(found))) json.note(OCTET_NO_MEMORY);
 }
 
 }  // namespace octet

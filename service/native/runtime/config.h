@@ -11,6 +11,7 @@
 namespace octet {
 
 inline constexpr size_t kMostConfigBytes = 64 << 20;
+inline constexpr size_t kMostCapabilities = 16;
 inline constexpr char kConfigMediaType[] = "application/vnd.octet.config.v2+json";
 inline constexpr char kOlderConfigMediaType[] = "application/vnd.octet.config.v1+json";
 
@@ -31,7 +32,7 @@ struct Config {
   Signature signature;
   Plan plan;
   List<const char*> requires_flags;  // of the CPU
-  int capability = 0;                // of a card, as in sm_86; 0: the model runs on the CPU
+  List<int> capabilities;            // of cards, as in sm_86, that it has code for; none: the model runs on the CPU
   char* text = nullptr;
 
  private:

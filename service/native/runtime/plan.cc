@@ -11,7 +11,6 @@ namespace {
 
 constexpr int64_t kMostArenaBytes = int64_t{1} << 40;
 constexpr size_t kMostBuffers = 1 << 20, kMostCalls = 1 << 18, kMostOperands = 4096, kMostCopies = 1 << 18;
-constexpr size_t kMostSymbolBytes = 256;
 
 // What any card takes of a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". Blocks and
 // threads of a block along x, y and z, and bytes of dynamic shared memory.

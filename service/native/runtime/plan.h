@@ -11,6 +11,8 @@
 
 namespace octet {
 
+inline constexpr size_t kMostSymbolBytes = 256;
+
 enum class Space : uint8_t { kInput, kOutput, kState, kNextState, kConstant, kArena };
 
 // A tensor of a run.

@@ -85,7 +85,7 @@ def test_the_states_of_a_sequence_pass_through_the_card(library: Path, machine: 
 
 
 def test_the_target_is_chosen_of_several(model: Path, library: Path, machine: Path, tmp_path: Path) -> None:
-    other = card_artifact.on_card(card_artifact.SIMPLE | {"requires": ["sm_75"]}, capability=75)
+    other = card_artifact.on_card(card_artifact.SIMPLE | {"requires": ["sm_75"]}, None, 75)
     other["plan"] = card_artifact.SIMPLE["plan"]
     card_artifact.write_artifact(tmp_path / "both", library)
     card_artifact.write_artifact(tmp_path / "both", library, other)

@@ -43,15 +43,25 @@ def emulate(sources: Mapping[str, str], capability: str, folder: Path, *, checke
             link.symlink_to(build(source, symbol, capability, checked))
 
 
-def run(config: ArtifactConfig, library: Path, constants: Path, kernels: Path, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of an artifact's files for `inputs`, on a card of just the capability that it is for.
+def run(
+    config: ArtifactConfig,
+    library: Path,
+    constants: Path,
+    kernels: Path,
+    inputs: Sequence[Array],
+    capability: str | None = None,
+) -> list[Array]:
+    """The outputs of an artifact's files for `inputs`, on a card.
 
     Args:
         kernels: the folder of `emulate`.
+        capability: the card's, as sm_80; None for just that which the artifact is for.
     """
     described = kernels.with_name("config.json")
     described.write_bytes(canonical_json(config.to_json()))
-    (outputs,) = _in_a_child(_run_files, (described, library, constants), kernels, config.target, [inputs])
+    (outputs,) = _in_a_child(
+        _run_files, (described, library, constants), kernels, capability or config.target, [inputs]
+    )
     return outputs
 
 
@@ -93,8 +103,8 @@ def _answers(model: runtime.Model, folder: str, samples: Sequence[Sequence[str]]
 
 
 def _card(target: str) -> str:
-    """`8.0` of `cuda-sm_80`."""
-    digits = target.removeprefix("cuda-sm_")
+    """`8.0` of `cuda-sm_80`, and of `sm_80`."""
+    digits = target.removeprefix("cuda-").removeprefix("sm_")
     return f"{digits[:-1]}.{digits[-1]}"
 
 

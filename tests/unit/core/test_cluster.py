@@ -61,7 +61,7 @@ def test_a_worker_serves_the_best_target_of_its_cpu() -> None:
     assert cluster.served_targets(settings(target="host"), OLD) == ("x86-64-v3",)
 
 
-@pytest.mark.parametrize("target", ["x86-64-v3", "cuda-sm_80"])
+@pytest.mark.parametrize("target", ["x86-64-v3", "cuda-sm_80", "cuda-sm_80+sm_90"])
 def test_or_the_one_that_it_was_told_and_no_other(target: str) -> None:
     assert cluster.served_targets(settings(target=target), HOST) == (target,)
     assert cluster.pool_of(settings(target=target), HOST) == target

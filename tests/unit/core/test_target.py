@@ -83,13 +83,27 @@ def test_a_card_is_not_what_host_means() -> None:
     host = Host("x86_64", v3.features | {"sm_80", "sm_86", "sm_89"})
     assert host.best is v3
     cards = {target.name: target.runs_on(host) for target in TARGETS if target.device == "cuda"}
-    assert [name for name, runs in cards.items() if runs] == ["cuda-sm_89", "cuda-sm_86", "cuda-sm_80"]
+    assert [name for name, runs in cards.items() if runs] == [
+        *("cuda-sm_89", "cuda-sm_86", "cuda-sm_80"),
+        *("cuda-sm_80+sm_90", "cuda-sm_75+sm_80+sm_90"),
+    ]
     assert parse_target("cuda-sm_90").missing_on(host) == {"sm_90"}
 
 
 def test_what_was_built_for_a_card_is_served_there() -> None:
     host = Host("x86_64", parse_target("x86-64-v4").features | {"sm_75"})
-    assert [target.name for target in host.targets] == ["cuda-sm_75", "x86-64-v4", "x86-64-v3"]
+    assert [target.name for target in host.targets] == [
+        *("cuda-sm_75", "cuda-sm_75+sm_80+sm_90"),
+        *("x86-64-v4", "x86-64-v3"),
+    ]
+
+
+@pytest.mark.parametrize(("capability", "runs"), [("sm_61", False), ("sm_80", True), ("sm_90", True)])
+def test_code_for_several_cards_takes_one_of_them(capability: str, runs: bool) -> None:
+    target = parse_target("cuda-sm_80+sm_90")
+    host = Host("x86_64", frozenset({"avx2", capability}))
+    assert target.runs_on(host) is runs
+    assert target.missing_on(host) == (frozenset() if runs else {"sm_80", "sm_90"})
 
 
 def test_a_machine_that_no_target_runs_on_says_what_it_lacks() -> None:

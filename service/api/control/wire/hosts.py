@@ -13,7 +13,9 @@ from service.core.worker import WorkerKind, WorkerState
 class TargetInfo(Wire):
     name: str
     architecture: str
-    features: list[str] = Field(description="The CPU features that it needs, as Linux names them.")
+    features: list[str] = Field(
+        description="The CPU features that it needs, as Linux names them; of cards, those that it has code for."
+    )
     reason: str = Field(description="The feature that sets the target apart.")
     runs_here: bool
     missing: list[str] = Field(description="The features that this host lacks; empty if the target runs here.")

@@ -7,16 +7,16 @@ is that the order of tiles is right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True)
 class Card:
-    """A compute capability.
+    """A compute capability; or several, with what all of them have.
 
     Attributes:
-        capability: as `sm_80`.
+        capability: as `sm_80`, or `sm_80+sm_90`, the lowest first.
         multiprocessors: that share a kernel's blocks.
         threads: that a multiprocessor holds.
         shared_bytes: shared memory of a multiprocessor.
@@ -38,7 +38,7 @@ class Card:
     @property
     def copies_ahead(self) -> bool:
         """Whether copies to shared memory run beside computing (`cp.async`)."""
-        return int(self.capability.removeprefix("sm_")) >= 80
+        return int(self.capability.partition("+")[0].removeprefix("sm_")) >= 80
 
 
 _KIB = 1 << 10
@@ -54,3 +54,13 @@ CARDS: Mapping[str, Card] = {
         Card("sm_90", 132, 2048, 228 * _KIB, 227 * _KIB, 2560, 256, 64),
     )
 }
+
+
+def common(capabilities: Sequence[str]) -> Card:
+    """The card whose limits are the smallest of these cards': one plan, with its tiles, runs on each of them.
+
+    Args:
+        capabilities: at least one, rising.
+    """
+    limits = zip(*(astuple(CARDS[each])[1:] for each in capabilities), strict=True)
+    return Card("+".join(capabilities), *map(min, limits))

@@ -11,57 +11,84 @@
 
 namespace octet::cuda {
 
+namespace {
+
+bool is_before(const DataSymbol& one, const DataSymbol& other) { return strcmp(one.name, other.name) < 0; }
+
+}  // namespace
+
 Model::~Model() {
   for (LoadedModel* each : loaded_) destroy(each);
 }
 
 octet_status Model::find(const octet_model& model) {
-  capability_ = model.config.capability;
+  for (int capability : model.config.capabilities) codes_[count_++].capability = capability;
   octet_status status = find_devices(devices_);
   if (status != OCTET_OK) return status;
-  if (candidate(0) == nullptr) {
-    const Device& first = device(0);
-    return fail(OCTET_UNSUPPORTED, "the artifact was built for compute capability %d.%d, and no card here runs that: card 0 "
-                "(%s) is of %d.%d", capability_ / 10, capability_ % 10, first.name(), first.capability() / 10,
-                first.capability() % 10);
-  }
-  return find_kernels(model);
+  if (candidate(0) == nullptr) return fail_without_card();
+  List<DataSymbol> defined;
+  status = model.library.data_symbols(defined);
+  if (status != OCTET_OK) return status;
+  std::sort(defined.begin(), defined.end(), is_before);
+  for (size_t index = 0; index < count_ && status == OCTET_OK; ++index) status = find_kernels(model, defined, codes_[index]);
+  return status;
 }
 
-octet_status Model::find_kernels(const octet_model& model) {
-  List<DataSymbol> defined;
-  octet_status status = model.library.data_symbols(defined);
-  if (status != OCTET_OK) return status;
-  auto is_before = [](const DataSymbol& one, const DataSymbol& other) { return strcmp(one.name, other.name) < 0; };
-  std::sort(defined.begin(), defined.end(), is_before);
-  List<uint32_t> numbers;  // of each symbol among `kernels_`
+octet_status Model::fail_without_card() const {
+  char list[kMostCapabilities * 16];
+  size_t written = 0;
+  for (size_t index = 0; index < count_; ++index) {
+    int capability = codes_[index].capability;
+    written += static_cast<size_t>(snprintf(list + written, sizeof list - written, "%s%d.%d", index == 0 ? "" : " or ",
+                                            capability / 10, capability % 10));
+  }
+  const Device& first = device(0);
+  return fail(OCTET_UNSUPPORTED, "the artifact was built for compute capability %s, and no card here runs that: card 0 (%s) is of "
+              "%d.%d", list, first.name(), first.capability() / 10, first.capability() % 10);
+}
+
+octet_status Model::find_kernels(const octet_model& model, const List<DataSymbol>& defined, Code& code) {
+  List<uint32_t> numbers;  // of each symbol among its kernels
   for (size_t index = 0; index < defined.size(); ++index) {
     if (!numbers.add(UINT32_MAX)) return OCTET_NO_MEMORY;
   }
   const List<Call>& calls = model.config.plan.calls();
   for (size_t index = 0; index < calls.size(); ++index) {
-    const DataSymbol wanted{calls[index].symbol, nullptr, 0};
+    const char* symbol = calls[index].symbol;
+    char name[kMostSymbolBytes + 16];  // with code for several capabilities, each has its own
+    if (count_ == 1) snprintf(name, sizeof name, "%s", symbol);
+    else snprintf(name, sizeof name, "%s.sm_%d", symbol, code.capability);
+    const DataSymbol wanted{name, nullptr, 0};
     const DataSymbol* found = std::lower_bound(defined.begin(), defined.end(), wanted, is_before);
-    if (found == defined.end() || strcmp(found->name, wanted.name) != 0) {
-      return fail(OCTET_CORRUPT, "call %zu is of %s, which the library has no code of", index, wanted.name);
+    if (found == defined.end() || strcmp(found->name, name) != 0) {
+      return fail(OCTET_CORRUPT, "call %zu is of %s, which the library has no code of", index, name);
     }
     uint32_t& number = numbers[static_cast<size_t>(found - defined.begin())];
     if (number == UINT32_MAX) {
-      number = static_cast<uint32_t>(kernels_.size());
-      status = check_cubin(found->data, found->bytes, found->name);
+      number = static_cast<uint32_t>(code.kernels.size());
+      octet_status status = check_cubin(found->data, found->bytes, found->name);
       if (status != OCTET_OK) return status;
-      if (!kernels_.add(*found)) return OCTET_NO_MEMORY;
+      if (!code.kernels.add({symbol, found->data, found->bytes})) return OCTET_NO_MEMORY;
     }
-    if (!of_call_.add(number)) return OCTET_NO_MEMORY;
+    if (!code.of_call.add(number)) return OCTET_NO_MEMORY;
   }
   return OCTET_OK;
+}
+
+const Model::Code* Model::code_for(const Device& device) const {
+  const Code* found = nullptr;
+  for (size_t index = 0; index < count_; ++index) {
+    const Code& code = codes_[index];
+    if (device.runs(code.capability) && (found == nullptr || found->capability < code.capability)) found = &code;
+  }
+  return found;
 }
 
 Device* Model::candidate(int place) const {
   Device* found[kMostDevices];
   int count = 0;
   for (int index = 0; index < devices_; ++index) {
-    if (device(index).runs(capability_)) found[count++] = &device(index);
+    if (code_for(device(index)) != nullptr) found[count++] = &device(index);
   }
   int64_t used_bytes[kMostDevices];  // which other threads may change meanwhile
   for (int index = 0; index < devices_; ++index) used_bytes[index] = device(index).used_bytes();
@@ -78,7 +105,8 @@ octet_status Model::on(Device& device, const octet_model& model, LoadedModel*& f
   if (loaded == nullptr) {
     auto made = create<LoadedModel>(device);
     if (made == nullptr) return OCTET_NO_MEMORY;
-    octet_status status = made->load(model, kernels_, of_call_);
+    const Code* code = code_for(device);  // of a candidate
+    octet_status status = made->load(model, code->kernels, code->of_call);
     if (status != OCTET_OK) {
       destroy(made);
       return status;

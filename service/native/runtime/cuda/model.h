@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "device.h"
+#include "../config.h"
 #include "../library.h"
 #include "../memory.h"
 #include "../mutex.h"
@@ -65,12 +66,19 @@ class Model {
   bool is_lost() const;  // one of the cards that it was loaded to failed
 
  private:
-  octet_status find_kernels(const octet_model& model);
+  struct Code {  // for one compute capability
+    int capability = 0;
+    List<DataSymbol> kernels;
+    List<uint32_t> of_call;
+  };
 
-  int capability_ = 0;
+  octet_status find_kernels(const octet_model& model, const List<DataSymbol>& defined, Code& code);
+  const Code* code_for(const Device& device) const;  // that of the highest capability; null: it runs none
+  octet_status fail_without_card() const;
+
+  Code codes_[kMostCapabilities];
+  size_t count_ = 0;
   int devices_ = 0;
-  List<DataSymbol> kernels_;
-  List<uint32_t> of_call_;
   mutable Mutex loading_;
   LoadedModel* loaded_[kMostDevices] = {};  // by the index of the device
 };

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.elf import ElfError, check_object
+from service.core.elf import ElfError, check_object, data_object
 from tests.support.assembly import assemble, function, pointer
 
 ARCHITECTURES = ("x86_64", "aarch64", "riscv64")
@@ -85,3 +85,18 @@ def test_a_kernel_that_defines_anything_else_is_refused(tmp_path: Path, text: st
 def test_code_for_another_architecture_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ElfError, match="not code for x86_64"):
         check_object(assemble(tmp_path, PLAIN, "aarch64").read_bytes(), "x86_64")
+
+
+@pytest.mark.parametrize("variables", [["octet_one"], ["octet_one.sm_80", "octet_one.sm_90"], ["octet_one.sm_100"]])
+def test_a_kernels_code_for_cards_is_its_own(variables: list[str]) -> None:
+    made = data_object("octet_one", dict.fromkeys(variables, b"code"), "x86_64")
+    check_object(made, "x86_64", defines="octet_one")
+
+
+@pytest.mark.parametrize(
+    "variable", ["octet_two", "octet_two.sm_80", "octet_one.sm_", "octet_one.sm_80.sm_90", ".sm_80"]
+)
+def test_what_another_kernel_is_called_is_not(variable: str) -> None:
+    made = data_object("octet_one", {variable: b"code", "octet_one.sm_80": b"code"}, "x86_64")
+    with pytest.raises(ElfError, match="in place of octet_one"):
+        check_object(made, "x86_64", defines="octet_one")

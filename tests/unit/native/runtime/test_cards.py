@@ -21,6 +21,8 @@ from tests.support import emulated_card
 from tests.support.card_artifact import COUNTING, SIMPLE, on_card
 from tests.support.small_artifact import CONSTANTS, LENGTH, address, config_of, tensor
 
+_SEVERAL = (75, 80, 86, 90)
+
 
 class Files(NamedTuple):
     """What children are given."""
@@ -150,6 +152,22 @@ def _launches(library: str, constants: str, launch: list[int]) -> Any:
     instance.run()
     assert given[0, 0] == 1
     return got[0, :7].tolist()
+
+
+def _launched_code(library: str, constants: str) -> int:
+    """The capability of the code that runs."""
+    instance = _model(_for_several(), library, constants).instance()
+    bound = _bound(instance)
+    instance.run()
+    return int(bound[1][0, 7])
+
+
+def _refused_several(library: str, constants: str) -> str:
+    return _refused(library, constants, _for_several())
+
+
+def _for_several() -> Any:
+    return on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), None, *_SEVERAL)
 
 
 def _refused(library: str, constants: str, config: Any = SIMPLE) -> str:
@@ -282,6 +300,25 @@ def test_what_is_missing_is_said(settings: dict[str, str], words: str, files: Fi
     assert words in files.run(_refused, **settings)
 
 
+@pytest.fixture(scope="module")
+def several(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """With code for each of `_SEVERAL`."""
+    library = emulated_card.build_library(tmp_path_factory.mktemp("several"), files.kernels, *_SEVERAL)
+    return files._replace(library=library)
+
+
+@pytest.mark.parametrize(("cards", "code"), [("7.5", 75), ("8.0", 80), ("8.9", 86), ("6.1;8.6", 86), ("9.0", 90)])
+def test_a_card_runs_the_best_code_that_there_is_for_it(cards: str, code: int, several: Files) -> None:
+    assert several.run(_launched_code, cards=cards) == code
+
+
+def test_what_the_artifact_has_code_for_is_said(several: Files) -> None:
+    said = several.run(_refused_several, cards="6.1")
+    words = "built for compute capability 7.5 or 8.0 or 8.6 or 9.0, and no card here runs that: card 0 (Emulated 6.1)"
+    assert words in said
+    assert said.startswith("Unsupported: ")
+
+
 def test_code_that_the_driver_does_not_take_is_unsupported(files: Files, tmp_path: Path) -> None:
     library = emulated_card.build_library(tmp_path / "library", tmp_path / "kernels", 86)
     said = files._replace(library=library).run(_refused, cards="8.0")
@@ -294,13 +331,14 @@ def test_code_that_the_driver_does_not_take_is_unsupported(files: Files, tmp_pat
     ("change", "words"),
     [
         ({"requires": []}, "only a plan for a card has launches, and requires a capability"),
-        ({"requires": ["sm_80", "sm_86"]}, 'requires "sm_86", which this release does not know'),
+        ({"requires": ["sm_80", "sm_80"]}, 'requires "sm_80", which this release does not know'),
+        ({"requires": ["sm_80", "sm_86"]}, "call 0 is of octet_add.sm_80, which the library has no code of"),
         ({"requires": ["sm_90a"]}, 'requires "sm_90a", which this release does not know'),
         ({"requires": ["sm_"]}, 'requires "sm_"'),
         ({"requires": ["no_such_feature", "sm_80"]}, "this CPU lacks no_such_feature"),
     ],
 )
-def test_a_config_says_one_capability(change: Any, words: str, files: Files) -> None:
+def test_a_config_says_what_it_has_code_for(change: Any, words: str, files: Files) -> None:
     assert words in files.run(_refused, SIMPLE | change)
 
 

@@ -1,0 +1,61 @@
+"""One plan for several cards: its tiles fit each of them, and its kernels compute the same there."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.compiler.kernels.cuda.cards import CARDS, common
+from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.tiles import ranked
+from service.compiler.kernels.objects import compile_program
+from service.compiler.targets import codegen_target
+from service.core.elf import check_object
+from service.core.target import TARGETS, Target
+from tests.support.cuda.cards import as_isa
+from tests.support.cuda.layers import SquareConvolution
+from tests.support.cuda.machine_code import needs_nvrtc
+from tests.support.images import laid_out, read_back, run
+
+SEVERAL = [target for target in TARGETS if target.device == "cuda" and len(target.features) > 1]
+LAYER = SquareConvolution(images=1, size=5, channels=40, filters=70)
+READS = 18
+
+
+@pytest.mark.parametrize("capability", sorted(CARDS))
+def test_one_card_has_its_own_limits(capability: str) -> None:
+    assert common((capability,)) == CARDS[capability]
+
+
+@pytest.mark.parametrize("target", SEVERAL, ids=str)
+def test_no_limit_is_larger_than_any_cards(target: Target) -> None:
+    cards = codegen_target(target).cards
+    card = common(cards)
+    for each in cards:
+        assert all(own <= of_card for own, of_card in zip(astuple(card)[1:], astuple(CARDS[each])[1:], strict=True))
+        assert card.copies_ahead <= CARDS[each].copies_ahead
+        of_layer = ranked(card, LAYER.layer, READS)
+        assert of_layer
+        assert all(tile.shared_bytes(READS) <= CARDS[each].block_shared_bytes for tile in of_layer)
+
+
+@pytest.mark.parametrize("capability", ["sm_75", "sm_80", "sm_90"])
+def test_a_tile_for_several_computes_the_convolution_on_each(capability: str) -> None:
+    tile = ranked(common(("sm_75", "sm_80", "sm_90")), LAYER.layer, READS)[0]
+    kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile)
+    written = run(as_isa(capability), kernel, laid_out(LAYER.layer.source, LAYER.source))
+    np.testing.assert_array_equal(read_back(LAYER.layer.destination, written)[..., : LAYER.filters], LAYER.expected)
+
+
+@needs_nvrtc
+def test_an_object_has_code_for_each(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.o"
+    source = 'extern "C" __global__ void OCTET_KERNEL(int* x) { x[threadIdx.x] = 1; }'
+    compile_program(source, "octet_one", codegen_target(SEVERAL[0]), path)
+    made = path.read_bytes()
+    check_object(made, "x86_64", defines="octet_one")
+    for capability in codegen_target(SEVERAL[0]).cards:
+        assert f"octet_one.{capability}\0".encode() in made
