@@ -34,10 +34,10 @@ def artifact(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model.octet"
 
 
-def octet(driver: Path, *arguments: object, status: int = 0) -> Any:
+def octet(driver: Path, *arguments: object, status: int = 0, **settings: str) -> Any:
     """The answer of a command where the driver is in that folder."""
     command = [sys.executable, "-m", "service.cli", *map(str, arguments), "--json"]
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(driver)}
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), **settings}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert run.returncode == status, run.stderr + run.stdout
     return json.loads(run.stdout)
@@ -61,6 +61,14 @@ def test_verify_compares_what_the_card_answers(machine: Path, artifact: Path, tm
     library = emulated_card.build_library(tmp_path / "library", machine)
     card_artifact.write_artifact(other, library, answer=lambda given: card_artifact.simple(given) + 1)
     assert octet(machine, "verify", other, status=1)["verified"] is False
+
+
+@sandboxed
+@pytest.mark.parametrize("chosen", ["", "1", "MIG-1a2b3c4d"])
+def test_a_sandboxed_child_sees_no_other_card_than_it_may(chosen: str, machine: Path, artifact: Path) -> None:
+    given = artifact.with_name("input.npy")
+    error = octet(machine, "run", artifact, given, status=1, CUDA_VISIBLE_DEVICES=chosen)["error"]
+    assert "NVIDIA's driver shows this process no card" in error["message"]
 
 
 @sandboxed

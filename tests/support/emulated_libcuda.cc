@@ -6,7 +6,8 @@
 // and each allocation lies between pages that nobody may touch. What the API forbids ends the process, with words.
 //
 // Settings are environment variables, or lines of the file `settings` beside this library:
-//     OCTET_EMULATED_CARDS   capability[:memory in bytes[:shared bytes of a block]];…  (8.6)
+//     OCTET_EMULATED_CARDS   capability[:memory in bytes[:shared bytes of a block[:UUID]]];…  (8.6)
+//                            A UUID begins with GPU- or, of a partition of a card, with MIG-.
 //     OCTET_EMULATED_VERSION version of CUDA  (12090)
 //     OCTET_EMULATED_FAULT   launch:N:RESULT  the Nth kernel of the process fails so, and takes its card with it
 #include <dlfcn.h>
@@ -90,6 +91,7 @@ struct Context {
 struct Card {
   int major = 8, minor = 6;
   size_t memory_bytes = size_t{24} << 30, shared_bytes = 99 << 10;
+  std::string uuid;
   Context context;
 };
 
@@ -295,6 +297,14 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
+// A process sees no more than one partition, and no other card beside it (NVIDIA's MIG User Guide, "CUDA Device Enumeration").
+std::vector<Card> one_partition(const std::vector<Card>& cards) {
+  for (const Card& card : cards) {
+    if (card.uuid.compare(0, 4, "MIG-") == 0) return {card};
+  }
+  return cards;
+}
+
 std::vector<Card> cards_of_settings() {
   std::vector<Card> all, visible;
   for (const std::string& text : split(setting("OCTET_EMULATED_CARDS", "8.6"), ';')) {
@@ -304,16 +314,21 @@ std::vector<Card> cards_of_settings() {
     sscanf(parts[0].c_str(), "%d.%d", &card.major, &card.minor);
     if (parts.size() > 1) card.memory_bytes = strtoull(parts[1].c_str(), nullptr, 10);
     if (parts.size() > 2) card.shared_bytes = strtoull(parts[2].c_str(), nullptr, 10);
+    if (parts.size() > 3) card.uuid = parts[3];
     all.push_back(card);
   }
   const char* chosen = getenv("CUDA_VISIBLE_DEVICES");
-  if (chosen == nullptr) return all;
+  if (chosen == nullptr) return one_partition(all);
   for (const std::string& text : split(chosen, ',')) {  // up to the first that there is not, as the driver does it
-    size_t index = text.empty() ? all.size() : strtoul(text.c_str(), nullptr, 10);
-    if (index >= all.size()) break;
-    visible.push_back(all[index]);
+    auto found = std::find_if(all.begin(), all.end(), [&](const Card& card) {
+      return text.size() > 4 && card.uuid.compare(0, text.size(), text) == 0;  // the beginning of it is enough
+    });
+    bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    if (is_number) found = all.begin() + std::min<long>(strtol(text.c_str(), nullptr, 10), static_cast<long>(all.size()));
+    if (found == all.end()) break;
+    visible.push_back(*found);
   }
-  return visible;
+  return one_partition(visible);
 }
 
 Card* card_at(int ordinal) {

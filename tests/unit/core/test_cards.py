@@ -47,6 +47,12 @@ def test_a_driver_without_cards_says_so(driver: Path) -> None:
     assert problem == "NVIDIA's driver shows this process no card"
 
 
+def test_a_partition_is_a_card(driver: Path) -> None:
+    partitions = "9.0:10000000000:232448:MIG-1a2b3c4d;8.0:20000000000:166912:MIG-5e6f7a8b"
+    listed, _, _, features, _ = _asked(driver, cards=partitions, CUDA_VISIBLE_DEVICES="MIG-5e6f7a8b")
+    assert (listed, features) == ([["Emulated 8.0", 80]], ["sm_80"])
+
+
 def test_what_is_no_driver_is_a_problem_in_words(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_bytes(b"no library")
     listed, _, problem, _, _ = _asked(tmp_path)

@@ -279,6 +279,28 @@ def test_cards_are_those_that_the_process_may_see(files: Files) -> None:
     assert files.run(_cards, cards=cards, CUDA_VISIBLE_DEVICES="1") == [everything[1:], 12090, 2 * 10**9]
 
 
+_PARTITIONS = "9.0:10000000000:232448:MIG-1a2b3c4d;9.0:20000000000:232448:MIG-5e6f7a8b"
+
+
+@pytest.mark.parametrize(
+    ("cards", "chosen", "memory_bytes"),
+    [
+        (_PARTITIONS, {}, [10**10]),
+        (_PARTITIONS, {"CUDA_VISIBLE_DEVICES": "MIG-5e6f7a8b"}, [2 * 10**10]),
+        (_PARTITIONS, {"CUDA_VISIBLE_DEVICES": "MIG-5e6f7a8b,MIG-1a2b3c4d"}, [2 * 10**10]),
+        (_PARTITIONS, {"CUDA_VISIBLE_DEVICES": "MIG-00000000"}, None),
+        ("8.0:1000000000:99000:GPU-1a;8.0:2000000000:99000:GPU-2b", {"CUDA_VISIBLE_DEVICES": "GPU-2b"}, [2 * 10**9]),
+    ],
+)
+def test_a_card_or_a_partition_is_chosen_by_its_uuid(
+    cards: str, chosen: dict[str, str], memory_bytes: list[int] | None, files: Files
+) -> None:
+    if memory_bytes is None:
+        assert "NVIDIA's driver shows this process no card" in files.run(_refused, cards=cards, **chosen)
+    else:
+        assert [each[2] for each in files.run(_cards, cards=cards, **chosen)[0]] == memory_bytes
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
