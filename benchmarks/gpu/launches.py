@@ -42,7 +42,7 @@ class Kept:
 
     Attributes:
         others: how many distinct ones it has no room for.
-        newer: how many are of kernels that take a newer card.
+        newer: how many take a newer card, or one with more shared memory.
     """
 
     launches: Sequence[Recorded]
@@ -60,7 +60,8 @@ def record(folder: Path, tests: Sequence[str]) -> None:
 def chosen(folder: Path, card: Card, most_bytes: int = _MOST_BYTES) -> Kept:
     """Of each kernel its first launch, then its others, as far as they fit."""
     found = recorded(folder)
-    own = [each for each in found if each.capability <= int(card.capability.removeprefix("sm_"))]
+    capability = int(card.capability.removeprefix("sm_"))
+    own = [each for each in found if each.capability <= capability and each.shared_bytes <= card.block_shared_bytes]
     seen: dict[str, int] = defaultdict(int)
     places = []
     for each in own:

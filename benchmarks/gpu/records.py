@@ -82,7 +82,7 @@ def _kernels(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) ->
     kept = about["kernels"]
     for each in found["kernels"]:
         left = f"; {kept['others']} more had no room in the package" if kept["others"] else ""
-        newer = f"; {kept['newer']} are of kernels for newer cards" if kept["newer"] else ""
+        newer = f"; {kept['newer']} take a newer card or more shared memory" if kept["newer"] else ""
         equal = f"{each['equal']} of {each['of']} equal the emulation's bytes"
         yield f"Launches of the kernels' tests: {equal}{left}{newer}."
     if found["kernel"]:
