@@ -208,7 +208,7 @@ def test_a_float_model_is_quantized_before_ones_eyes(browser: Browser, served: S
         cost.get_by_role("button", name="Show and promote version 3").click()
         expect(page.locator("#model-title")).to_have_text("net 3")
         expect(page.locator("#versions li").last).to_contain_text("quantize it with octet quantize")
-        page.get_by_role("button", name="Promote version 3").click(timeout=_PATIENCE_MS)
+        page.get_by_role("button", name="Promote version 3", exact=True).click(timeout=_PATIENCE_MS)
         page.get_by_role("dialog").get_by_role("button", name="Promote").click()
         expect(page.locator("#versions li").first).to_contain_text("stable")
     (alias,) = served.client.get("/api/v1/models/net/aliases").json()["aliases"]
@@ -245,6 +245,6 @@ def test_products_are_quantized_without_inputs(browser: Browser, served: Served,
         expect(cost).to_contain_text("3 matrix products with weights of 8 bits", timeout=_PATIENCE_MS)
         expect(page.locator("#builds")).to_contain_text("weights quantized to 8 bits")
         cost.get_by_role("button", name="Show and promote version 2").click()
-        page.get_by_role("button", name="Promote version 2").click(timeout=_PATIENCE_MS)
+        page.get_by_role("button", name="Promote version 2", exact=True).click(timeout=_PATIENCE_MS)
         page.get_by_role("dialog").get_by_role("button", name="Promote").click()
         expect(page.locator("#versions li").first).to_contain_text("stable")

@@ -47,6 +47,25 @@ def test_quantiles_are_those_of_prometheus(page: Page) -> None:
     assert nothing is None
 
 
+def test_what_stands_beside_a_change_is_kept(page: Page) -> None:
+    """A button that went while it was pressed would take no click, and each poll changes how long ago something was."""
+    program = """async () => {
+      const { h, show } = await import("/page/dom.js");
+      const place = document.createElement("div");
+      const clicked = [];
+      const draw = (ago, name) => show(place, h("ul", {}, h("li", {}, h("p", {}, ago),
+        h("button", { onclick: () => clicked.push(name) }, name))));
+      draw("1 s ago", "a");
+      const [first, item] = [place.querySelector("button"), place.querySelector("li")];
+      draw("2 s ago", "a");
+      const kept = place.querySelector("button") === first && place.querySelector("li") === item;
+      draw("2 s ago", "b");
+      place.querySelector("button").click();
+      return [kept, place.innerText, clicked];
+    }"""
+    assert page.evaluate(program) == [True, "2 s agob", ["b"]]
+
+
 def test_layers_have_times(page: Page) -> None:
     expect(page.locator("#layers")).to_contain_text("% of peak")
     expect(page.locator("#layers .value").filter(has_text=re.compile("[µm]s"))).not_to_have_count(0)

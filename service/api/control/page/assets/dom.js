@@ -2,6 +2,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+const listening = new WeakSet(); // elements with listeners of their own
+
 /**
  * An HTML element.
  *
@@ -21,8 +23,10 @@ export function svg(name, attributes = {}, ...children) {
 
 function filled(element, { sizes = {}, ...attributes }, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") element.addEventListener(name.slice(2), value);
-    else if (value === true) element.setAttribute(name, "");
+    if (typeof value === "function") {
+      element.addEventListener(name.slice(2), value);
+      listening.add(element);
+    } else if (value === true) element.setAttribute(name, "");
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
   }
   for (const [name, value] of Object.entries(sizes)) element.style.setProperty(`--${name}`, value);
@@ -31,15 +35,18 @@ function filled(element, { sizes = {}, ...attributes }, children) {
 }
 
 /**
- * Replaces the content of `place` by `children`. Equal elements are kept, so focus, selections and open details survive.
- * So listeners must not depend on more of the data than what the element shows.
+ * Replaces the content of `place` by `children`. Equal elements are kept, so focus, selections and open details survive,
+ * and a click whose button another element's change would have taken away under the pointer. So listeners must not depend
+ * on more of the data than what the element shows.
  */
 export function show(place, ...children) {
   const fresh = present(children).map((child) => (child instanceof Node ? child : new Text(child)));
   fresh.forEach((node, index) => {
     const old = place.childNodes[index];
     if (!old) place.append(node);
-    else if (!old.isEqualNode(node)) replace(old, node);
+    else if (old.isEqualNode(node)) return;
+    else if (differWithinOnly(old, node)) show(old, ...node.childNodes);
+    else replace(old, node);
   });
   while (place.childNodes.length > fresh.length) place.lastChild.remove();
 }
@@ -64,6 +71,12 @@ export function element(id) {
 
 function present(children) {
   return children.flat(2).filter((child) => child !== null && child !== undefined && child !== false && child !== "");
+}
+
+/** Whether two elements differ only in their children, which no listener of the elements themselves goes by. */
+function differWithinOnly(old, fresh) {
+  if (listening.has(old) || listening.has(fresh)) return false;
+  return old.nodeType === Node.ELEMENT_NODE && old.cloneNode(false).isEqualNode(fresh.cloneNode(false));
 }
 
 function replace(old, fresh) {
