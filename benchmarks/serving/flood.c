@@ -1,10 +1,11 @@
 /* An open or a closed loop over kept-alive connections of HTTP/1.1, faster than Python can make one; `flood.py` has it
  * compiled and says what of it is for whom.
  *
- *   flood CORE PORT REQUEST EXPECTED ROWS POLLS PATIENCE CONNECTIONS WARM_UP SECONDS [RATE SECONDS]...
+ *   flood CORE PORT REQUEST EXPECTED ROWS POLLS PATIENCE LATEST CONNECTIONS WARM_UP SECONDS [RATE SECONDS]...
  *
  * Writes to ROWS, for each request, four numbers: when it was due, its latency, the status (0: none came), whether its body
- * was the expected one. Prints how long it took. */
+ * was the expected one. Prints how long it took, and how many requests of the open loop were never sent, because this
+ * program would have sent them more than LATEST seconds after they were due. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,7 +41,8 @@ static int epoll, port, polls;
 static char *request, *expected;
 static size_t request_bytes, expected_bytes;
 static FILE* rows;
-static double begun, counts_from, ends, last; /* `ends`, `last`: of a closed loop, else 0 */
+static long unsent;
+static double latest, begun, counts_from, ends, last; /* `ends`, `last`: of a closed loop, else 0 */
 
 static double now(void) {
   struct timespec at;
@@ -215,6 +217,10 @@ static double open_loop(char** phases, int count, double patience) {
     long most = (long)(rate * seconds + 0.5);
     for (long each = 0; each < most;) {
       double due = begins + (double)each / rate;
+      if (due + latest < now()) {
+        ++each, ++unsent;
+        continue;
+      }
       if (due <= now() && busy_count < MOST) {
         ask(due);
         ++each;
@@ -229,7 +235,7 @@ static double open_loop(char** phases, int count, double patience) {
 }
 
 int main(int count, char** words) {
-  if (count < 11) return 2;
+  if (count < 12) return 2;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   cpu_set_t core;
   CPU_ZERO(&core);
@@ -249,15 +255,16 @@ int main(int count, char** words) {
   setrlimit(RLIMIT_NOFILE, &files);
   begun = now();
   double patience = atof(words[7]), elapsed;
-  if (atoi(words[8]) > 0) {
-    elapsed = closed_loop(atoi(words[8]), atof(words[9]), atof(words[10]), patience);
+  latest = atof(words[8]);
+  if (atoi(words[9]) > 0) {
+    elapsed = closed_loop(atoi(words[9]), atof(words[10]), atof(words[11]), patience);
   } else {
-    elapsed = open_loop(words + 11, count - 11, patience);
+    elapsed = open_loop(words + 12, count - 12, patience);
   }
   for (int at = 0; at < MOST; ++at) {
     if (all[at].fd >= 0 && all[at].is_busy) record(&all[at], 0, 1);
   }
   if (fclose(rows) != 0) fail(words[5]);
-  printf("%.9f\n", elapsed);
+  printf("%.9f %ld\n", elapsed, unsent);
   return 0;
 }

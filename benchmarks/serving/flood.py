@@ -25,7 +25,7 @@ class Flood:
 
     def run(self, load: Load) -> Outcome:
         """Raises RuntimeError if the load cannot be made."""
-        settings = load.request, load.expected, self._rows, int(load.polls), load.patience_s
+        settings = load.request, load.expected, self._rows, int(load.polls), load.patience_s, load.latest_s
         closed = load.connections, load.warm_up_s, load.seconds
         phases = [number for phase in load.phases for number in (phase.rate, phase.seconds)]
         command = [self._program, self._core, load.port, *settings, *closed, *phases]
@@ -34,4 +34,5 @@ class Flood:
             raise RuntimeError(f"the flood ended with {done.returncode}: {done.stderr.strip()}")
         rows = np.fromfile(self._rows).reshape(-1, 4).tolist()
         answers = [Answer(due_s, latency_s, int(status), bool(right)) for due_s, latency_s, status, right in rows]
-        return Outcome(answers, float(done.stdout))
+        elapsed_s, unsent = done.stdout.split()
+        return Outcome(answers, float(elapsed_s), int(unsent))

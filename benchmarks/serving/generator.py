@@ -168,14 +168,19 @@ class _Open(_Loop):
         self._begun_s = _now() + 1e-3
         ahead = deque(self._begun_s + at for at in self._load.arrivals_s())
         give_up_s = ahead[-1] + self._load.patience_s
+        unsent = 0
         while (ahead or self._busy) and _now() < give_up_s:
             for fd, events in self._events(ahead[0] if ahead else give_up_s):
                 if answer := self._progress(fd, events):
                     self.answers.append(answer)
             while ahead and ahead[0] <= _now() and len(self._busy) < _MAX_CONNECTIONS:
-                self._ask(ahead.popleft())
+                due = ahead.popleft()
+                if _now() > due + self._load.latest_s:
+                    unsent += 1
+                else:
+                    self._ask(due)
         self._give_up()
-        return Outcome(self.answers, _now() - self._begun_s)
+        return Outcome(self.answers, _now() - self._begun_s, unsent)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ class Load:
             a server that falls behind is charged with all that wait (no coordinated omission).
         warm_up_s: the same before it counts, closed loop only.
         patience_s: how long the last answers are waited for.
+        latest_s: open loop: a request that the generator would send later than this is left out, and counted: what its
+            core cannot send is not what the server did not answer.
         polls: whether the generator does not sleep while nothing comes: waking it takes time that is not the server's.
     """
 
@@ -46,6 +48,7 @@ class Load:
     phases: list[Phase] = field(default_factory=list)
     warm_up_s: float = 0.2
     patience_s: float = 10.0
+    latest_s: float = math.inf
     polls: bool = True
 
     def arrivals_s(self) -> Iterator[float]:
@@ -55,7 +58,7 @@ class Load:
             yield from (begin + index / phase.rate for index in range(round(phase.rate * phase.seconds)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """
     Attributes:
@@ -76,10 +79,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All answers of a load, and how long it took until the last of them."""
+    """All answers of a load, how long it took until the last of them, and how many requests the generator was too slow
+    to send."""
 
     answers: list[Answer]
     elapsed_s: float
+    unsent: int = 0
 
     @property
     def good(self) -> list[Answer]:

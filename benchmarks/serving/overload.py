@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from benchmarks.serving import hosts
 from benchmarks.serving.bench import Bench
@@ -20,6 +21,7 @@ _AFTER_S = 10.0
 _IN_A_ROW = 10
 _NORMAL_TIMES = 2.0  # a probe's latency beside the 99th percentile of the calm before
 _SAMPLE_S = 1.0
+_LATEST_S = 5e-3
 
 
 def measure(bench: Bench, served: Served, factor: float, seconds: float) -> None:
@@ -35,7 +37,7 @@ def measure(bench: Bench, served: Served, factor: float, seconds: float) -> None
         phases = Phase(factor * capacity, seconds), Phase(_CALM_SHARE * capacity, _AFTER_S)
         other, before = OtherLoad([host.pid]), memory(host.pid).rss_mib
         with _sampling(host.pid) as samples:
-            outcome = run(bench.open(host, *phases))
+            outcome = run(replace(bench.open(host, *phases), latest_s=_LATEST_S))
         rss_mib = [before, max([before, *samples]), memory(host.pid).rss_mib]
         beside = Outcome([it for it in outcome.answers if it.due_s < seconds], seconds)
         probes = sorted((it for it in outcome.answers if it.due_s >= seconds), key=lambda it: it.due_s)
@@ -56,10 +58,12 @@ def measure(bench: Bench, served: Served, factor: float, seconds: float) -> None
             recovery_s=recovery_s(probes, normal_s) - seconds,
             rss_mib=rss_mib,
             other_cpus=other.cpus(),
+            unsent=outcome.unsent,
         )
     bench.record(overload)
     print(
-        f"  goodput {overload.goodput_per_s:.1f} of {capacity:.1f} /s, refusals' p99 {overload.refused_p99_ms:.1f} ms,"
+        f"  at {overload.sent_factor:.1f} times the capacity: goodput {overload.goodput_per_s:.1f} of {capacity:.1f}"
+        f" /s, refusals' p99 {overload.refused_p99_ms:.1f} ms,"
         f" recovered after {overload.recovery_s:.2f} s, RSS {rss_mib} MiB, {overload.statuses}",
         flush=True,
     )

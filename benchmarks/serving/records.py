@@ -128,6 +128,8 @@ class Entry:
 class Overload:
     """
     Attributes:
+        factor: times the capacity, asked of the generator.
+        unsent: what the generator was too slow to send of that: a core has its limit, too.
         capacity_per_s: of a closed loop just before.
         goodput_per_s: right answers that came within the overload, a second of it.
         refused_p99_ms: of the 429s, from when the request was due.
@@ -151,6 +153,12 @@ class Overload:
     recovery_s: float
     rss_mib: list[float]
     other_cpus: float
+    unsent: int = 0
+
+    @property
+    def sent_factor(self) -> float:
+        """Times the capacity, as sent."""
+        return self.factor - self.unsent / (self.seconds * self.capacity_per_s)
 
 
 @dataclass(frozen=True)

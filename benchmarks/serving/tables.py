@@ -8,7 +8,7 @@ from benchmarks.measure import TIMES, table
 from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED
 from benchmarks.serving.figures import Lateness, Results
 from benchmarks.serving.load import median, percentile
-from benchmarks.serving.records import Road, Soak
+from benchmarks.serving.records import Overload, Road, Soak
 
 _ERROR_LENGTH = 300
 
@@ -127,7 +127,7 @@ def overload(results: Results) -> str:
     for it in results.overloads:
         before, most, after = it.rss_mib
         rows = [
-            ["load", f"{it.factor:g} {TIMES} capacity for {it.seconds:.0f} s, constant arrivals"],
+            ["load", f"{it.factor:g} {TIMES} capacity for {it.seconds:.0f} s, constant arrivals{_short(it)}"],
             ["capacity, 8 connections", f"{it.capacity_per_s:.1f} /s"],
             ["goodput", f"{it.goodput_per_s:.1f} /s, **{it.goodput_per_s / it.capacity_per_s:.1%}**"],
             ["answered: p50, p99", f"{it.served_p50_ms:.0f} ms, {it.served_p99_ms:.0f} ms"],
@@ -140,6 +140,10 @@ def overload(results: Results) -> str:
         ]
         tables.append(table([f"{it.model}, {it.encoding}", "measured"], rows))
     return "\n\n".join(tables)
+
+
+def _short(it: Overload) -> str:
+    return f"; the generator's core could send {it.sent_factor:.1f} {TIMES}" if it.unsent else ""
 
 
 def fairness(results: Results) -> str:

@@ -103,6 +103,17 @@ def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path:
     assert max(answer.latency_s for answer in outcome.answers) > 15 * SERVICE_S
 
 
+def test_what_the_generator_is_late_with_is_not_sent_but_counted(run: Run, tmp_path: Path) -> None:
+    with serving(OneAtATime(b"right"), tmp_path) as at:
+        pass  # connections are refused: none of them waits for another
+    asked = (
+        200_000  # all of them due at once: more than anybody can send in the fifth of a second that they may be late
+    )
+    outcome = run(Load(**at, phases=[Phase(1e9, asked / 1e9)], latest_s=0.2))  # type: ignore[arg-type]
+    assert outcome.unsent > 0
+    assert len(outcome.answers) + outcome.unsent == asked
+
+
 def test_wrong_answers_are_counted(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right", b"wrong"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(20, 0.2)]))  # type: ignore[arg-type]
