@@ -39,11 +39,12 @@ _SHARED = [
     ("torch/resnet18.fx_x86.pt", "sm_80"),
 ]
 # Each of these emulates some fifty kernels, which g++ has to compile first.
+SMALLS = [pytest.param(SMALL, "sm_80", marks=pytest.mark.slow), (SMALL, "sm_75+sm_80+sm_90")]
 OTHERS = [pytest.param(MODELS / name, card, marks=pytest.mark.slow) for name, card in _SHARED]
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("path", "capability"), [(SMALL, "sm_80"), (SMALL, "sm_75+sm_80+sm_90"), *OTHERS], ids=str)
+@pytest.mark.parametrize(("path", "capability"), [*SMALLS, *OTHERS], ids=str)
 def test_model_computes_the_same_bytes_on_a_card(path: Path, capability: str, tmp_path: Path) -> None:
     """On each card that the artifact has code for, and with that code alone."""
     if not path.exists():

@@ -35,7 +35,7 @@ NOT_RUN = {
     "pip": "downloads packages",
     "perf_analyzer": "tests/conformance/test_perf_analyzer.py runs it where it is installed",
 }
-FAST = ("README.md", "docs/quickstart.md")
+FAST = ("README.md",)
 NAMES = [str(page.relative_to(ROOT)) for page in pages()]
 
 

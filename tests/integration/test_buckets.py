@@ -96,6 +96,7 @@ def test_every_bucket_is_verified_and_says_what_was_padded(static: Path) -> None
         assert report["equal"] == report["values"] > 0
 
 
+@pytest.mark.slow
 def test_what_takes_ranges_over_all_tokens_is_not_padded(tmp_path: Path) -> None:
     digests = compiled("dynamic", tmp_path, [4, 8])
     layout, model = OciLayout.open(tmp_path / "store"), runtime.load_model(tmp_path / "store")
@@ -108,6 +109,7 @@ def test_what_takes_ranges_over_all_tokens_is_not_padded(tmp_path: Path) -> None
     assert caught.value.hint == "it is built for [1, 4], [1, 8]"
 
 
+@pytest.mark.slow
 def test_artifacts_of_several_models_are_not_one(static: Path, tmp_path: Path) -> None:
     compiled("static", tmp_path, [4, 8])
     compiled("static", tmp_path, 4)

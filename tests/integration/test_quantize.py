@@ -128,6 +128,7 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
     assert sum(reasons) == raised
 
 
+@pytest.mark.slow
 def test_a_layer_of_16_bits_is_as_the_search_measured_it(model: Path, tmp_path: Path) -> None:
     """All layers of 16x8, by the switches and by the file."""
     np.savez(tmp_path / "x.npz", image=pictures(8))
@@ -145,7 +146,9 @@ def test_a_layer_of_16_bits_is_as_the_search_measured_it(model: Path, tmp_path: 
     assert int8 == {np.dtype(np.int8)}, "all weights have 8 bits"
 
 
-@pytest.mark.parametrize(("name", "magic"), [("curve.svg", b"<svg"), ("curve.png", b"\x89PNG")])
+@pytest.mark.parametrize(
+    ("name", "magic"), [("curve.svg", b"<svg"), pytest.param("curve.png", b"\x89PNG", marks=pytest.mark.slow)]
+)
 def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(2))
     status, told = asked(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / name)

@@ -20,6 +20,7 @@ MODEL = EXAMPLES / "digits_int8.tflite"
 PROGRAM = Path(sys.executable).parent / "octet"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["x86-64-v3", "aarch64+dotprod"])
 def test_the_digest_depends_on_nothing_but_the_inputs(tmp_path: Path, target: str) -> None:
     here = build(tmp_path / "here", "model.tflite", target, {"LANG": "C", "TZ": "UTC", "PYTHONHASHSEED": "1"})

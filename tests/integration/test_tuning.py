@@ -79,6 +79,7 @@ def test_the_faster_artifact_answers(
     np.testing.assert_array_equal(model(x), reference(x))
 
 
+@pytest.mark.slow
 def test_layers_that_were_measured_are_not_measured_again(tmp_path: Path) -> None:
     tune(tmp_path / "first", Recorder(), with_tuning({}, 1.0))
     progress = Recorder()

@@ -67,6 +67,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         assert served.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_finds_no_memory_is_refused_alone(scene: Scene) -> None:
     with scene.little_memory() as load:
         refused = scene.predict("huge")

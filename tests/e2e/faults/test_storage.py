@@ -178,7 +178,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, P
         assert served.stop() == 0
 
 
-@pytest.mark.parametrize("damage", ["overwritten", "truncated"])
+@pytest.mark.parametrize("damage", [pytest.param("overwritten", marks=pytest.mark.slow), "truncated"])
 def test_a_damaged_blob_is_built_again_when_it_is_next_loaded(served: tuple[Served, Path], damage: str) -> None:
     server, data_dir = served
     layout = OciLayout.open(data_dir / "store")

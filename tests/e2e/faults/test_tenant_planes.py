@@ -145,6 +145,7 @@ def test_a_stopped_process_is_one_tenants(scene: Scene) -> None:
     assert scene.status("acme") == 200
 
 
+@pytest.mark.slow
 def test_predictions_go_on_without_the_control_plane_after_a_rest(scene: Scene) -> None:
     before = scene.planes()
     time.sleep(_REST_S)

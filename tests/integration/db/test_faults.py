@@ -71,6 +71,7 @@ def assert_each_is_done_once(builds: BuildStore, ids: list[str]) -> None:
         assert [event.data.get("state") for event in events].count("succeeded") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_under_claims_loses_no_build_and_does_none_twice(postgres_server: str) -> None:
     with postgres.running() as server, ExitStack() as stack:
         url = postgres.database_url(str(server.folder))

@@ -66,6 +66,7 @@ def answer(served: Served, model: str, version: str = "") -> str:
     return found
 
 
+@pytest.mark.slow
 def test_clients_and_commands(served: Served) -> None:
     assert answer(served, "digits") == "2"
     assert octet(served, "promote digits 1")["version"] == 1

@@ -69,6 +69,7 @@ def test_there_and_back(compiled: Path, empty: Served, tmp_path: Path) -> None:
     assert (again["cached"], again["build"]["version"]) == (True, 1)
 
 
+@pytest.mark.slow
 def test_what_the_server_compiled_is_taken_away_too(served: Served, tmp_path: Path) -> None:
     pulled = octet("pull", "digits:1", tmp_path / "digits", "--server", served.url)
     assert pulled["artifact"] == artifact_in(tmp_path / "digits")
@@ -79,6 +80,7 @@ def test_what_the_server_compiled_is_taken_away_too(served: Served, tmp_path: Pa
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_labels_go_along_with_what_is_pulled(served: Served, empty: Served, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"the {digit}\n" for digit in range(10)))

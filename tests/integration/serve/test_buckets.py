@@ -18,6 +18,7 @@ from tests.support.data_plane import as_binary, entry, unpacked
 from tests.support.serving import Served, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
+pytestmark = pytest.mark.slow
 SOURCE = Path(__file__).parents[2] / "fixtures" / "lengths" / "bert.static.onnx"
 SHAPES = "input_ids=1x[4,8];attention_mask=1x[4,8]"
 Array = np.ndarray[Any, Any]

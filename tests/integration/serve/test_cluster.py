@@ -29,6 +29,8 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 __all__ = ["postgres_server", "s3_server"]
 
+pytestmark = pytest.mark.slow
+
 HEARTBEAT_S = 1.0
 HERE = detect_host().target.name
 PICTURE = (EXAMPLES / "digits" / "7.png").read_bytes()

@@ -67,6 +67,7 @@ def test_a_batch_variant_answers_while_one_sample_is_served(served: Served) -> N
     assert scores(pictures) == [score for place in range(3) for score in scores(pictures[place : place + 1])]
 
 
+@pytest.mark.slow
 def test_tuning_goes_on_behind_what_is_served(served: Served) -> None:
     plain = served.push(tune="1s")
     assert plain["state"] == "succeeded"

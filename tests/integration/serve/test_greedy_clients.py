@@ -114,6 +114,7 @@ def other(served: Served) -> Other:
     return other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", [ELSEWHERE, "127.0.0.1"])
 def test_silent_streams_lock_nobody_out_and_have_a_deadline(port: int, other: Other, address: str) -> None:
     with Peer(port, source=address) as attacker:

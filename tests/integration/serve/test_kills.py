@@ -136,6 +136,7 @@ class TestRevived:
         assert revived.compile_worker() in children_of(revived.process.pid)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_told_to_stop_gives_its_build_back(tmp_path: Path) -> None:
     with serving(tmp_path, lease_s=600, heartbeat_s=1, grace_s=GIVE_UP_S) as served:
         build = served.push()
@@ -168,6 +169,7 @@ def test_a_database_that_is_lost_is_rebuilt_from_the_store(tmp_path: Path) -> No
         assert (again["state"], again["artifact"]) == ("succeeded", artifact)
 
 
+@pytest.mark.slow
 def test_who_starts_it_again_has_it_back_at_the_same_port_when_its_supervisor_was_killed(tmp_path: Path) -> None:
     """As systemd does, and a container's engine: nothing within is left that could (docs/how-to/service.md)."""
     with serving(tmp_path) as served:

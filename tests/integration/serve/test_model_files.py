@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, UINT8, Served, environment, serving
@@ -44,6 +45,7 @@ def wait_until_ready(served: Served) -> None:
     eventually(lambda: served.client.get("/v2/health/ready").status_code == httpx.codes.OK, WORK_TIMEOUT_S)
 
 
+@pytest.mark.slow
 def test_a_folder_is_served_and_followed(tmp_path: Path) -> None:
     folder, data = tmp_path / "models", tmp_path / "server"
     folder.mkdir()

@@ -65,6 +65,7 @@ def test_what_one_machine_built_another_serves_also_when_the_bucket_is_gone(
         assert restarted.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_build_outlasts_an_outage_of_the_bucket(tmp_path: Path, stores: dict[str, Any], network: BadNetwork) -> None:
     """It is given back until the bucket answers, and no attempt counts."""
     with serving(machine(tmp_path, "one"), **stores) as served:
@@ -80,6 +81,7 @@ def test_a_build_outlasts_an_outage_of_the_bucket(tmp_path: Path, stores: dict[s
         assert served.stop() == 0
 
 
+@pytest.mark.slow
 def test_loaded_models_answer_while_the_database_is_away(
     tmp_path: Path, postgres_server: str, postgres_schema: str
 ) -> None:

@@ -83,6 +83,7 @@ def test_what_nobody_has_verified_is_served_when_a_worker_has(members: Members) 
     assert members.api.label(7) == 7
 
 
+@pytest.mark.slow
 def test_what_a_worker_that_is_killed_had_begun_another_ends(members: Members) -> None:
     """In the cluster of the test before: its worker is killed in the middle, and another starts."""
     [pid] = [

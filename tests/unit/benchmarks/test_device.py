@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return models
 
 
+@pytest.mark.slow
 def test_the_table_is_written_with_what_was_measured(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
