@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from service.core.data_dir import DataDir
 from service.core.errors import InvalidInput
 from service.core.key import FORM, id_of
 from service.core.logs import LogFormat
@@ -20,10 +21,6 @@ from service.core.tenant import PATTERN
 _CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # as it stands in a header
 _CLUSTER_KEY_FORM = "16 to 512 visible ASCII characters, without a space: openssl rand -hex 32 makes one"
 _REFERENCE = r"([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
-
-
-def _default_data_dir() -> Path:
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "octet"
 
 
 class Auth(StrEnum):
@@ -85,7 +82,7 @@ class Quota(BaseModel):
     stored_bytes: int | None = Field(None, gt=0, description="size of all model files; by default any")
 
 
-class Settings(BaseSettings, Serving):
+class Settings(BaseSettings, Serving, DataDir):
     """The settings of a deployment. Sizes are in bytes, times in seconds.
 
     The file is `$OCTET_CONFIG`, or `octet.toml` in the working directory, with these names as keys.
@@ -133,7 +130,6 @@ class Settings(BaseSettings, Serving):
     grpc_port: int | None = Field(
         None, ge=0, le=65535, description="by default the one after `port`; 0 takes a free one"
     )
-    data_dir: Path = Field(default_factory=_default_data_dir)
     database_url: SecretStr | None = Field(
         None,
         description="`postgresql://USER:PASSWORD@HOST/DATABASE`, as libpq reads it; by default SQLite in the data "
@@ -160,9 +156,6 @@ class Settings(BaseSettings, Serving):
     )
     admin_key: SecretStr | None = Field(
         None, description="an API key with the scope `admin`, for example from a cluster's secret"
-    )
-    keys_file: Path | None = Field(
-        None, description="the file of API keys; by default `keys.json` in the data directory"
     )
     tls_cert: Path | None = Field(None, description="a PEM file of certificates for HTTPS and gRPC, the server's first")
     tls_key: Path | None = Field(None, description="a PEM file with the certificate's private key")
@@ -359,71 +352,9 @@ class Settings(BaseSettings, Serving):
         return f"sqlite:///{self.database_file}"
 
     @property
-    def database_file(self) -> Path:
-        """The file of SQLite."""
-        return self.data_dir / "octet.sqlite3"
-
-    @property
     def min_body_bytes(self) -> int:
         """The number of bytes of a body that have to arrive within `stall_timeout_s`."""
         return max(1, round(self.min_body_bytes_per_s * self.stall_timeout_s))
-
-    @property
-    def store_dir(self) -> Path:
-        """The store, or the cache of the one in the bucket."""
-        return self.data_dir / "store"
-
-    @property
-    def scratch_dir(self) -> Path:
-        """The folder that builds work in; on the store's file system, so that a finished file is renamed and never
-        copied.
-        """
-        return self.data_dir / "scratch"
-
-    @property
-    def planes_dir(self) -> Path:
-        """What the data planes of tenants may read (`service.workers.tenant_planes`); on the store's file system."""
-        return self.data_dir / "planes"
-
-    @property
-    def objects_dir(self) -> Path:
-        """Compiled kernels, which builds of all models share (`service.compiler.object_cache`)."""
-        return self.data_dir / "objects"
-
-    @property
-    def tiles_dir(self) -> Path:
-        """Tiles that tuning found (`service.compiler.tile_store`)."""
-        return self.data_dir / "tiles"
-
-    @property
-    def model_files_file(self) -> Path:
-        """The record of the versions that came from `model_files` (`service.api.control.model_files`)."""
-        return self.data_dir / "model_files.json"
-
-    @property
-    def crashes_file(self) -> Path:
-        """The record of crashes and the artifacts blamed for them (`service.workers.crashes`)."""
-        return self.data_dir / "crashes.json"
-
-    @property
-    def file_of_keys(self) -> Path:
-        """The API keys (`service.api.access.keys`)."""
-        return self.keys_file or self.data_dir / "keys.json"
-
-    @property
-    def usage_file(self) -> Path:
-        """The record of the quotas used (`service.api.access.limits`)."""
-        return self.data_dir / "usage.json"
-
-    @property
-    def audit_file(self) -> Path:
-        """The audit log (`service.api.access.audit`)."""
-        return self.data_dir / "audit.jsonl"
-
-    @property
-    def results_dir(self) -> Path:
-        """The cache of the compiler's children's answers (`service.compiler.results`)."""
-        return self.data_dir / "results"
 
     @classmethod
     def settings_customise_sources(

@@ -344,17 +344,7 @@ class Registry:
 
     def _tell(self) -> None:
         """Tells the data plane who answers."""
-        named = [
-            orders.Named(
-                model,
-                "" if version is None else str(version),
-                route.main.key,
-                [str(number) for number in route.versions],
-                route.canary.key if route.canary else 0,
-                route.percent,
-            )
-            for (model, version), route in self._current.items()
-        ]
+        named = [route.named(*name) for name, route in self._current.items()]
         named += [earlier for name, earlier in self._earlier.items() if name not in self._current]
         self._plane.order(orders.routes(named))
         self.on_names([(each.model, each.version) for each in named])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from service.core.alias import LATEST, STABLE, Alias
 from service.core.errors import NotFound
+from service.workers.data_plane import orders
 from service.workers.inference.ports import Aliases
 from service.workers.inference.served import Served
 
@@ -68,6 +69,17 @@ class Route:
         yield self.main
         if self.canary is not None:
             yield self.canary
+
+    def named(self, model: str, version: Reference) -> orders.Named:
+        """What the data plane is told of who answers for a name."""
+        return orders.Named(
+            model,
+            "" if version is None else str(version),
+            self.main.key,
+            [str(number) for number in self.versions],
+            self.canary.key if self.canary else 0,
+            self.percent,
+        )
 
 
 class Routes(dict[Name, Route]):

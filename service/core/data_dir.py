@@ -1,0 +1,83 @@
+"""Where the files of a deployment are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+
+def _default_data_dir() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "octet"
+
+
+class DataDir(BaseModel):
+    """The data directory, and what lies in it."""
+
+    data_dir: Path = Field(default_factory=_default_data_dir)
+    keys_file: Path | None = Field(
+        None, description="the file of API keys; by default `keys.json` in the data directory"
+    )
+
+    @property
+    def database_file(self) -> Path:
+        """The file of SQLite."""
+        return self.data_dir / "octet.sqlite3"
+
+    @property
+    def store_dir(self) -> Path:
+        """The store, or the cache of the one in the bucket."""
+        return self.data_dir / "store"
+
+    @property
+    def scratch_dir(self) -> Path:
+        """The folder that builds work in; on the store's file system, so that a finished file is renamed and never
+        copied.
+        """
+        return self.data_dir / "scratch"
+
+    @property
+    def planes_dir(self) -> Path:
+        """What the data planes of tenants may read (`service.workers.tenant_planes`); on the store's file system."""
+        return self.data_dir / "planes"
+
+    @property
+    def objects_dir(self) -> Path:
+        """Compiled kernels, which builds of all models share (`service.compiler.object_cache`)."""
+        return self.data_dir / "objects"
+
+    @property
+    def tiles_dir(self) -> Path:
+        """Tiles that tuning found (`service.compiler.tile_store`)."""
+        return self.data_dir / "tiles"
+
+    @property
+    def model_files_file(self) -> Path:
+        """The record of the versions that came from `model_files` (`service.api.control.model_files`)."""
+        return self.data_dir / "model_files.json"
+
+    @property
+    def crashes_file(self) -> Path:
+        """The record of crashes and the artifacts blamed for them (`service.workers.crashes`)."""
+        return self.data_dir / "crashes.json"
+
+    @property
+    def file_of_keys(self) -> Path:
+        """The API keys (`service.api.access.keys`)."""
+        return self.keys_file or self.data_dir / "keys.json"
+
+    @property
+    def usage_file(self) -> Path:
+        """The record of the quotas used (`service.api.access.limits`)."""
+        return self.data_dir / "usage.json"
+
+    @property
+    def audit_file(self) -> Path:
+        """The audit log (`service.api.access.audit`)."""
+        return self.data_dir / "audit.jsonl"
+
+    @property
+    def results_dir(self) -> Path:
+        """The cache of the compiler's children's answers (`service.compiler.results`)."""
+        return self.data_dir / "results"
