@@ -28,13 +28,22 @@ from service.cli.options import (
     server_url,
 )
 from service.cli.output import Output, reporting
+from service.cli.quantities import duration
 from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
 from service.compiler.sandbox.policy import unlimited
 from service.core.errors import InvalidInput
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.options import parse_open_shapes, shapes_of, with_sizes
-from service.core.quantization import MOST_ROUNDS, MOST_SAMPLES, Method, QuantizationOptions, Storage, parse_share
+from service.core.quantization import (
+    MOST_ROUNDS,
+    MOST_SAMPLES,
+    LatencyBudget,
+    Method,
+    QuantizationOptions,
+    Storage,
+    parse_share,
+)
 from service.core.settings import Settings
 from service.quantize import sandboxed
 from service.quantize.sandboxed import Request
@@ -111,6 +120,15 @@ def quantize(
             help="Raise the layers that cost most to 16x8 or float, until at most this share of answers is lost: 0.5%.",
         ),
     ] = None,
+    latency_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--latency-budget",
+            metavar="TIME",
+            help="Put as many of the layers that cost most in float as a call within this time allows: 5ms, or 1.2x "
+            "the time in integers. It goes before --budget.",
+        ),
+    ] = None,
     curve_file: Annotated[
         Path | None,
         typer.Option("--curve", help="Also write what mixtures of layers cost: .json, .svg or .png.", dir_okay=False),
@@ -153,6 +171,7 @@ def quantize(
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
         limit = parse_share(budget) if budget else None
+        bound = LatencyBudget.parse(latency_budget) if latency_budget else None
         ranked = sensitivity or curve_file is not None
         asked = QuantizationOptions(
             method=method,
@@ -165,6 +184,7 @@ def quantize(
             rounds=rounds,
             sensitivity=ranked,
             budget=limit,
+            latency_budget=bound,
             samples=samples,
             metadata=metadata,
             dynamic=dynamic,
@@ -285,6 +305,8 @@ def _show(output: Output, document: dict[str, Any]) -> None:
     output.show(table)
     if costs := document.get("sensitivity"):
         output.show(*_sensitivity(costs, "right" if "accuracy" in document else "same class"))
+        if bound := costs.get("latency_budget"):
+            output.show(*_bound(bound))
     for each in document["float"]:
         output.show(f"  float        {each['operators']} {each['op_type']}: {each['reason']}")
 
@@ -293,11 +315,21 @@ def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
     layers = Table("layer", "output, with it alone in integers", title="Cost of each layer, the worst first", box=None)
     for name, value in list(costs["layers_db"].items())[:_SHOWN]:
         layers.add_row(Text(name), _noise(value))
-    curve = Table("in float", "of 16x8", what, "output", title="Cost of all, with the worst raised", box=None)
+    times = ["latency"] if "latency_budget" in costs else []
+    curve = Table("in float", "of 16x8", what, "output", *times, title="Cost of all, with the worst raised", box=None)
     for point in costs["curve"]:
         counts = (str(len(point[kind])) for kind in ("kept", "wide"))
-        curve.add_row(*counts, f"{100 * point['share']:.1f} %", _noise(point["output_db"]))
+        taken = [duration(point["latency_ms"] / 1e3)] if times else []
+        curve.add_row(*counts, f"{100 * point['share']:.1f} %", _noise(point["output_db"]), *taken)
     return layers, curve
+
+
+def _bound(said: dict[str, Any]) -> list[str]:
+    limit = f"{said['asked']} ({duration(said['limit_ms'] / 1e3)})"
+    if not said["met"]:
+        return [f"No mixture answers within {limit}: all layers that can be are in integers."]
+    lost = "" if said["budget_met"] else " None of them meets the budget of answers: this is the one that keeps most."
+    return [f"The mixture is one of those that answer within {limit}.{lost}"]
 
 
 def _noise(value: float | None) -> str:

@@ -52,6 +52,7 @@ ROLES: Mapping[str, str] = {
     "histograms": "service.compiler.observing_roles:histograms_role",
     "compare": "service.compiler.observing_roles:compare_role",
     "moments": "service.compiler.observing_roles:moments_role",
+    "pair": "service.compiler.observing_roles:pair_role",
     "switched": "service.compiler.observing_roles:switched_role",
     "quantize": "service.quantize.child:quantize_role",
 }

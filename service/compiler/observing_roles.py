@@ -19,6 +19,7 @@ from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty
 from service.core.signature import TensorSpec
 from service.runtime.model import Array
+from service.runtime.racing import race
 
 SEEN_FILE, OUTPUTS_FILE, CLASSES_FILE = "seen.npy", "outputs-{}.bin", "classes.npy"
 
@@ -103,6 +104,14 @@ def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, An
     np.save(SEEN_FILE, sums, allow_pickle=False)
     np.save(CLASSES_FILE, np.array(classes, np.int64).reshape(len(classes), len(rows)), allow_pickle=False)
     return {"inputs": len(classes)}
+
+
+def pair_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """The medians of calls of two models in turns, for `seconds`, in s: `SEEN_FILE`, `[2]` float64."""
+    first, second = (_model(each, request["threads"]) for each in request["models"])
+    found = race(first, second, request["seconds"])
+    np.save(SEEN_FILE, np.array([found.first_s, found.second_s]), allow_pickle=False)
+    return {"rounds": found.rounds}
 
 
 def histogram(values: Array, low: float, high: float, bins: int) -> Array:

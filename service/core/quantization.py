@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -18,6 +19,7 @@ WEIGHT_BITS, LEAST_BLOCK = (4, 8), 16
 ARTIFACT_TYPE = "application/vnd.octet.quantization.v1"
 REPORT_MEDIA_TYPE = "application/vnd.octet.quantization.report.v1+json"
 DATA_MEDIA_TYPE = "application/vnd.octet.quantization.data.v1"
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _OF_ALL_WAYS = ("data", "metadata", "dynamic", "weights", "block")
 
 
@@ -40,6 +42,33 @@ class Storage(StrEnum):
 
 
 @dataclass(frozen=True)
+class LatencyBudget:
+    """The longest that a call may take: a time, or so many times that of the model with no layer raised.
+
+    Attributes:
+        unit: `x`, `us`, `ms` or `s`.
+    """
+
+    amount: float
+    unit: str
+
+    @staticmethod
+    def parse(text: str) -> LatencyBudget:
+        """`1.2x`, `5ms`, `800us`. Raises `InvalidInput`: it is neither."""
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(x|us|ms|s)", text)
+        if found is None or float(found[1]) == 0:
+            raise InvalidInput(f"{text!r} is no bound of latency", hint="such as 5ms, or 1.2x the time in integers")
+        return LatencyBudget(float(found[1]), found[2])
+
+    def limit_s(self, base_s: float) -> float:
+        """Of a model that takes `base_s` with no layer raised."""
+        return self.amount * (base_s if self.unit == "x" else _UNITS_S[self.unit])
+
+    def __str__(self) -> str:
+        return f"{self.amount:g}{self.unit}"
+
+
+@dataclass(frozen=True)
 class QuantizationOptions:
     """How a float model is quantized.
 
@@ -54,6 +83,7 @@ class QuantizationOptions:
         rounds: how often ranges are chosen again, by what the quantized model makes of the inputs.
         sensitivity: whether the cost of each layer, and the curve, are measured too.
         budget: the largest share of answers that may be lost, for which further layers stay in float; None: any.
+        latency_budget: how long a call may take at most, within which layers stay in float; None: any time.
         samples: as many inputs are used.
         metadata: what pictures are made tensors by.
         data: the stored calibration set; None of a command, which reads its own, and where no inputs are taken.
@@ -72,6 +102,7 @@ class QuantizationOptions:
     rounds: int = 0
     sensitivity: bool = False
     budget: float | None = None
+    latency_budget: LatencyBudget | None = None
     samples: int = 256
     metadata: ModelMetadata = NOTHING
     data: Digest | None = None
@@ -116,6 +147,7 @@ class QuantizationOptions:
             "rounds": self.rounds,
             "sensitivity": self.sensitivity,
             "budget": self.budget,
+            "latency_budget": None if self.latency_budget is None else str(self.latency_budget),
             "samples": self.samples,
             "metadata": self.metadata.to_json(),
             "data": self.data,
@@ -138,6 +170,7 @@ class QuantizationOptions:
             rounds=members["rounds"],
             sensitivity=members["sensitivity"],
             budget=members["budget"],
+            latency_budget=None if (bound := members["latency_budget"]) is None else LatencyBudget.parse(bound),
             samples=members["samples"],
             metadata=ModelMetadata.from_json(members["metadata"]),
             data=None if members["data"] is None else parse_digest(members["data"]),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from service.quantize.fitting import Fit
 from service.quantize.observing import Workshop
 from service.quantize.quantization import Calibration, Options
 from service.quantize.sandboxed import QUANTIZED_FILE, REPORT_FILE
+from service.quantize.sensitivity import Point
+from service.quantize.timing import Stopwatch, within
 from service.quantize.weights import blocked, dynamic
 
 _WORK, _ASKED_FILE = Path(".work"), ".model.onnx"
@@ -54,15 +56,9 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     )
     calibration = Calibration(model, workshop, data, options)
     costs: dict[str, Any] = {}
-    if asked.sensitivity or asked.budget is not None:
+    if asked.sensitivity or asked.budget is not None or asked.latency_budget is not None:
         told.enter(Stage.RANK)
-        ranked = calibration.sensitivity(options)
-        if asked.budget is not None:
-            enough, curve = ranked.within(asked.budget, labels)
-            options = replace(options, kept=(*options.kept, *enough.kept), wide=(*options.wide, *enough.wide))
-        else:
-            curve = ranked.curve(labels)
-        costs = {"sensitivity": ranked.to_json(curve)}
+        options, costs = _mixture(calibration, workshop, options, asked, labels)
     told.enter(Stage.MEASURE)
     quantized = calibration.quantize(options)
     measured = calibration.measure(quantized, labels).to_json()
@@ -78,6 +74,32 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     }
     _write(source, quantized.file, document)
     return {}
+
+
+def _mixture(
+    calibration: Calibration,
+    workshop: Workshop,
+    options: Options,
+    asked: QuantizationOptions,
+    labels: Sequence[int | None],
+) -> tuple[Options, dict[str, Any]]:
+    """`options` with the layers to raise; and what was found out about mixtures."""
+    ranked = calibration.sensitivity(options)
+    enough: Point | None = None
+    if asked.budget is None:
+        curve = ranked.curve(labels)
+    else:
+        enough, curve = ranked.within(asked.budget, labels)
+
+    def raised(point: Point) -> Options:
+        return replace(options, kept=(*options.kept, *point.kept), wide=(*options.wide, *point.wide))
+
+    costs = {}
+    if asked.latency_budget is not None:
+        watch = Stopwatch(workshop, lambda point: calibration.quantize(raised(point)).file, curve[0])
+        found = within(ranked, watch, curve, asked.latency_budget, asked.budget, labels)
+        enough, curve, costs = found.point, found.tried, {"latency_budget": found.to_json(asked.latency_budget)}
+    return options if enough is None else raised(enough), {"sensitivity": {**ranked.to_json(curve), **costs}}
 
 
 def _without_inputs(model: bytes, asked: QuantizationOptions) -> tuple[bytes, dict[str, Any]]:
@@ -108,10 +130,10 @@ class _Told:
         self._stage = stage
         self.report.stage(stage)
 
-    def tick(self, what: str, number: int, layers: int) -> None:
-        total = layers or self.inputs
-        self.report.stage(self._stage, min(1.0, number / total) if total else 0.0)
-        self.report.log(f"{what}: {number} of {layers} layers" if layers else f"{what}: {number} inputs")
+    def tick(self, what: str, number: int, total: int) -> None:
+        most = total or self.inputs
+        self.report.stage(self._stage, min(1.0, number / most) if most else 0.0)
+        self.report.log(f"{what}: {number} of {total}" if total else f"{what}: {number} inputs")
 
 
 @dataclass
@@ -122,6 +144,7 @@ class _Enclosed:
     told: _Told
     data: Data
     _count: int = 0
+    _numbers: dict[Path, int] = field(default_factory=dict)  # by the library
 
     def build(self, source: Path, directory: Path) -> Built:
         self._count += 1
@@ -132,8 +155,12 @@ class _Enclosed:
         while not answer.exists():  # the parent ends this process where the build fails
             time.sleep(_POLL_S)
         built = Built.from_json(json.loads(answer.read_text()))
+        self._numbers[built.library] = self._count
         self.told.inputs = self.told.inputs or self.data.count(built.signature)
         return built
+
+    def discard(self, built: Built) -> None:
+        self.told.report.discard(self._numbers.pop(built.library))
 
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         before = {*Path().iterdir()}

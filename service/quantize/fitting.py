@@ -75,7 +75,7 @@ def fitted(
     made = {}
     for place, (key, moments) in enumerate(zip(layers, seen, strict=True), 1):
         made[key] = _of_layer(document, layers[key], types[plan.tensors[key[0]]].scales[0], fit, moments)
-        workshop.tick("fits weights", place, len(layers))
+        workshop.tick("fits weights of layers", place, len(layers))
     return made
 
 

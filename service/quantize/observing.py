@@ -76,6 +76,9 @@ class Machine(Protocol):
     def build(self, source: Path, directory: Path) -> Built:
         """Builds an ONNX file for this machine, in a new directory. Raises as `building.build`."""
 
+    def discard(self, built: Built) -> None:
+        """Removes what was built."""
+
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         """Does a role of `compiler.observing_roles`, which reads `files` and leaves others in `directory`."""
 
@@ -95,6 +98,10 @@ class Children:
     def build(self, source: Path, directory: Path) -> Built:
         return build(source, directory, self.progress, self.settings, self.shapes)
 
+    def discard(self, built: Built) -> None:
+        for path in built.files:
+            path.unlink()
+
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         run_child(
             role,
@@ -112,7 +119,7 @@ class Workshop:
     Attributes:
         scratch: an empty directory; the caller removes it.
         threads: for running; 0: all cores.
-        tick: told what is done, how much of it, and of how many layers; 0: of all inputs.
+        tick: told what is done, how much of it, and of how much; 0: of all inputs.
     """
 
     scratch: Path
@@ -182,6 +189,18 @@ class Workshop:
             sums += _seen(directory, sums.shape, np.float64)
             classes.append(_seen(directory, (number, len(rows)), np.int64, CLASSES_FILE))
         return sums, np.concatenate(classes)
+
+    def paired(self, first: Built, second: Built, seconds: float) -> tuple[float, float]:
+        """How long calls of two models with the same inputs take, in turns: the medians, in s."""
+        directory = self._directory()
+        request = {"models": [first.to_json(), second.to_json()], "seconds": seconds, "threads": self.threads}
+        self.machine.run("pair", request, directory, (*first.files, *second.files))
+        times = _seen(directory, (2,), np.float64)
+        return float(times[0]), float(times[1])
+
+    def discard(self, built: Built) -> None:
+        """Removes what was built."""
+        self.machine.discard(built)
 
     def moments(self, built: Built, data: Data, asked: Sequence[Columns]) -> list[Moments]:
         """Of each of `asked`, what columns there are: in one pass over `data` for every `_MOST_SUMMED_BYTES` of it."""

@@ -39,7 +39,8 @@ class _Picture:
 
 
 def svg(curve: Sequence[Point]) -> str:
-    """The share of answers kept over the number of layers raised; which noise the output has is said of each dot."""
+    """The share of answers kept over how long a call takes where that was measured, else over the number of layers
+    raised; which noise the output has is said of each dot."""
     picture, (width, height) = _drawn(curve), _SIZE
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">']
     parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
@@ -76,32 +77,36 @@ def png(curve: Sequence[Point]) -> bytes:
 
 def _drawn(curve: Sequence[Point]) -> _Picture:
     width, height = _SIZE
-    most = max(1, *(len(point.kept) + len(point.wide) for point in curve))
+    is_timed = all(point.latency_s is not None for point in curve)
+    places = [1e3 * (point.latency_s or 0) if is_timed else len(point.kept) + len(point.wide) for point in curve]
+    least, most = min(places), max(places)
+    if most == least:
+        most += 1
     low = min(point.share for point in curve)
     high = max(point.share for point in curve)
     if high == low:
         low, high = max(0.0, low - 0.01), min(1.0, high + 0.01)
 
-    def place(count: float, share: float) -> tuple[float, float]:
-        x = _MARGIN + (width - 2 * _MARGIN) * count / most
+    def place(cost: float, share: float) -> tuple[float, float]:
+        x = _MARGIN + (width - 2 * _MARGIN) * (cost - least) / (most - least)
         return x, height - _MARGIN - (height - 2 * _MARGIN) * (share - low) / (high - low)
 
     dots = []
-    for point in curve:
+    for point, cost in zip(curve, places, strict=True):
         kind = "mixed" if point.kept and point.wide else "16x8" if point.wide else "float"
         noise = "no noise" if math.isinf(point.noise) else f"{point.noise:.1f} dB"
         said = f"{len(point.kept)} in float, {len(point.wide)} of 16x8: {point.share:.2%}, {noise}"
-        dots.append(_Dot(*place(len(point.kept) + len(point.wide), point.share), kind, said))
+        dots.append(_Dot(*place(cost, point.share), kind, f"{said}, {cost:.3g} ms" if is_timed else said))
     bottom, right = height - _MARGIN, width - _MARGIN
     lines = [(_MARGIN, bottom, right, bottom), (_MARGIN, _MARGIN, _MARGIN, bottom)]
     texts: list[tuple[float, float, str]] = [
-        (width / 2, height - 16, "layers raised from int8"),
+        (width / 2, height - 16, "ms for a call" if is_timed else "layers raised from int8"),
         (width / 2, 24, "Share of answers kept"),
     ]
     for step in range(_TICKS + 1):
-        share, count = low + (high - low) * step / _TICKS, most * step / _TICKS
-        texts.append((_MARGIN - 28, place(0, share)[1] + 4, f"{100 * share:.1f} %"))
-        texts.append((place(count, low)[0], bottom + 18, f"{count:.0f}"))
+        share, cost = low + (high - low) * step / _TICKS, least + (most - least) * step / _TICKS
+        texts.append((_MARGIN - 28, place(least, share)[1] + 4, f"{100 * share:.1f} %"))
+        texts.append((place(cost, low)[0], bottom + 18, f"{cost:.3g}" if is_timed else f"{cost:.0f}"))
     for number, (kind, _) in enumerate(_COLORS.items()):
         x, y = width - _MARGIN - 40, bottom - 20 - 18 * number
         dots.append(_Dot(x - 32, y - 4, kind, kind))

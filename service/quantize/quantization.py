@@ -79,7 +79,11 @@ class Calibration:
         """
         self.model, self._workshop, self._data = model, workshop, data
         document, planned = _planned(model, replace(options, wide=()))
-        self._kept = options.kept
+        if not planned.layers:
+            raise Unsupported(
+                "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
+            )
+        self._kept, self._tensors = options.kept, planned.tensors
         wanted = dict.fromkeys((*planned.observed, *(operands(planned) if options.fit else ())))
         self.names = (*document.outputs, *(name for name in wanted if _is_made(document, name)))
         self._ends = (*document.inputs, *self.names)
@@ -103,15 +107,20 @@ class Calibration:
 
     def _types(self, planned: Plan, options: Options) -> dict[str, QuantizedType]:
         choose = options.method
-        return {name: choose(self.statistics[name], options.storage) for name in planned.observed}
+        return {name: choose(self._seen_of(name), options.storage) for name in planned.observed}
 
     def _wide_types(self, planned: Plan) -> dict[str, QuantizedType]:
         """Of 16 bits, of all that was seen: their steps are so small that clipping gains nothing."""
         return {
-            name: minmax(self.statistics[own], STORAGE)
+            name: minmax(self._seen_of(own), STORAGE)
             for name, own in planned.tensors.items()
-            if own in self.statistics
+            if own in self.statistics or own in self._tensors
         }
+
+    def _seen_of(self, name: str) -> Statistics:
+        """Of a tensor, or of the one that it was moved from: behind a layer that was raised, it has a type of its
+        own."""
+        return self.statistics[name if name in self.statistics else self._tensors[name]]
 
     def _fits(self, options: Options) -> Mapping[tuple[str, str], Fitted]:
         """Of all layers that a calibration saw, whichever are in integers."""
@@ -221,10 +230,6 @@ def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
     unknown = {*options.kept, *options.wide} - {node.outputs[0] for node in document.nodes}
     if unknown:
         raise InvalidInput(f"no operator makes {', '.join(sorted(unknown))}", hint="name the outputs of operators")
-    if not planned.layers and not options.wide:
-        raise Unsupported(
-            "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
-        )
     return document, planned
 
 

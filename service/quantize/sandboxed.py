@@ -29,7 +29,7 @@ from service.core.settings import Settings
 from service.quantize.building import Built, build
 
 QUANTIZED_FILE, REPORT_FILE = ".quantized.onnx", ".report.json"
-_MOST_BUILDS = 64  # a child's: one asks for three
+_MOST_BUILDS = 64  # a child's: one asks for three, and for one of each mixture that it times
 _MOST_REPORT_BYTES = 64 << 20
 
 
@@ -140,6 +140,8 @@ class _Session:
             self._progress.log(str(message["log"]))
         elif "make" in message:
             self._make(str(message["make"]))
+        elif "discard" in message and self._built is None:
+            self._discard(int(message["discard"]))
 
     def poll(self) -> None:
         """Raises what a build raised, which ends the child."""
@@ -159,6 +161,11 @@ class _Session:
         _copied(self._own / Path(name).name, source, self._settings.max_upload_bytes)
         directory.mkdir()
         self._built = self._start(partial(self._build, source, directory))
+
+    def _discard(self, number: int) -> None:
+        if 1 <= number <= self._count:
+            shutil.rmtree(self._made / str(number), ignore_errors=True)
+            (self._made / f"{number}.onnx").unlink(missing_ok=True)
 
     def _build(self, source: Path, directory: Path, poll: Callable[[], None]) -> Built:
         return build(source, directory, _Silent(poll), self._settings, self._request.shapes)

@@ -26,22 +26,26 @@ class Point:
         wide: layers of 16x8.
         share: of the inputs that are answered as the labels say; or, without labels, as the float model does.
         noise: the first output's signal-to-noise ratio, in dB.
+        latency_s: how long a call takes; None where that was not measured.
     """
 
     kept: tuple[str, ...]
     wide: tuple[str, ...]
     share: float
     noise: float
+    latency_s: float | None = None
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> Point:
-        noise = members["output_db"]
+        noise, taken_ms = members["output_db"], members.get("latency_ms")
         kept, wide = (tuple(map(str, members[name])) for name in ("kept", "wide"))
-        return Point(kept, wide, float(members["share"]), math.inf if noise is None else float(noise))
+        decibels = math.inf if noise is None else float(noise)
+        return Point(kept, wide, float(members["share"]), decibels, None if taken_ms is None else taken_ms / 1e3)
 
     def to_json(self) -> dict[str, Any]:
         kept, wide = list(self.kept), list(self.wide)
-        return {"kept": kept, "wide": wide, "share": self.share, "output_db": finite(self.noise)}
+        taken = {} if self.latency_s is None else {"latency_ms": 1e3 * self.latency_s}
+        return {"kept": kept, "wide": wide, "share": self.share, "output_db": finite(self.noise), **taken}
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,11 @@ class Sensitivity:
         raised = _fewest(below, min(known), lambda count: enough(count, count))
         floats = _fewest(-1, raised, lambda floats: enough(raised, floats))
         return tried[raised, floats], [tried[each] for each in sorted(tried)]
+
+    def in_float(self, count: int, labels: Sequence[int | None] = ()) -> Point:
+        """With so many of the noisiest layers in float."""
+        (point,) = self._points([(count, count)], labels)
+        return point
 
     def _points(self, mixtures: Sequence[tuple[int, int]], labels: Sequence[int | None]) -> list[Point]:
         """With so many of the noisiest layers raised, and so many of these to float."""

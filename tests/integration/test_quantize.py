@@ -174,6 +174,30 @@ def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
         assert "is no share" in told["error"]["message"]
 
 
+def test_a_bound_of_latency_goes_before_a_budget(model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(24))
+    arguments = (model, "--data", tmp_path / "x.npz", "--method", "power-of-two", "-o", tmp_path / "q.onnx")
+    status, told = asked(*arguments, "--budget", "0%", "--latency-budget", "1us")
+    assert status == 0, told
+    costs = told["sensitivity"]
+    assert costs["latency_budget"] == {"asked": "1us", "limit_ms": 0.001, "met": False, "budget_met": False}
+    assert (told["kept"], told["wide"]) == ([], [])
+    assert min(point["latency_ms"] for point in costs["curve"]) > 0.001
+
+
+@pytest.mark.slow
+def test_layers_are_in_float_as_far_as_a_bound_of_latency_allows(model: Path, tmp_path: Path) -> None:
+    """This one allows all of them."""
+    np.savez(tmp_path / "x.npz", image=pictures(4))
+    arguments = (model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")
+    status, told = asked(*arguments, "--latency-budget", "10000x", "--curve", tmp_path / "curve.svg")
+    assert status == 0, told
+    assert told["sensitivity"]["latency_budget"]["met"]
+    assert len(told["kept"]) == len(told["sensitivity"]["layers_db"])
+    assert (told["quantized"], told["outputs_db"]["scores"]) == (0, None)
+    assert "ms for a call" in (tmp_path / "curve.svg").read_text()
+
+
 @pytest.mark.parametrize("flavour", [["--dynamic"], ["--weights", "8"], ["--weights", "4", "--block", "16"]])
 def test_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str]) -> None:
     (tmp_path / "dense.onnx").write_bytes(dense_network())

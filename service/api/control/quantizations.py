@@ -24,6 +24,7 @@ from service.core.quantization import (
     MOST_ROUNDS,
     MOST_SAMPLES,
     WEIGHT_BITS,
+    LatencyBudget,
     Method,
     QuantizationOptions,
     Storage,
@@ -103,6 +104,14 @@ async def quantize(
             "float until it is met.",
         ),
     ] = None,
+    latency_budget: Annotated[
+        str | None,
+        Query(
+            max_length=30,
+            description="The longest that a call may take on this server: `5ms`, or `1.2x` the time with all layers in "
+            "integers. As many of the layers that cost most as it allows stay in float. It goes before `budget`.",
+        ),
+    ] = None,
     samples: Annotated[int, Query(ge=1, le=MOST_SAMPLES, description="The number of inputs to use at most.")] = 256,
     target: Annotated[str, Query(description="The target of the quantized version's build.")] = "host",
     input_shape: Annotated[
@@ -148,6 +157,7 @@ async def quantize(
         rounds=rounds,
         sensitivity=sensitivity,
         budget=share,
+        latency_budget=None if latency_budget is None else LatencyBudget.parse(latency_budget),
         samples=samples,
         dynamic=dynamic,
         weights=weights,

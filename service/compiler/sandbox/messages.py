@@ -51,7 +51,8 @@ class Conversation:
         return self.result is not None or self.error is not None
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Takes what came through the pipe; yields the messages that are news to the caller (at, stage, make, log).
+        """Takes what came through the pipe; yields the messages that are news to the caller (at, stage, make,
+        discard, log).
 
         Raises:
             BuildFailed: the child does not keep to the protocol.
@@ -98,6 +99,8 @@ class Conversation:
                 return self._progress(stage, fraction)
             case {"make": str(name), **none} if not none:
                 return {"make": clean(name, _NAME_CHARACTERS)}
+            case {"discard": int(number), **none} if not none:
+                return {"discard": int(number)}
             case {"log": str(text), **none} if not none:
                 return {"log": clean(text, _TEXT_CHARACTERS)}
             case {"locked": True, **none} if not none and not self.locked:

@@ -4,6 +4,7 @@
 {"at": {"stage", "op", "tensor"}}        what it works on from now on, so that a crash can be placed
 {"stage": "codegen", "fraction": 0.5}    progress
 {"make": "model.onnx"}                   a file of its scratch that it asks the parent to build
+{"discard": 3}                           the third of what was built so is not needed any more
 {"log": "text"}
 {"result": {…}} or {"error": {…}}        once, last
 """
@@ -45,6 +46,10 @@ class Report:
         """Asks for the file `name` of the scratch directory to be built. What comes of it is between the role and its
         caller; who knows of no such requests ignores them."""
         self._send({"make": name})
+
+    def discard(self, number: int) -> None:
+        """Says that what came of the request with this number, from 1 on, is not needed any more."""
+        self._send({"discard": number})
 
     def log(self, line: str) -> None:
         self._send({"log": line})

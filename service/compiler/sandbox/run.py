@@ -34,7 +34,8 @@ def run_child(
         request: handed to the role as it is; JSON.
         access: files that it may touch, besides installed code.
         limits: what it may use up.
-        on_message: gets the child's at, stage, make and log messages, checked; may raise, which ends the child.
+        on_message: gets the child's at, stage, make, discard and log messages, checked; may raise, which ends the
+            child.
         poll: called about every 100 ms; may raise (`BuildCanceled`), which ends the child.
         env: environment variables, on top of a minimal set; nothing is inherited.
         allow_unsandboxed: go on where the kernel lacks Landlock or seccomp.

@@ -66,26 +66,20 @@ _QUEUED: dict[str, Any] = {
     **{"created_at": "2026-01-01T00:00:00Z", "started_at": None, "finished_at": None},
 }
 
+_SUCCEEDED: dict[str, Any] = {
+    **{**_QUEUED, "state": "succeeded", "stage": "publish", "progress": 1},
+    **{"id": "q1", "model": "net", "version": 1, "models": [{"name": "net", "version": 1}]},
+}
+
 
 def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) -> None:
     """By what a server could say."""
     asked_before = {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "adaround": True}
     options = {
-        "quantize": {**asked_before, "keep": [], "wide": ["before"], "budget": 0.01, "weights": None},
+        "quantize": {**asked_before, "keep": [], "wide": ["before"], "budget": 0.01, "latency_budget": "2x"},
         "input_shapes": {"": [1, 3, 16, 16]},
     }
-    build = {
-        **{"id": "q1", "model": "net", "version": 1, "models": [{"name": "net", "version": 1}], "target": "x86-64-v3"},
-        **{
-            "options": options,
-            "state": "succeeded",
-            "stage": "publish",
-            "progress": 1,
-            "artifact": None,
-            "error": None,
-        },
-        **{"invalidated": False, "created_at": "2026-01-01T00:00:00Z", "started_at": None, "finished_at": None},
-    }
+    build = {**_SUCCEEDED, "options": options}
     result = {"build": build, "version": 2, "file": "/api/v1/models/net/quantizations/q1/file", "report": REPORT}
     asked: list[str] = []
 
@@ -122,6 +116,24 @@ def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) ->
     }
 
 
+def test_mixtures_that_were_timed_are_drawn_over_their_times(browser: Browser, served: Served) -> None:
+    times = (1.0, 2.0, 5.0, 3.0, 4.0)
+    curve = [{**point, "latency_ms": taken} for point, taken in zip(CURVE, times, strict=True)]
+    bound = {"asked": "2x", "limit_ms": 2.0, "met": True, "budget_met": False}
+    build = {**_SUCCEEDED, "options": {"quantize": {"method": "mse", "keep": [], "wide": []}}}
+    report = {**REPORT, "sensitivity": {"layers_db": {}, "curve": curve, "latency_budget": bound}}
+    result = {"build": build, "version": 2, "file": "/file", "report": report}
+    with visit(browser, served.url, may_fail=True) as page:  # there is no such model
+        page.route("**/api/v1/builds?limit=100", lambda route: route.fulfill(json={"builds": [build]}))
+        page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
+        page.get_by_role("button", name="Show what it costs").click()
+        cost = page.locator("#quantization")
+        expect(cost).to_contain_text("within 2x (2 ms). None of them meets the budget of answers.")
+        expect(cost.locator(".mixtures li").nth(1)).to_contain_text("1 in float: 95.0 %, 25.0 dB, 2 ms")
+        places = [float(str(dot.get_attribute("cx"))) for dot in cost.locator("svg.curve circle").all()]
+    assert places == [10, 65, 230, 120, 175]
+
+
 def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Served, files: Path) -> None:
     asked: list[str] = []
 
@@ -143,6 +155,7 @@ def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Se
         form.locator("[name=method]").select_option("mse")
         form.get_by_label("Measure what each layer costs").uncheck()
         form.get_by_label("Share of answers").fill("0.5%")
+        form.get_by_label("Time a call may take").fill("1.2x")
         for words in ("Equalize channels", "Correct biases", "Round weights"):
             form.get_by_label(words).check()
         form.get_by_label("Choose ranges again").fill("2")
@@ -168,6 +181,7 @@ def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Se
         "version": ["1"],
         "method": ["mse"],
         "budget": ["0.5%"],
+        "latency_budget": ["1.2x"],
         "equalize": ["true"],
         "correct_bias": ["true"],
         "adaround": ["true"],

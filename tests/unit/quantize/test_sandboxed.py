@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.core.build import Stage
 from service.core.errors import BuildFailed
-from service.core.quantization import QuantizationOptions
+from service.core.quantization import LatencyBudget, QuantizationOptions
 from service.core.settings import Settings
 from service.quantize import sandboxed
 from service.quantize.building import Built
@@ -71,6 +72,18 @@ def test_it_cannot_ask_for_builds_without_end(session: sandboxed._Session) -> No
         session.hear({"make": "model"})
 
 
+def test_what_it_discards_is_removed_and_nothing_else(session: sandboxed._Session) -> None:
+    session.hear({"make": "model"})
+    session.hear({"discard": 1})
+    assert (session._made / "1").is_dir(), "it is being built"
+    session._built = None
+    for number in (0, -1, 2):
+        session.hear({"discard": number})
+    assert sorted(path.name for path in session._made.iterdir()) == ["1", "1.onnx"]
+    session.hear({"discard": 1})
+    assert not [*session._made.iterdir()]
+
+
 def test_a_build_that_fails_ends_it(session: sandboxed._Session) -> None:
     session.hear({"make": "model"})
     assert session._built is not None
@@ -88,8 +101,11 @@ def test_progress_is_passed_on(session: sandboxed._Session) -> None:
 
 
 def test_options_come_back_from_json() -> None:
-    options = QuantizationOptions(keep=("a",), wide=("b",), correct_bias=True, rounds=2, budget=0.01)
+    bounds: dict[str, Any] = {"budget": 0.01, "latency_budget": LatencyBudget(1.2, "x")}
+    options = QuantizationOptions(keep=("a",), wide=("b",), correct_bias=True, rounds=2, **bounds)
     members = json.loads(json.dumps(options.to_json()))
     assert QuantizationOptions.from_json(members) == options
+    assert members["latency_budget"] == "1.2x"
+    del members["latency_budget"]
     del members["wide"], members["correct_bias"], members["rounds"], members["dynamic"]  # of an older build
     assert QuantizationOptions.from_json(members) == QuantizationOptions(keep=("a",), budget=0.01)

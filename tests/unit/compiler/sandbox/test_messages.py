@@ -20,6 +20,7 @@ def test_news_are_handed_on() -> None:
         {"at": {"stage": "codegen", "op": "conv2d", "tensor": "x"}},
         {"stage": "codegen", "fraction": 0.5},
         {"make": "model.onnx"},
+        {"discard": 3},
         {"log": "hello"},
     ]
     assert feed(Conversation(), {"locked": True}, *news) == news
@@ -59,6 +60,7 @@ def test_a_position_keeps_the_stage_until_another_is_named() -> None:
         b"null",
         b'{"log": 1}',
         b'{"make": ["a"]}',
+        b'{"discard": "1"}',
         b'{"log": "a", "more": 1}',
         b'{"at": "codegen"}',
         b'{"at": {"stage": "nowhere"}}',

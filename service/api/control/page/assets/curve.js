@@ -1,7 +1,7 @@
 // The mixtures of layers in integers, of 16x8 and in float, of which one can be chosen.
 
 import { h, svg } from "./dom.js";
-import { percent } from "./format.js";
+import { duration, percent } from "./format.js";
 
 const [WIDTH, HEIGHT] = [240, 80];
 
@@ -13,19 +13,20 @@ const [WIDTH, HEIGHT] = [240, 80];
  * @param {function(Object)} choose called with the layers `kept` in float and `wide` of a mixture.
  */
 export function mixtures({ report, build }, result, choose) {
-  const { curve } = report.sensitivity;
+  const { curve, latency_budget: bound } = report.sensitivity;
   const { keep, wide = [] } = build.options.quantize;
   const known = ({ kept = [], wide: raised = [] }) => JSON.stringify([[...kept].sort(), [...raised].sort()]);
   return h(
     "div", { class: "mixtures" },
-    h("h3", {}, "Accuracy by the number of layers raised"),
+    h("h3", {}, bound ? "Accuracy by the time a call takes" : "Accuracy by the number of layers raised"),
     plot(curve),
     h("p", { class: "quiet" }, h("span", { class: "in-float" }, "● in float"), h("span", { class: "of-16x8" }, " ● of 16x8"), " (weights of 8 bits, activations of 16)"),
+    bound && h("p", { class: "quiet" }, within(bound)),
     h("ol", {}, curve.map((point) => {
       const all = { kept: [...keep, ...point.kept], wide: [...wide, ...wideOf(point)] };
       return h(
         "li", { "data-kept": point.kept.length, "data-wide": wideOf(point).length },
-        `${named(point)}: ${percent(point.share)}, ${decibels(point.output_db)} `,
+        `${named(point)}: ${[percent(point.share), decibels(point.output_db), ...taken(point)].join(", ")} `,
         known(all) === known(result.report) ? h("span", { class: "tag" }, "chosen") : h("button", { type: "button", class: "plain", "data-curve": build.id, onclick: () => choose(all) }, `Choose ${named(point)}`),
       );
     })),
@@ -35,6 +36,15 @@ export function mixtures({ report, build }, result, choose) {
 /** Of a ratio of signal to noise, as reports have it. */
 export function decibels(value) {
   return value === null ? "no noise" : `${value.toFixed(1)} dB`;
+}
+
+function within({ asked, limit_ms: limit, met, budget_met: enough }) {
+  const [bound, lost] = [`${asked} (${duration(limit / 1e3)})`, enough ? "" : " None of them meets the budget of answers."];
+  return met ? `Asked for: mixtures that answer within ${bound}.${lost}` : `No mixture answers within ${bound}.`;
+}
+
+function taken({ latency_ms: time }) {
+  return time === undefined ? [] : [duration(time / 1e3)];
 }
 
 function wideOf(point) {
@@ -47,13 +57,17 @@ function named(point) {
   return floats ? `${floats} in float, ${raised} of 16x8` : `${raised} of 16x8`;
 }
 
-/** A line of the mixtures with float layers only, one of those of 16x8 only, and dots between them for the others. */
+/**
+ * A line of the mixtures with float layers only, one of those of 16x8 only, and dots between them for the others: over
+ * how long they take where that was measured, and else over the number of layers raised.
+ */
 function plot(curve) {
-  const count = (point) => point.kept.length + wideOf(point).length;
-  const most = Math.max(1, ...curve.map(count));
+  const count = (point) => point.latency_ms ?? point.kept.length + wideOf(point).length;
+  const least = Math.min(...curve.map(count));
+  const most = Math.max(...curve.map(count));
   const shares = curve.map(({ share }) => share);
   const [low, high] = [Math.min(...shares), Math.max(...shares)];
-  const place = (point) => [10 + (WIDTH - 20) * (count(point) / most), HEIGHT - 10 - (HEIGHT - 20) * (high > low ? (point.share - low) / (high - low) : 1)];
+  const place = (point) => [10 + (WIDTH - 20) * (most > least ? (count(point) - least) / (most - least) : 0), HEIGHT - 10 - (HEIGHT - 20) * (high > low ? (point.share - low) / (high - low) : 1)];
   const line = (points, kind) => svg("polyline", { class: kind, points: [...points].sort((a, b) => count(a) - count(b)).map((point) => place(point).join(",")).join(" ") });
   const kindOf = (point) => (wideOf(point).length ? "of-16x8" : "in-float");
   return svg(
@@ -62,7 +76,7 @@ function plot(curve) {
     line(curve.filter((point) => !wideOf(point).length), "in-float"),
     curve.map((point) => {
       const [x, y] = place(point);
-      return svg("circle", { class: kindOf(point), cx: x, cy: y, r: 3 }, svg("title", {}, `${named(point)}: ${percent(point.share)}`));
+      return svg("circle", { class: kindOf(point), cx: x, cy: y, r: 3 }, svg("title", {}, `${named(point)}: ${[percent(point.share), ...taken(point)].join(", ")}`));
     }),
   );
 }

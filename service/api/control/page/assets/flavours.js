@@ -20,7 +20,7 @@ export function asked(form) {
 
 /** What asks for the same as a quantization did, by the same inputs, with other layers raised to 16x8 and to float. */
 export function askedAgain({ version, target, options }, { kept, wide }) {
-  const { metadata, sensitivity, budget, keep, wide: before, ...same } = options.quantize;
+  const { metadata, sensitivity, budget, latency_budget: bound, keep, wide: before, ...same } = options.quantize;
   const query = new URLSearchParams({ version, target });
   for (const [name, value] of Object.entries(same)) if (value !== null) query.set(name, value);
   const shapes = Object.entries(options.input_shapes ?? {}).map(([name, shape]) => `${name}=${shape.join(",")}`);

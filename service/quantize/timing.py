@@ -1,0 +1,115 @@
+"""How long mixtures of layers take, built as they will be served, and the best of them within a bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.core.quantization import LatencyBudget
+from service.quantize.building import Built
+from service.quantize.observing import Workshop
+from service.quantize.sensitivity import Point, Sensitivity
+
+_SECONDS = 0.5  # of calls of each mixture, and of the one with no layer raised beside it
+
+
+class Stopwatch:
+    """Builds mixtures, and times each in turns with the one of no raised layers.
+
+    So a busy neighbour slows both alike: what counts is the ratio, times what the latter took at first.
+
+    Attributes:
+        base_s: what the mixture with no layer raised takes.
+    """
+
+    def __init__(self, workshop: Workshop, file: Callable[[Point], bytes], base: Point) -> None:
+        """
+        Args:
+            file: the quantized ONNX file of a mixture.
+        """
+        self._workshop, self._file = workshop, file
+        self._base = workshop.build(file(base))
+        self.base_s = self._against(self._base)[1]
+
+    def timed(self, points: Sequence[Point]) -> list[Point]:
+        """The same, with their latencies."""
+        made = []
+        for place, point in enumerate(points):
+            self._workshop.tick("times mixtures", place, len(points))
+            made.append(replace(point, latency_s=self._taken_s(point)))
+        return made
+
+    def _taken_s(self, point: Point) -> float:
+        if not (point.kept or point.wide):
+            return self.base_s
+        built = self._workshop.build(self._file(point))
+        base_s, own_s = self._against(built)
+        self._workshop.discard(built)
+        return self.base_s * own_s / base_s
+
+    def _against(self, built: Built) -> tuple[float, float]:
+        return self._workshop.paired(self._base, built, 2 * _SECONDS)
+
+
+@dataclass(frozen=True)
+class Within:
+    """The best mixture within a bound of latency.
+
+    Attributes:
+        tried: all mixtures that were measured and timed.
+        limit_s: the bound.
+        met: whether any mixture was as fast; if not, `point` is the one with no layer raised.
+        enough: whether `point` also loses no more answers than it may.
+    """
+
+    point: Point
+    tried: list[Point]
+    limit_s: float
+    met: bool
+    enough: bool
+
+    def to_json(self, asked: LatencyBudget) -> dict[str, Any]:
+        return {"asked": str(asked), "limit_ms": 1e3 * self.limit_s, "met": self.met, "budget_met": self.enough}
+
+
+def within(
+    ranked: Sensitivity,
+    watch: Stopwatch,
+    tried: Sequence[Point],
+    bound: LatencyBudget,
+    budget: float | None,
+    labels: Sequence[int | None] = (),
+) -> Within:
+    """The mixture within `bound` that keeps most answers and, of those that keep as many, has the least noise. With a
+    `budget` of answers, the fastest that meets it, if one does.
+
+    Besides `tried`, as many of the noisiest layers as the bound allows are put in float: the most are found by halves.
+
+    Args:
+        tried: among them the one with no layer raised and that with all in float.
+    """
+    limit_s, total = bound.limit_s(watch.base_s), len(ranked.names)
+    points = {(point.kept, point.wide): point for point in watch.timed(tried)}
+    floats = {len(point.kept): point for point in points.values() if not point.wide}
+    fitting = max((count for count, point in floats.items() if _taken_s(point) <= limit_s), default=total)
+    beyond = min((count for count in floats if count > fitting), default=fitting)
+    while beyond - fitting > 1:
+        middle = (fitting + beyond) // 2
+        (point,) = watch.timed([ranked.in_float(middle, labels)])
+        points[point.kept, point.wide] = point
+        fitting, beyond = (middle, beyond) if _taken_s(point) <= limit_s else (fitting, middle)
+    inside = [point for point in points.values() if _taken_s(point) <= limit_s]
+    least = -math.inf if budget is None else floats[total].share - budget
+    enough = [point for point in inside if budget is not None and point.share >= least]
+    if enough:
+        best = min(enough, key=_taken_s)
+    else:
+        best = max(inside or [floats[0]], key=lambda point: (point.share, point.noise))
+    order = sorted(points.values(), key=lambda point: (len(point.kept) + len(point.wide), len(point.kept)))
+    return Within(best, order, limit_s, bool(inside), best.share >= least)
+
+
+def _taken_s(point: Point) -> float:
+    return math.inf if point.latency_s is None else point.latency_s
