@@ -117,6 +117,12 @@ class Settings(BaseSettings, Serving, DataDir):
         description="how often a worker of a cluster says that it is there; one that is silent twice as long is sent "
         "nothing",
     )
+    takeover_s: float = Field(
+        30.0,
+        ge=0,
+        description="how long a new worker of a cluster loads what the others of its pool have in memory, before it "
+        "takes requests; 0: not at all",
+    )
 
     pool_prices: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         {},

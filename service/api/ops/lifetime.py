@@ -5,32 +5,57 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
-from service.api.oip.address import parse_addresses
+from service.api.oip.address import parse_address, parse_addresses
 from service.api.services import Services
+from service.core.cluster import pool_of
+from service.core.settings import Role
 from service.db import Watch
+from service.workers.inference import Reference
+from service.workers.inference.handover import held_by, take_over
+from service.workers.routing.members import BEATS
 
 _SAVE_USAGE_S = 1.0  # what is lost of it when this process is killed
 _LOOK_AT_BELL_S = 0.2
 
 
 @asynccontextmanager
-async def at_work(services: Services) -> AsyncIterator[None]:
-    """Ends what `services` hold when it is left."""
-    wanted, routing = parse_addresses(services.settings.preload), services.routing
+async def at_work(services: Services) -> AsyncIterator[asyncio.Event]:
+    """What is set when requests are welcome. Ends what `services` hold when it is left."""
+    welcome = asyncio.Event()
     reaching = asyncio.create_task(services.plane.run())
     saving = asyncio.create_task(_save_usage(services))
     # Requests are taken meanwhile.
-    models = asyncio.create_task(routing.run() if routing is not None else services.registry.preload(wanted))
+    models = asyncio.create_task(_load_first(services, welcome))
     following = asyncio.create_task(_follow_files(services))
     refreshing = asyncio.create_task(_refresh_keys(services))
     await asyncio.sleep(0)  # so that it has begun before the server is announced as ready
-    yield
+    yield welcome
     services.stopping.set()
     for task in (models, saving, following, refreshing, reaching):
         task.cancel()
     await services.registry.close()
     await asyncio.to_thread(services.access.save)
+
+
+async def _load_first(services: Services, welcome: asyncio.Event) -> None:
+    settings, registry = services.settings, services.registry
+    if services.routing is not None:
+        welcome.set()
+        await services.routing.run()
+        return
+    with registry.starting("models are being loaded"):
+        await registry.preload(parse_addresses(settings.preload))
+        if settings.role is Role.WORKER and settings.takeover_s:
+            await take_over(partial(_held_by_others, services), registry, settings.takeover_s)
+    welcome.set()
+
+
+def _held_by_others(services: Services) -> list[tuple[str, Reference]]:
+    """What the workers of this one's pool have in memory."""
+    there = services.workers.list(BEATS * services.settings.worker_heartbeat_s)
+    return [parse_address(*name) for name in held_by(pool_of(services.settings, services.host), there)]
 
 
 async def _follow_files(services: Services) -> None:

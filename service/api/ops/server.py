@@ -234,7 +234,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._services.plane.listener = self._listener
-        await self._work.enter_async_context(at_work(self._services))
+        self._welcome = await self._work.enter_async_context(at_work(self._services))
         await super().startup([])
         self._do(self._listener.keep_telling())  # by now it is known whether models are to be loaded first
         self._do(self._announce())
@@ -281,10 +281,17 @@ class _Server(uvicorn.Server):
         except Exception as error:
             self.failure, self.should_exit = error, True
         if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
-            if self._presence is not None:
-                self._stack.enter_context(self._presence)
-                self._stack.enter_context(verifying(self._services, self._presence.id))
             self._ready()
+            await self._join()
+
+    async def _join(self) -> None:
+        """Has the others see this process, as soon as it has loaded what it is to have."""
+        if self._presence is None:
+            return
+        await self._welcome.wait()
+        if not self.should_exit:
+            self._stack.enter_context(self._presence)
+            self._stack.enter_context(verifying(self._services, self._presence.id))
 
     def _take(self, descriptor: int) -> None:
         """Goes on with a connection that the data plane hands over."""

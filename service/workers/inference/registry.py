@@ -86,7 +86,7 @@ class Registry:
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
         self._closed = self._preloading = False
-        self._starting = ""
+        self._starting: list[str] = []
         self.on_names: Callable[[Collection[tuple[str, str]]], None] = lambda names: None
 
     @property
@@ -94,7 +94,7 @@ class Registry:
         """Why requests are not welcome yet, or no longer; empty while they are."""
         if self._closed:
             return "the server is shutting down"
-        return self._starting or ("models are being loaded" if self._preloading else "")
+        return self._starting[0] if self._starting else "models are being loaded" if self._preloading else ""
 
     @property
     def is_ready(self) -> bool:
@@ -169,6 +169,10 @@ class Registry:
         while name not in self._current:
             await self._refreshed(name)
 
+    def answers(self, model: str, version: Reference = None) -> bool:
+        """Whether what answers for a name is in memory."""
+        return (model, version) in self._current
+
     def served(self, key: int) -> Served | None:
         """What is loaded under that key."""
         return next((served for served in self._loader.in_memory() if served.key == key), None)
@@ -208,11 +212,11 @@ class Registry:
     @contextmanager
     def starting(self, reason: str) -> Iterator[None]:
         """Requests are not welcome yet, for this reason, as long as the block runs; those that come are answered."""
-        self._starting = reason
+        self._starting.append(reason)
         try:
             yield
         finally:
-            self._starting = ""
+            self._starting.remove(reason)
 
     @asynccontextmanager
     async def prepared(self, model: str, version: int) -> AsyncIterator[None]:

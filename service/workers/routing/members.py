@@ -9,7 +9,7 @@ from typing import Protocol
 
 from service.core.worker import Beat, Worker
 
-_BEATS = 2  # that a worker may miss
+BEATS = 2  # that a worker may miss
 _HORIZON_S = 24 * 3600.0  # after which the row of one that was killed is gone
 
 
@@ -40,7 +40,7 @@ class Members:
         Raises:
             OctetError: the table cannot be read; who was there before is as good as known.
         """
-        patience_s = _BEATS * self._heartbeat_s
+        patience_s = BEATS * self._heartbeat_s
         beats = {each.id: each for each in self._table.beats(_HORIZON_S)}
         now_s = self._monotonic_s()
         if self._looked_s is not None and now_s - self._looked_s > self._heartbeat_s:

@@ -177,6 +177,23 @@ def test_a_model_that_no_pool_can_serve_says_why(members: Members) -> None:
     assert members.api.build(build["id"])["state"] == "queued", "no compile worker is for this target"
 
 
+def test_a_new_worker_has_in_memory_what_its_pool_has_before_it_is_there(members: Members) -> None:
+    """So no request waits until it has loaded something."""
+
+    def held() -> list[Any]:
+        return [each["loaded"] for each in workers(members.api) if each["pool"] == "best"]
+
+    assert ask(members.second.url) == 200
+    eventually(lambda: any(held()))
+    third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
+    eventually(lambda: len(held()) == 2, WORK_TIMEOUT_S)
+    first, second = held()
+    assert first == second
+    eventually(lambda: third.client.get("/v2/health/ready").status_code == 200)
+    third.process.terminate()
+    assert third.process.wait(WORK_TIMEOUT_S) == 0
+
+
 def test_a_worker_that_is_killed_loses_no_request(members: Members) -> None:
     third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
     has_three = lambda: len(workers(members.api)) == 3  # noqa: E731
