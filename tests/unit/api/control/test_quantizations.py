@@ -68,7 +68,7 @@ def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Dig
 
 def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
     asked: dict[str, Any] = {"keep": ["a", "b"], "wide": ["c"], "equalize": True, "adaround": True, "rounds": 2}
-    response = quantize(plane, method="kl", samples=10, budget="0.5%", **asked)
+    response = quantize(plane, method="kl", samples=10, budget="0.5%", latency_budget="1.2x", **asked)
     assert response.status_code == 202, response.text
     build = response.json()
     assert response.headers["location"] == build["links"]["self"]
@@ -81,6 +81,7 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
         "correct_bias": False,
         "sensitivity": False,
         "budget": 0.005,
+        "latency_budget": "1.2x",
         "samples": 10,
         "metadata": {"mean": [0.5], "std": [0.25]},
         "data": digest_of(SET),
@@ -88,7 +89,10 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
         "weights": None,
         "block": 32,
     }
-    assert quantize(plane, method="kl", samples=10, budget="0.5%", **asked).json()["id"] == build["id"]
+    assert (
+        quantize(plane, method="kl", samples=10, budget="0.5%", latency_budget="1.2x", **asked).json()["id"]
+        == build["id"]
+    )
     assert plane.client.get(build["links"]["quantization"]).json()["report"] is None
     assert plane.client.get(f"{build['links']['quantization']}/file").status_code == 404
 
@@ -184,6 +188,7 @@ def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
         (b"", {}, 400, "the body is empty"),
         (b"no archive", {}, 415, "neither a zip archive nor an array"),
         (None, {"budget": "much"}, 400, "is no share"),
+        (None, {"latency_budget": "much"}, 400, "no bound of latency"),
         (None, {"method": "best"}, 400, ""),
         (None, {"samples": 0}, 400, ""),
         (None, {"version": 7}, 404, "7"),
