@@ -1,4 +1,4 @@
-"""What the cluster's steps cost the database, measured on a PostgreSQL of this machine:
+"""What the cluster's steps cost: the database, measured on a PostgreSQL of this machine, and a router's processes:
 
     python -m benchmarks.scaling.costs
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from benchmarks.scaling import table
 from service.core.build import BuildInputs
 from service.core.digest import digest_of
 from service.core.worker import Worker, WorkerKind
@@ -99,4 +100,5 @@ def _used_s(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(measure()), indent=2))
+    told = {what: asdict(each) for what, each in table.measure().items()}
+    print(json.dumps({"database": asdict(measure()), "routing table": told}, indent=2))

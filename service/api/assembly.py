@@ -92,6 +92,7 @@ def assemble(
     workers, tracing = WorkerStore(database), start_tracing(settings)
     routing = None
     if settings.role is Role.API:
+        assert isinstance(plane, DataPlane)  # one for each tenant is only octet serve's
         members = Members(workers, settings.worker_heartbeat_s)
         routing = routing_of(settings, members, Servable(builds, models, aliases), plane, builds.bell, database.changes)
     services = Services(

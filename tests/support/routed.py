@@ -22,6 +22,7 @@ from service.core.queueing import Scheduling
 from service.core.settings import Settings
 from service.workers.data_plane import loads, orders, program
 from service.workers.data_plane.frames import Frames, frame
+from service.workers.data_plane.table import Table
 from tests.support import gates, runners
 from tests.support.runners import FunctionRunner
 from tests.support.waiting import GIVE_UP_S, eventually
@@ -106,6 +107,7 @@ class Cluster:
     _link: socket.socket | None = None
     _saying: Any = field(default_factory=threading.Lock)
     _gathers: int = 0
+    _table: Table = field(default_factory=Table)
 
     @property
     def url(self) -> str:
@@ -116,11 +118,14 @@ class Cluster:
         return f"127.0.0.1:{self.router.grpc}"
 
     def tell(self) -> None:
-        """Says the workers as they are now; returns when the router has heard it."""
+        """Says what has changed of workers and models; returns when the router has heard it."""
         told = [
             orders.Worker(each.id, each.pool, each.capacity, each.state, tuple(each.loaded)) for each in self.workers
         ]
-        self.say(orders.workers(KEY, told, self.models))
+        self._table.set_key(KEY)
+        self._table.set_workers(told)
+        self._table.set_models(self.models)
+        self.say(self._table.changes())
         self.gather()
 
     def say(self, message: Mapping[str, Any], passed: socket.socket | None = None) -> None:

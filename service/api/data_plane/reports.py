@@ -25,18 +25,9 @@ class Reports:
             self._metrics.requests_rejected.labels(reason).inc(count)
         for reason, count in report["not_allowed"].items():
             self._metrics.requests_not_allowed.labels(reason).inc(count)
-        for each in report.get("forwards", []):
-            self._count_forwards(each)
+        self._metrics.forwards.count(report.get("forwards", []))
         self._metrics.cards.told(report.get("cards", []))
         self._metrics.versions.told({(each["model"], each["version"], each["target"]) for each in report["models"]})
-
-    def _count_forwards(self, each: Members) -> None:
-        labels = each["worker"], each["model"]
-        for outcome, name in (("sent", "forwarded"), ("retried", "retried"), ("failed", "failed")):
-            if each[name]:
-                self._metrics.forwards.labels(*labels, outcome).inc(each[name])
-        if "hop" in each:
-            _add(self._metrics.hop_duration.labels(*labels), each["hop"])
 
     def _count_model(self, labels: Labels, changes: Members) -> None:
         metrics = self._metrics

@@ -17,6 +17,7 @@ from prometheus_client import (
 )
 
 from service.api.ops.cards import Cards
+from service.api.ops.forwards import Forwards
 from service.api.ops.histograms import CountOf, Histograms
 from service.api.ops.versions import Versions
 
@@ -42,8 +43,7 @@ class Metrics:
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
         requests_not_allowed: refused for their key; `reason` is the code of the error.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
-        forwards: requests sent to workers; `outcome` is sent, retried or failed.
-        hop_duration: of a forwarded request, its answer's head less what the worker says that it took.
+        forwards: requests sent to workers, and what each took beyond what the worker says that it took.
         queue_duration: admission to the start of the computation.
         compute_duration: `phase` is input, infer or output.
         batch_size: requests computed together.
@@ -71,14 +71,8 @@ class Metrics:
         self.requests_not_allowed = self._counter(
             "octet_requests_not_allowed", "Requests of all kinds refused for their API key, by reason.", ("reason",)
         )
-        self.forwards = self._counter(
-            "octet_forwards",
-            "Requests sent to workers: all, those sent again, and those whose worker was lost.",
-            ("worker", "model", "outcome"),
-        )
-        self.hop_duration = self._histogram(
-            "octet_hop_duration_seconds", "Time of a forwarded request beyond its worker's.", ("worker", "model")
-        )
+        self.forwards = Forwards(LATENCY_BUCKETS_S)
+        self.registry.register(self.forwards)
         self.batch_size = self._histogram("octet_batch_size", "Requests computed together.", _MODEL, _BATCH_BUCKETS)
         self.cache_hits = self._counter("octet_cache_hits", "Questions that a cache answered.", ("tier",))
         self.cache_misses = self._counter("octet_cache_misses", "Questions that had to be computed.", ("tier",))

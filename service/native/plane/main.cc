@@ -68,7 +68,7 @@ class Process {
     plane_.with = [this](int64_t exchange, const auto& act) { reactor_.with(Plane::descriptor_of(exchange), act); };
     plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
     plane_.upstreams = std::make_shared<Upstreams>(plane_);
-    plane_.workers_changed = [this](const auto& gone) { plane_.upstreams->changed(gone); };
+    plane_.workers_changed = [this](const auto& change) { plane_.upstreams->changed(change); };
     watch_signals();
     reactor_.watch(plane_.mailbox->descriptor(), [this](uint32_t) { deliver(); });
     for (Background* each : {&plane_.background, &plane_.loader, &plane_.handshakes}) {

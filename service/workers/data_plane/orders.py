@@ -126,17 +126,32 @@ def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
     return {"type": "certificate", "chain_bytes": len(chain)}, chain + key
 
 
-def workers(cluster_key: str, workers: Iterable[Worker], models: Iterable[Servable]) -> Members:
-    """Who answers predictions from now on, in place of all that was said before: no model of this process does.
+def workers(
+    cluster_key: str,
+    workers: Iterable[Worker],
+    models: Iterable[Servable],
+    gone: Iterable[str] = (),
+    forgotten: Iterable[tuple[str, str]] = (),
+    *,
+    resets: bool = True,
+) -> Members:
+    """Who answers predictions from now on: no model of this process does.
 
     Args:
         cluster_key: what they know the API by.
+        workers, models: in the place of what was said of the same id, or name.
+        gone: ids of workers that are there no more.
+        forgotten: names, each with its version, of which nothing is known any more.
+        resets: whether this is all, and what else was said before counts no more.
     """
     return {
         "type": "workers",
+        "resets": resets,
         "cluster_key": cluster_key,
-        "workers": [asdict(each) for each in workers],
-        "models": [asdict(each) for each in models],
+        "workers": [dict(vars(each)) for each in workers],
+        "gone": list(gone),
+        "models": [dict(vars(each)) for each in models],
+        "forgotten": list(forgotten),
     }
 
 

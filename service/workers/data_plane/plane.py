@@ -20,6 +20,7 @@ from service.core.errors import NotReady, OctetError, Restarting, from_json
 from service.workers.data_plane import orders
 from service.workers.data_plane.frames import PROTOCOL
 from service.workers.data_plane.link import Link
+from service.workers.data_plane.table import Table
 
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 10.0  # for a data plane that is on its way
@@ -112,6 +113,7 @@ class DataPlane:
         self._link: Link | None = None
         self._reached, self._gone = asyncio.Event(), asyncio.Event()
         self._standing: dict[str, Said] = {}  # orders that are said to each that comes, by their type
+        self._table: Table | None = None
         self._loading: dict[int, asyncio.Future[None]] = {}
         self._leaving: dict[int, asyncio.Future[None]] = {}
         self._present: set[int] = set()  # what is loaded
@@ -150,6 +152,12 @@ class DataPlane:
         self._standing[members["type"]] = members, data
         if self._reached.is_set():
             self._send(members, data)
+
+    def follow(self, table: Table) -> None:
+        """Has it know what has changed in the table since it was told of it; each that comes is told all of it."""
+        self._table = table
+        if self._reached.is_set() and table.has_changed:
+            self._send(table.changes())
 
     async def load(self, order: Mapping[str, Any]) -> int:
         """Has a model loaded, and returns its key: the same as another process gave what is there already.
@@ -262,6 +270,8 @@ class DataPlane:
         self._present = set(hello["models"])
         self._own &= self._present
         routes = [orders.Named(**each) for each in hello["routes"]]
+        if self._table is not None:  # first, or requests would not be forwarded
+            self._send(self._table.whole())
         for order in self._standing.values():
             self._send(*order)
         self._reached.set()

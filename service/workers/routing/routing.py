@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
 from service.core.settings import Settings
@@ -16,9 +16,10 @@ from service.core.worker import Worker, WorkerState
 from service.db.bell import Bell, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
+from service.workers.data_plane.table import Table
 from service.workers.inference.following import Following
 from service.workers.inference.inventory import Indexed
-from service.workers.inference.ports import Changes, Plane
+from service.workers.inference.ports import Changes
 from service.workers.inference.routes import Name, Reference
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.routing.loading import have_all
@@ -30,6 +31,13 @@ _LOOK_EVERY_S = 0.1  # whether there is anything new; who does not ring is looke
 _CONNECT_S = 2.0
 
 
+class Follower(Protocol):
+    """What chooses a worker for each request: `service.workers.data_plane.plane.DataPlane`."""
+
+    def follow(self, table: Table) -> None:
+        """Has it know what has changed in the table."""
+
+
 class Routing:
     """For one event loop; whatever blocks runs in a thread."""
 
@@ -37,7 +45,7 @@ class Routing:
         self,
         members: Members,
         servable: Servable,
-        plane: Plane,
+        plane: Follower,
         bell: Bell,
         cluster_key: Callable[[], str],
         heartbeat_s: float,
@@ -53,7 +61,8 @@ class Routing:
         self._members, self._servable, self._plane, self._bell = members, servable, plane, bell
         self._cluster_key, self._heartbeat_s = cluster_key, heartbeat_s
         self._workers: Mapping[str, Worker] = {}
-        self._pools: dict[Name, list[str]] = {}  # of the names that were asked for
+        self._names: set[Name] = set()  # that were asked for
+        self._table = Table()
         self._targets: Mapping[str, Collection[str]] = {}  # of the pools that are there
         self._following = Following(changes)
         self._resolving: SingleFlight[Name, None] = SingleFlight()
@@ -160,17 +169,22 @@ class Routing:
         for id in self._workers.keys() - workers.keys():
             _logger.warning("worker %s of pool %s is gone", id, self._workers[id].pool)
         self._workers = workers
+        self._table.set_workers(
+            orders.Worker(each.id, each.pool or "", max(1, each.capacity), each.state.value, each.loaded)
+            for each in workers.values()
+        )
         if (targets := targets_of(workers.values())) != self._targets:
             self._targets = targets
             self._following.doubt()
-        for name in await self._following.due(list(self._pools)):
+        for name in await self._following.due(self._names):
             try:
-                self._pools[name] = await self._pools_of(name)
+                await self._look_at(name)
             except DatabaseUnreachable:
                 self._following.doubt()  # what was told of changes is not told again
                 raise
             except (NotFound, NotReady):
-                del self._pools[name]  # who asks for it is told why
+                self._names.discard(name)  # who asks for it is told why
+                self._table.drop_model(*_said(name))
         self._tell()
         self._has_looked.set()
 
@@ -178,28 +192,29 @@ class Routing:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_S):
                 await self._has_looked.wait()
-        self._pools[name] = await self._pools_of(name)
+        await self._look_at(name)
         self._tell()
 
-    async def _pools_of(self, name: Name) -> list[str]:
-        return await asyncio.to_thread(self._servable.pools, *name, self._targets)
+    async def _look_at(self, name: Name) -> None:
+        pools = await asyncio.to_thread(self._servable.pools, *name, self._targets)
+        self._names.add(name)
+        self._table.put_model(orders.Servable(*_said(name), tuple(pools)))
 
     def _tell(self) -> None:
-        workers = [
-            orders.Worker(each.id, each.pool or "", max(1, each.capacity), each.state.value, each.loaded)
-            for each in self._workers.values()
-        ]
-        servable = [
-            orders.Servable(model, "" if version is None else str(version), pools)
-            for (model, version), pools in self._pools.items()
-        ]
-        self._plane.order(orders.workers(self._cluster_key(), workers, servable))
+        self._table.set_key(self._cluster_key())
+        self._plane.follow(self._table)
 
 
 def _ready(workers: Collection[Worker]) -> list[Worker]:
     """By id."""
     there = [each for each in workers if each.state is WorkerState.READY and each.target]
     return sorted(there, key=lambda each: each.id)
+
+
+def _said(name: Name) -> tuple[str, str]:
+    """As orders have it."""
+    model, version = name
+    return model, "" if version is None else str(version)
 
 
 def _no_worker() -> NoReturn:
@@ -209,7 +224,7 @@ def _no_worker() -> NoReturn:
 
 
 def routing_of(
-    settings: Settings, members: Members, servable: Servable, plane: Plane, bell: Bell, changes: Changes
+    settings: Settings, members: Members, servable: Servable, plane: Follower, bell: Bell, changes: Changes
 ) -> Routing:
     """The routing that settings ask for."""
     beat_s = settings.worker_heartbeat_s

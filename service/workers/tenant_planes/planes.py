@@ -14,6 +14,7 @@ from service.core.errors import NotReady
 from service.core.tenant import owner_of
 from service.workers.data_plane import orders
 from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
+from service.workers.data_plane.table import Table
 from service.workers.tenant_planes.files import TenantFiles
 from service.workers.tenant_planes.member import Heard, Member, quiet
 from service.workers.tenant_planes.places import Places, said
@@ -64,6 +65,7 @@ class TenantPlanes(Heard):
         self._members: dict[str, Member] = {}
         self._standing: dict[str, Members] = {}  # what each data plane is told, by type
         self._named: list[orders.Named] = []
+        self._table = Table()  # the workers in it are data planes of tenants
         self._finding: dict[object, Member] = {}  # whose leftovers a task may end
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -191,9 +193,7 @@ class TenantPlanes(Heard):
         return await self.listener.asked(question, data)
 
     def front_reported(self, report: Members) -> None:
-        tenants = {each.id: each.tenant for each in self._members.values()}
-        forwards = [{**each, "worker": tenants.get(each["worker"], "")} for each in report.get("forwards", [])]
-        self.listener.reported({**report, "models": self._others(None), "cards": self._cards(), "forwards": forwards})
+        self.listener.reported({**report, "models": self._others(None), "cards": self._cards()})
 
     # What is said to them.
 
@@ -238,12 +238,14 @@ class TenantPlanes(Heard):
         for tenant, member in self._members.items():
             present = member.plane.present
             if member.plane.is_reached and member.generation:
-                loaded = [(each.model, each.version) for each in by_tenant[tenant] if each.main in present]
+                loaded = tuple((each.model, each.version) for each in by_tenant[tenant] if each.main in present)
                 key = self._places.key(tenant)
                 workers.append(orders.Worker(member.id, tenant, _CAPACITY, _READY, loaded, key))
             reason = f"the data plane of {said(tenant)} ended, and is starting again"
             models += [orders.Servable(each.model, each.version, (), reason) for each in by_tenant[tenant]]
-        self._front.order(orders.workers("", workers, models))
+        self._table.set_workers(workers)
+        self._table.set_models(models)
+        self._front.follow(self._table)
 
     def _of(self, key: int) -> Member | None:
         return next((each for each in self._members.values() if key in each.plane.present), None)

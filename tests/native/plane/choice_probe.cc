@@ -1,8 +1,9 @@
 // Chooses workers as the data plane does. Reads lines: an order, as JSON; `choose NAME VERSION SEQUENCE TRIED...`, with -
-// for no version or sequence; `give ID` and `take ID`, by which a worker has one request more or less; `avoid ID`. Says of
-// each choice the worker's id, or why there is none.
+// for no version or sequence; `rank NAME VERSION`, who could get its requests, one after the other; `give ID` and `take
+// ID`, by which a worker has one request more or less; `avoid ID`. Says of each choice the worker's id, or why there is none.
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -15,18 +16,18 @@ namespace {
 
 using namespace octet::plane;
 
-WorkerRef find(const Cluster& cluster, const std::string& id) {
-  for (const WorkerRef& each : cluster.workers()) {
-    if (each->id == id) return each;
-  }
-  return nullptr;
+using Workers = std::map<std::string, WorkerRef>;  // of all orders, by id
+
+WorkerRef find(const Workers& workers, const std::string& id) {
+  auto found = workers.find(id);
+  return found == workers.end() ? nullptr : found->second;
 }
 
-std::string chosen(const Cluster& cluster, std::istringstream& words) {
+std::string chosen(const Cluster& cluster, const Workers& workers, std::istringstream& words) {
   std::string model, version, sequence, id;
   words >> model >> version >> sequence;
   Cluster::Tried tried;
-  while (words >> id) tried.push_back(find(cluster, id));
+  while (words >> id) tried.push_back(find(workers, id));
   std::optional<std::string> its;
   if (sequence != "-") its = sequence;
   try {
@@ -36,26 +37,50 @@ std::string chosen(const Cluster& cluster, std::istringstream& words) {
   }
 }
 
+// All that can answer for a name, as one sequence would try them, and what is known of each; and why there is no other.
+std::string ranked(const Cluster& cluster, std::istringstream& words) {
+  std::string model, version, text;
+  words >> model >> version;
+  Cluster::Tried tried;
+  try {
+    while (true) {
+      WorkerRef next = cluster.choose(address_of(model, version == "-" ? "" : version), "a sequence", tried, 10);
+      text.append(next->id).append("/").append(next->pool).append("/").append(cluster.key_for(*next));
+      text.append("/").append(std::to_string(next->capacity)).append(" ");
+      tried.push_back(std::move(next));
+    }
+  } catch (const Problem& problem) {
+    return text.append("then: ").append(problem.said());
+  }
+}
+
 }  // namespace
 
 int main() {
   Cluster cluster;
+  Workers workers;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string what, id;
     if (line[0] == '{') {
       std::string gone;
-      for (const WorkerRef& each : cluster.set(read_cluster(line))) gone.append(" ").append(each->id);
+      Cluster::Change change = cluster.apply(read_cluster(line));
+      for (const WorkerRef& each : change.told) workers[each->id] = each;
+      for (const WorkerRef& each : change.gone) gone.append(" ").append(each->id);
       std::printf("gone%s\n", gone.c_str());
       continue;
     }
     words >> what;
     if (what == "choose") {
-      std::printf("%s\n", chosen(cluster, words).c_str());
+      std::printf("%s\n", chosen(cluster, workers, words).c_str());
+      continue;
+    }
+    if (what == "rank") {
+      std::printf("%s\n", ranked(cluster, words).c_str());
       continue;
     }
     words >> id;
-    WorkerRef worker = find(cluster, id);
+    WorkerRef worker = find(workers, id);
     if (what == "give") ++worker->under_way;
     if (what == "take") --worker->under_way;
     if (what == "avoid") worker->avoided_until_s = 11;

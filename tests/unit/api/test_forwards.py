@@ -4,27 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.data_plane.reports import Reports
+from service.api.ops.forwards import KEPT_S, Forwards
 from service.api.ops.metrics import LATENCY_BUCKETS_S, Metrics
 
+BUCKETS = [0, 3, *[0] * (len(LATENCY_BUCKETS_S) - 1)]
 
-def test_forwards_are_counted_by_worker_and_model() -> None:
-    metrics = Metrics()
-    counts = [0] * (len(LATENCY_BUCKETS_S) + 1)
-    counts[1] = 3
-    forward = {"worker": "w1", "model": "digits", "forwarded": 4, "retried": 1, "failed": 0}
-    report: dict[str, Any] = {"models": [], "rejected": {}, "not_allowed": {}}
-    for hop in ({"hop": {"counts": counts, "sum": 0.0003}}, {}):
-        Reports(metrics).count({**report, "forwards": [forward | hop]})
-    found = {
-        (sample.name, sample.labels.get("outcome")): sample.value
-        for family in text_string_to_metric_families(metrics.text().decode())
+
+def forward(worker: str = "w1", pool: str = "old", model: str = "digits") -> dict[str, Any]:
+    return {"worker": worker, "pool": pool, "model": model, "forwarded": 4, "retried": 1, "failed": 0}
+
+
+def samples(text: bytes) -> dict[tuple[str, str, str, str | None], float]:
+    return {
+        (sample.name, sample.labels["pool"], sample.labels["model"], sample.labels.get("outcome")): sample.value
+        for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
-        if sample.labels.get("worker") == "w1" and sample.labels["model"] == "digits"
+        if sample.labels.get("pool") and "le" not in sample.labels
     }
-    assert found["octet_forwards_total", "sent"] == 8
-    assert found["octet_forwards_total", "retried"] == 2
-    assert ("octet_forwards_total", "failed") not in found
-    assert found["octet_hop_duration_seconds_count", None] == 3
+
+
+def test_forwards_are_counted_by_pool_and_model() -> None:
+    metrics = Metrics()
+    report: dict[str, Any] = {"models": [], "rejected": {}, "not_allowed": {}}
+    hop = {"hop": {"counts": BUCKETS, "sum": 0.0003}}
+    Reports(metrics).count({**report, "forwards": [forward("w1") | hop, forward("w2")]})
+    found = samples(metrics.text())
+    assert found["octet_forwards_total", "old", "digits", "sent"] == 8
+    assert found["octet_forwards_total", "old", "digits", "retried"] == 2
+    assert ("octet_forwards_total", "old", "digits", "failed") not in found
+    assert found["octet_hop_duration_seconds_count", "old", "digits", None] == 3
+    assert b'"w1"' not in metrics.text()  # another after each start
+
+
+def test_what_nobody_asks_for_any_more_is_dropped() -> None:
+    now_s = 0.0
+    forwards = Forwards(LATENCY_BUCKETS_S, lambda: now_s)
+    registry = CollectorRegistry()
+    registry.register(forwards)
+    hop = {"hop": {"counts": BUCKETS, "sum": 0.0003}}
+    forwards.count([forward(model="once") | hop, forward(model="often") | hop])
+    now_s = KEPT_S - 1
+    forwards.count([forward(model="often")])
+    assert {model for _, _, model, _ in samples(generate_latest(registry))} == {"once", "often"}
+    now_s = KEPT_S + 1
+    forwards.count([])
+    assert {model for _, _, model, _ in samples(generate_latest(registry))} == {"often"}

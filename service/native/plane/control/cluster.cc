@@ -55,45 +55,101 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-}  // namespace
-
-std::vector<WorkerRef> Cluster::set(ClusterOrder order) {
-  is_on_ = true;
-  key_ = std::move(order.key);
-  names_.clear();
-  pools_.clear();
-  std::map<std::string, WorkerRef, std::less<>> before = std::exchange(workers_, {});
-  for (ToldWorker& told : order.workers) {
-    auto known = before.find(told.id);
-    WorkerRef worker = known == before.end() ? std::make_shared<Worker>() : known->second;
-    if (known != before.end()) before.erase(known);
-    worker->hash = hash_of(told.id);
-    worker->capacity = std::max(1.0, told.capacity);
-    worker->is_ready = told.is_ready;
-    worker->pool = std::move(told.pool);
-    worker->key = std::move(told.key);
-    worker->id = told.id;
-    for (const std::string& each : told.loaded) names_[each].loaded.push_back(worker);
-    pools_[worker->pool].push_back(worker);
-    workers_[told.id] = std::move(worker);
-  }
-  for (ToldModel& told : order.models) {
-    Name& name = names_[told.address];
-    name.pools = std::move(told.pools);
-    name.reason = std::move(told.reason);
-  }
-  std::vector<WorkerRef> gone;
-  for (auto& [id, worker] : before) {
-    worker->is_ready = false;
-    gone.push_back(worker);
-  }
-  return gone;
+// Of a vector whose order means nothing.
+void take_out(std::vector<WorkerRef>& workers, const WorkerRef& worker) {
+  auto found = std::find(workers.begin(), workers.end(), worker);
+  if (found == workers.end()) return;
+  *found = std::move(workers.back());
+  workers.pop_back();
 }
 
-std::vector<WorkerRef> Cluster::workers() const {
-  std::vector<WorkerRef> all;
-  for (const auto& [id, worker] : workers_) all.push_back(worker);
-  return all;
+}  // namespace
+
+Cluster::Change Cluster::apply(ClusterOrder order) {
+  is_on_ = true;
+  key_ = std::move(order.key);
+  std::map<std::string, WorkerRef, std::less<>> before;  // whose requests that are under way still count
+  if (order.resets) {
+    before.swap(workers_);
+    names_.clear();
+    pools_.clear();
+  }
+  Change change;
+  for (ToldWorker& told : order.workers) {
+    WorkerRef worker;
+    if (auto known = workers_.find(told.id); known != workers_.end()) {
+      worker = known->second;
+      remove(worker);
+    } else if (auto again = before.extract(told.id)) {
+      worker = std::move(again.mapped());
+    } else {
+      worker = std::make_shared<Worker>();
+    }
+    change.told.push_back(worker);
+    put(std::move(worker), std::move(told));
+  }
+  for (const std::string& id : order.gone) {
+    auto found = workers_.find(id);
+    if (found == workers_.end()) continue;
+    remove(found->second);
+    before.insert(workers_.extract(found));
+  }
+  for (auto& [id, worker] : before) {
+    worker->is_ready = false;
+    change.gone.push_back(worker);
+  }
+  for (ToldModel& told : order.models) put(std::move(told));
+  for (const std::string& address : order.forgotten) forget(address);
+  return change;
+}
+
+void Cluster::put(WorkerRef worker, ToldWorker told) {
+  worker->hash = hash_of(told.id);
+  worker->capacity = std::max(1.0, told.capacity);
+  worker->is_ready = told.is_ready;
+  worker->pool = std::move(told.pool);
+  worker->key = std::move(told.key);
+  worker->loaded = std::move(told.loaded);
+  worker->id = told.id;
+  add(worker);
+  workers_[told.id] = std::move(worker);
+}
+
+void Cluster::add(const WorkerRef& worker) {
+  for (const std::string& address : worker->loaded) names_[address].loaded.push_back(worker);
+  pools_[worker->pool].push_back(worker);
+}
+
+void Cluster::remove(const WorkerRef& worker) {
+  for (const std::string& address : worker->loaded) {
+    auto name = names_.find(address);
+    if (name == names_.end()) continue;
+    take_out(name->second.loaded, worker);
+    if (name->second.loaded.empty() && !name->second.is_told) names_.erase(name);
+  }
+  auto pool = pools_.find(worker->pool);
+  if (pool == pools_.end()) return;
+  take_out(pool->second, worker);
+  if (pool->second.empty()) pools_.erase(pool);
+}
+
+void Cluster::put(ToldModel told) {
+  Name& name = names_[told.address];
+  name.pools = std::move(told.pools);
+  name.reason = std::move(told.reason);
+  name.is_told = true;
+}
+
+void Cluster::forget(const std::string& address) {
+  auto found = names_.find(address);
+  if (found == names_.end()) return;
+  if (found->second.loaded.empty()) {
+    names_.erase(found);
+    return;
+  }
+  found->second.pools.clear();
+  found->second.reason.clear();
+  found->second.is_told = false;
 }
 
 std::vector<WorkerRef> Cluster::candidates(const Name& name, const Tried& tried) const {
@@ -160,13 +216,16 @@ WorkerRef Cluster::choose(std::string_view address, const std::optional<std::str
 }
 
 ForwardCounts& Cluster::counts(const Worker& worker, std::string_view model) {
-  return counts_[{worker.id, std::string(model)}];
+  ForwardCounts& its = counts_[{worker.id, std::string(model)}];
+  its.pool = worker.pool;
+  return its;
 }
 
 void Cluster::write_changes(JsonWriter& json) {
   json.member("forwards").begin('[');
   for (const auto& [which, its] : std::exchange(counts_, {})) {
-    json.begin('{').member("worker").string(which.first).member("model").string(which.second);
+    json.begin('{').member("worker").string(which.first).member("pool").string(its.pool);
+    json.member("model").string(which.second);
     json.member("forwarded").integer(its.forwarded).member("retried").integer(its.retried);
     json.member("failed").integer(its.failed);
     if (!its.hop.is_empty()) {

@@ -22,12 +22,13 @@ struct Worker {
   double capacity = 1;       // calls at a time
   bool is_ready = false;     // else it drains, or is in no order any more
   uint64_t hash = 0;         // of its id
+  std::vector<std::string> loaded;  // addresses of what it has in memory
   int64_t under_way = 0;     // requests that were given to it from here
   double avoided_until_s = 0;  // a connection to it failed
 };
 using WorkerRef = std::shared_ptr<Worker>;
 
-// What an order says.
+// What an order says: rows that are new or have changed, each whole, and what is there no more.
 struct ToldWorker {
   std::string id, pool, key;
   double capacity = 1;
@@ -40,13 +41,17 @@ struct ToldModel {
   std::string reason;              // why there are none
 };
 struct ClusterOrder {
+  bool resets = false;  // whatever is not in this order is there no more
   std::string key;
   std::vector<ToldWorker> workers;
+  std::vector<std::string> gone;  // ids
   std::vector<ToldModel> models;
+  std::vector<std::string> forgotten;  // addresses
 };
 
 // What was forwarded to a worker for a model, since the last report.
 struct ForwardCounts {
+  std::string pool;
   int64_t forwarded = 0, retried = 0, failed = 0;
   LatencyHistogram hop;  // what an answer took beyond what the worker says that it took
 };
@@ -56,13 +61,14 @@ class Cluster {
  public:
   using Tried = std::vector<WorkerRef>;
 
-  // In place of what was said before. Returns the workers that were there, and are not any more.
-  std::vector<WorkerRef> set(ClusterOrder order);
+  struct Change {
+    std::vector<WorkerRef> told, gone;
+  };
+  Change apply(ClusterOrder order);
   // Whether there was an order: predictions are then forwarded.
   bool is_on() const { return is_on_; }
   // What a worker knows this process by.
   const std::string& key_for(const Worker& worker) const { return worker.key.empty() ? key_ : worker.key; }
-  std::vector<WorkerRef> workers() const;
 
   bool knows(std::string_view address) const { return names_.count(std::string(address)) > 0; }
   // Of the workers that are ready and not among `tried`: one that has it loaded, or else one of a pool that can serve it.
@@ -81,8 +87,14 @@ class Cluster {
     std::vector<WorkerRef> loaded;
     std::vector<std::string> pools;
     std::string reason;
+    bool is_told = false;  // by a row of its own, and not only by who has it loaded
   };
 
+  void put(WorkerRef worker, ToldWorker told);
+  void add(const WorkerRef& worker);
+  void remove(const WorkerRef& worker);
+  void put(ToldModel told);
+  void forget(const std::string& address);
   std::vector<WorkerRef> candidates(const Name& name, const Tried& tried) const;
   // Where a model goes that outgrows the workers `full`: as many more, each model's own; those with room.
   std::vector<WorkerRef> more(const std::vector<WorkerRef>& full, std::string_view model, const Tried& tried,

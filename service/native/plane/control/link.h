@@ -15,7 +15,7 @@
 
 namespace octet::plane {
 
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 
 // For one thread. What is sent while nobody is there is lost: whoever comes is told everything anew.
 class Link {

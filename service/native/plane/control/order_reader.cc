@@ -114,9 +114,12 @@ ToldModel read_told_model(JsonReader& json) {
 ClusterOrder read_cluster(std::string_view its) {
   ClusterOrder order;
   JsonReader json(its);
-  read_object(json, {{"cluster_key", text(json, order.key)},
+  read_object(json, {{"resets", flag(json, order.resets)},
+                     {"cluster_key", text(json, order.key)},
                      {"workers", [&] { json.array([&] { order.workers.push_back(read_worker(json)); }); }},
-                     {"models", [&] { json.array([&] { order.models.push_back(read_told_model(json)); }); }}});
+                     {"gone", [&] { json.array([&] { order.gone.push_back(json.string()); }); }},
+                     {"models", [&] { json.array([&] { order.models.push_back(read_told_model(json)); }); }},
+                     {"forgotten", [&] { json.array([&] { order.forgotten.push_back(read_address(json)); }); }}});
   return order;
 }
 

@@ -217,7 +217,7 @@ void Orders::set_keys(std::string_view its) {
 }
 
 // Of the control planes of APIs alone.
-void Orders::set_workers(std::string_view json) { plane_.workers_changed(plane_.cluster.set(read_cluster(json))); }
+void Orders::set_workers(std::string_view json) { plane_.workers_changed(plane_.cluster.apply(read_cluster(json))); }
 
 void Orders::answer(const Link::Frame& frame) {
   JsonReader json(frame.json);

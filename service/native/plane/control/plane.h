@@ -137,8 +137,7 @@ class Plane {
   std::function<void(int64_t exchange, const std::function<void(class Peer&)>& act)> with;
   std::function<void(int descriptor, std::unique_ptr<class Peer> peer)> take_in;
   std::shared_ptr<class Upstreams> upstreams;  // to workers
-  // Of workers that are in no order any more.
-  std::function<void(const std::vector<WorkerRef>& gone)> workers_changed = [](const auto&) {};
+  std::function<void(const Cluster::Change& change)> workers_changed = [](const auto&) {};
 
  private:
   int64_t exchanges_ = 0, questions_ = 0;

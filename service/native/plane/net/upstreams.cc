@@ -16,8 +16,8 @@ constexpr size_t kInAdvance = 2;  // connections to each, or the first requests 
 
 }  // namespace
 
-void Upstreams::changed(const std::vector<WorkerRef>& gone) {
-  for (const WorkerRef& worker : gone) {
+void Upstreams::changed(const Cluster::Change& change) {
+  for (const WorkerRef& worker : change.gone) {
     auto line = lines_.extract(worker->id);
     if (line.empty()) continue;
     for (int64_t each : line.mapped().all) {
@@ -29,7 +29,7 @@ void Upstreams::changed(const std::vector<WorkerRef>& gone) {
       });
     }
   }
-  for (const WorkerRef& worker : plane_.cluster.workers()) {
+  for (const WorkerRef& worker : change.told) {
     if (!worker->is_ready || !lines_.emplace(worker->id, Line{}).second) continue;
     for (size_t each = 0; each < kInAdvance; ++each) ask(worker->id);
   }

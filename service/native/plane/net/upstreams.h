@@ -30,7 +30,7 @@ class Upstreams {
   explicit Upstreams(Plane& plane) : plane_(plane) {}
 
   // By an order: opens some connections to who is new; those to who is gone are told.
-  void changed(const std::vector<WorkerRef>& gone);
+  void changed(const Cluster::Change& change);
   // The id of a free connection; kLater: the waiter is called when there is one, or cannot be; kNone: there will be none.
   int64_t get(const Worker& worker, int64_t exchange, std::weak_ptr<Waiter> waiter);
 

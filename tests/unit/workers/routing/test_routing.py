@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -13,10 +14,13 @@ import pytest
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, UnknownTarget
 from service.core.worker import Worker, WorkerKind, WorkerState
 from service.db.bell import ClockworkBell
-from service.workers.inference.ports import Changes, Plane
+from service.workers.data_plane import orders
+from service.workers.data_plane.table import Table
+from service.workers.inference.ports import Changes
 from service.workers.inference.routes import Reference
 from service.workers.routing import Members, Routing, Servable
-from tests.support.changes import Told
+from tests.support.changes import Told as ToldChanges
+from tests.support.told import Told
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
@@ -35,11 +39,12 @@ class Cluster:
         self.asked = 0
         self.built: dict[tuple[str, Reference], set[str]] = {}
         self.is_there = True
-        self.told: list[dict[str, Any]] = []
+        self.orders: list[dict[str, Any]] = []
+        self.told = Told()
         self.routing = Routing(
             cast(Members, self),
             cast(Servable, self),
-            cast(Plane, self),
+            self,
             ClockworkBell(),
             lambda: "secret",
             0.1,
@@ -64,19 +69,20 @@ class Cluster:
         if not self.is_there:
             raise DatabaseUnreachable
 
-    def order(self, members: dict[str, Any]) -> None:
-        self.told.append(members)
+    def follow(self, table: Table) -> None:
+        self.orders.append(table.changes() if self.orders else table.whole())
+        self.told.apply(self.orders[-1])
 
     @property
     def models(self) -> list[tuple[str, str, list[str]]]:
-        return [(each["model"], each["version"], each["pools"]) for each in self.told[-1]["models"]]
+        return [(*name, list(each["pools"])) for name, each in self.told.models.items()]
 
     async def sees(self, *workers: Worker) -> None:
         """Returns when the routing knows that these are there, and no others."""
         self.workers = {each.id: each for each in workers}
-        await self.until(lambda: {each["id"] for each in self.told[-1]["workers"]} == self.workers.keys())
+        await self.until(lambda: self.told.workers.keys() == self.workers.keys())
 
-    async def until_quiet(self, changes: Told) -> None:
+    async def until_quiet(self, changes: ToldChanges) -> None:
         """Returns when nothing is looked for any more, though it is asked what has changed."""
         asked = -1
         while asked != self.asked:
@@ -93,7 +99,7 @@ class Cluster:
 async def following(changes: Changes | None = None) -> AsyncIterator[Cluster]:
     cluster = Cluster(changes)
     task = asyncio.create_task(cluster.routing.run())
-    await cluster.until(lambda: bool(cluster.told))
+    await cluster.until(lambda: bool(cluster.orders))
     try:
         yield cluster
     finally:
@@ -110,17 +116,33 @@ def listener() -> Iterator[socket.socket]:
 
 async def test_the_data_plane_is_told_at_first_that_it_routes() -> None:
     async with following() as cluster:
-        assert cluster.told[0] == {"type": "workers", "cluster_key": "secret", "workers": [], "models": []}
+        assert cluster.orders[0] == orders.workers("secret", (), ())
 
 
 async def test_it_is_told_who_is_there_and_what_each_has_loaded() -> None:
     async with following() as cluster:
         await cluster.sees(W1, W2)
-        told = {each["id"]: each for each in cluster.told[-1]["workers"]}
+        told = cluster.told.workers
         assert told["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": (), "key": ""}
         assert (told["w2"]["capacity"], told["w2"]["loaded"]) == (4, (("digits", ""),))
         await cluster.sees(W2)
-        assert [each["id"] for each in cluster.told[-1]["workers"]] == ["w2"]
+        assert list(cluster.told.workers) == ["w2"]
+
+
+async def test_it_is_told_what_has_changed_and_no_more() -> None:
+    async with following() as cluster:
+        await cluster.sees(W1, W2)
+        cluster.built["digits", 2] = {"x86-64-v3"}
+        await cluster.routing.resolve("digits", 2)
+        said = len(cluster.orders)
+        cluster.workers["w2"] = replace(W2, loaded=(*W2.loaded, ("cats", "")))
+        await cluster.until(lambda: len(cluster.told.workers["w2"]["loaded"]) == 2)
+        del cluster.workers["w1"]
+        await cluster.until(lambda: not cluster.models)  # none that is there can serve it
+        changes = [each for each in cluster.orders[said:] if each["workers"] or each["gone"]]
+        assert [each["resets"] for each in changes] == [False, False]
+        assert [[row["id"] for row in each["workers"]] for each in changes] == [["w2"], []]
+        assert [each["gone"] for each in changes] == [[], ["w1"]]
 
 
 async def test_a_name_is_told_before_who_asks_is_answered_and_kept_up_to_date() -> None:
@@ -138,7 +160,7 @@ async def test_a_name_is_told_before_who_asks_is_answered_and_kept_up_to_date() 
 
 
 async def test_a_name_is_looked_at_when_its_model_or_the_pools_have_changed() -> None:
-    changes = Told()
+    changes = ToldChanges()
     async with following(changes) as cluster:
         await cluster.sees(W1)
         cluster.built["digits", 2] = {"x86-64-v3", "x86-64-v4+vnni"}
@@ -166,9 +188,9 @@ async def test_while_the_database_is_away_what_was_told_stands() -> None:
         cluster.built["digits", None] = {"x86-64-v3"}
         await cluster.routing.resolve("digits")
         cluster.is_there = False
-        before = cluster.told[-1]
+        before = deepcopy(cluster.told)
         await asyncio.sleep(0.3)
-        assert cluster.told[-1] == before
+        assert cluster.told == before
         cluster.is_there = True
         await cluster.sees(W1, W2)
         assert cluster.models == [("digits", "", ["old"])]

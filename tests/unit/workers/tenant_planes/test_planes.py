@@ -17,6 +17,7 @@ from service.workers.data_plane.orders import Named
 from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
 from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, planes
 from tests.support.plane_end import PlaneEnd
+from tests.support.told import Told
 from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +83,7 @@ class Scene:
         files = TenantFiles(lambda tenant: folder / tenant)
         self.planes = TenantPlanes(DataPlane(self.front.address), self.places, self.supervisor, files)
         self.planes.listener = self.listener
-        self.workers: Members = {}
+        self.shown = Told()
 
     def order(self, model: str) -> Members:
         part = {"batch": 1, "artifact": "a", "config": "{}", "library": str(self.library), "constants": ""}
@@ -107,12 +108,12 @@ class Scene:
         named = [Named(f"{tenant}~digits", "", key, ["1"]) for tenant, key in keys.items()]
         self.planes.order(orders.routes(named))
 
-    async def told(self, *answering: str) -> Members:
+    async def told(self, *answering: str) -> Told:
         """What the public one is told as soon as these tenants' data planes answer, and no others."""
         while True:
-            self.workers = await self.heard(self.front, "workers")
-            if [each["pool"] for each in self.workers["workers"] if each["loaded"]] == list(answering):
-                return self.workers
+            self.shown.apply(await self.heard(self.front, "workers"))
+            if {each["pool"] for each in self.shown.workers.values() if each["loaded"]} == set(answering):
+                return self.shown
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ async def both(scene: Scene) -> tuple[int, int]:
 async def test_each_tenants_models_are_loaded_in_a_process_of_its_own(scene: Scene) -> None:
     acme, beta = await both(scene)
     assert scene.supervisor.asked == [("acme", True), ("beta", True)]
-    shown = {each["pool"]: each["key"] for each in scene.workers["workers"]}
+    shown = {each["pool"]: each["key"] for each in scene.shown.workers.values()}
     assert shown == {tenant: scene.places.key(tenant) for tenant in ("acme", "beta")}
     assert len(set(shown.values())) == 2
     for tenant, key in (("acme", acme), ("beta", beta)):
@@ -162,7 +163,7 @@ async def test_one_that_ends_leaves_the_others_where_they_are(scene: Scene) -> N
     acme, beta = await both(scene)
     scene.places.end("acme").leave()
     told = await scene.told("beta")
-    reasons = {each["model"]: each["reason"] for each in told["models"]}
+    reasons = {each["model"]: each["reason"] for each in told.models.values()}
     assert reasons["acme~digits"] == "the data plane of tenant acme ended, and is starting again"
     scene.listener.finds.clear()
     await scene.places.end("acme").accept()

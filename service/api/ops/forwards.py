@@ -1,0 +1,73 @@
+"""What an API has sent to workers.
+
+Workers and models come and go, and a process lives for many of them: it is counted by pool, and what nobody has asked
+for any more is dropped some day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from service.api.ops.histograms import Histograms
+
+KEPT_S = 3600.0  # since it was last counted
+_OUTCOMES = {"sent": "forwarded", "retried": "retried", "failed": "failed"}  # as reports call them
+_LABELS = ("pool", "model")
+
+Labels = tuple[str, str]
+
+
+class Forwards(Collector):
+    """By pool and model. Counted in the event loop's thread, collected in any."""
+
+    def __init__(self, bounds_s: Sequence[float], monotonic_s: Callable[[], float] = monotonic) -> None:
+        """
+        Args:
+            bounds_s: of the hop's histogram.
+        """
+        self._monotonic_s = monotonic_s
+        self._counts: dict[Labels, dict[str, int]] = {}
+        self._counted_s: dict[Labels, float] = {}  # when last; the first comes first
+        self._hop = Histograms(
+            "octet_hop_duration_seconds", "Time of a forwarded request beyond its worker's.", _LABELS, bounds_s
+        )
+
+    def count(self, forwards: Sequence[Mapping[str, Any]]) -> None:
+        """What a data plane has reported of them."""
+        now_s = self._monotonic_s()
+        for each in forwards:
+            labels = each["pool"], each["model"]
+            self._counted_s.pop(labels, None)
+            self._counted_s[labels] = now_s
+            counts = self._counts.setdefault(labels, dict.fromkeys(_OUTCOMES, 0))
+            for outcome, name in _OUTCOMES.items():
+                counts[outcome] += each[name]
+            if "hop" in each:
+                self._hop.labels(*labels).add(each["hop"]["counts"], each["hop"]["sum"])
+        for labels, counted_s in list(self._counted_s.items()):
+            if now_s - counted_s < KEPT_S:
+                break
+            del self._counted_s[labels], self._counts[labels]
+            self._hop.drop(*labels)
+
+    def collect(self) -> Iterator[Metric]:
+        family = self._family()
+        for labels, counts in list(self._counts.items()):
+            for outcome, count in counts.items():
+                if count:
+                    family.add_metric((*labels, outcome), count)
+        yield family
+        yield from self._hop.collect()
+
+    def describe(self) -> Iterator[Metric]:
+        yield self._family()
+        yield from self._hop.describe()
+
+    def _family(self) -> CounterMetricFamily:
+        help = "Requests sent to workers: all, those sent again, and those whose worker was lost."
+        return CounterMetricFamily("octet_forwards", help, labels=(*_LABELS, "outcome"))

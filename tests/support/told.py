@@ -1,0 +1,32 @@
+"""The table of workers that a data plane has by the orders it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Members = dict[str, Any]
+
+
+@dataclass
+class Told:
+    """Attributes:
+    workers: rows, by id.
+    models: rows, by name and version.
+    """
+
+    cluster_key: str = ""
+    workers: dict[str, Members] = field(default_factory=dict)
+    models: dict[tuple[str, str], Members] = field(default_factory=dict)
+
+    def apply(self, order: Mapping[str, Any]) -> None:
+        if order["resets"]:
+            self.workers, self.models = {}, {}
+        self.cluster_key = order["cluster_key"]
+        self.workers |= {each["id"]: each for each in order["workers"]}
+        self.models |= {(each["model"], each["version"]): each for each in order["models"]}
+        for id in order["gone"]:
+            del self.workers[id]  # raises where it was never told: there is nothing to say of it
+        for model, version in order["forgotten"]:
+            del self.models[model, version]

@@ -1,0 +1,93 @@
+"""A table of workers that is told by its changes is the same, on both sides, as one that is told as a whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.workers.data_plane import orders
+from service.workers.data_plane.table import Table
+from tests.support.native import compile_plane
+from tests.support.told import Told
+from tests.unit.native.plane.test_choice import PROBE, SOURCES
+
+NAMES = [(model, version) for model in ("m", "n") for version in ("", "1")]
+Step = Callable[[Table], None]
+
+pools = st.sampled_from(["p", "q"])
+names = st.sampled_from(NAMES)
+loaded = st.lists(names, max_size=3).map(tuple)  # one twice, too
+workers = st.builds(
+    orders.Worker,
+    id=st.sampled_from(["w1", "w2", "w3", "w4"]),
+    pool=pools,
+    capacity=st.sampled_from([1, 4]),
+    state=st.sampled_from(["ready", "ready", "draining"]),
+    loaded=loaded,
+    key=st.sampled_from(["", "its own"]),
+)
+models = st.builds(
+    lambda name, pools, reason: orders.Servable(name[0], name[1], tuple(pools), reason),
+    names,
+    st.lists(pools, max_size=2, unique=True),
+    st.sampled_from(["", "none was built"]),
+)
+steps: st.SearchStrategy[Step] = st.one_of(
+    st.lists(workers, max_size=4).map(lambda these: lambda table: table.set_workers(these)),
+    st.lists(models, max_size=3).map(lambda these: lambda table: table.set_models(these)),
+    models.map(lambda one: lambda table: table.put_model(one)),
+    names.map(lambda name: lambda table: table.drop_model(*name)),
+    st.sampled_from(["one key", "another"]).map(lambda key: lambda table: table.set_key(key)),
+)
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_plane(PROBE, tmp_path_factory.mktemp("table"), SOURCES)
+
+
+def ranks(probe: Path, *told: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Who can answer for each name, after each of the lists of orders, in one process."""
+    asked = [f"rank {model} {version or '-'}" for model, version in NAMES]
+    text = "\n".join(line for each in told for line in [*map(json.dumps, each), *asked]) + "\n"
+    run = subprocess.run([probe], input=text, capture_output=True, text=True, check=True)
+    said = [line for line in run.stdout.splitlines() if not line.startswith("gone")]
+    return [said[at : at + len(NAMES)] for at in range(0, len(said), len(NAMES))]
+
+
+@given(told=st.lists(st.lists(steps, max_size=3), max_size=8))
+def test_any_changes_make_the_table_that_a_whole_one_makes(probe: Path, told: list[list[Step]]) -> None:
+    table, mirror, whole = Table(), Told(), Told()
+    said = [table.whole()]
+    for each in told:
+        for step in each:
+            step(table)
+        said.append(table.changes())
+    for order in said:
+        mirror.apply(order)
+    whole.apply(table.whole())
+    assert mirror == whole
+    changed, replaced = ranks(probe, said, [table.whole()])
+    (fresh,) = ranks(probe, [table.whole()])
+    assert changed == replaced == fresh
+
+
+def test_what_has_not_changed_is_not_said() -> None:
+    table = Table()
+    rows = [orders.Worker(f"w{each}", "p", 1, "ready", (("m", ""),)) for each in range(3)]
+    table.set_workers(rows)
+    table.put_model(orders.Servable("m", "", ("p",)))
+    assert len(table.changes()["workers"]) == 3
+    assert not table.has_changed
+    table.set_workers([rows[0], orders.Worker("w1", "p", 1, "draining", ())])
+    table.put_model(orders.Servable("m", "", ("p",)))
+    assert table.has_changed
+    changed = [orders.Worker("w1", "p", 1, "draining", ())]
+    assert table.changes() == orders.workers("", changed, (), ["w2"], resets=False)
