@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tvm
 from tvm import tirx
+from tvm.ir import register_op_attr
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
@@ -20,6 +21,9 @@ _SPARE_REGISTERS = 4  # for weights, a broadcast element and temporaries
 _STACK_LIMIT_BYTES = 1024  # TVM moves larger buffers to the heap
 _SHARES = 64  # of a parallel loop, at least: enough to divide evenly among threads
 _SERIAL_BELOW = 1 << 14  # elements (or products) for which waking another thread costs more than it saves
+
+# LLVM has it on vectors, but TVM does not say so: it would make loops scalar again, and fail where a variable is bound.
+register_op_attr("tirx.nearbyint", "TVectorizable", True)
 
 
 def schedule(module: tvm.IRModule, target: CodegenTarget) -> tvm.IRModule:

@@ -1,4 +1,5 @@
-"""With the default schedule, products of matrices of any size are NumPy's: also where no tile divides them."""
+"""With the default schedule, products of matrices of any size are NumPy's: also where no tile divides them; and
+functions between conversions are the oracle's."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from service.compiler.codegen import FUSE
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.types import accumulator_type
+from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.schedule import schedule
 from service.compiler.targets import CodegenTarget, OperandTypes, codegen_target
 from service.core.numerics import ONNXRUNTIME
@@ -72,3 +73,24 @@ def test_square_products_of_every_size_are_exact(size: int) -> None:
 @pytest.mark.parametrize(("m", "k", "n"), RECTANGLES)
 def test_products_of_several_matrices_are_exact(m: int, k: int, n: int, epilogue: bool) -> None:
     assert equal(m, k, n, codegen_target(detect_host().target), batch=3, epilogue=epilogue)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16"])
+@pytest.mark.parametrize("function", ["erf", "exp", "logistic", "tanh"])
+def test_a_function_between_two_conversions_is_exact(function: str, dtype: str) -> None:
+    """It binds variables in an expression, in which values are rounded before it and after."""
+    stored = QuantizedType(dtype, (2.0**-6,), (0,))
+    x = np.random.default_rng(0).normal(0, 2, (3, 64)).astype(np.float32)
+
+    def body(emit: Emit, operands: list[relax.Var]) -> relax.Var:
+        given = emit(ops.dequantize(emit(ops.quantize(operands[0], stored)), stored))
+        made = emit(ops.real_function(function, given))
+        return emit(ops.dequantize(emit(ops.quantize(made, stored)), stored))
+
+    module = module_of([(x.shape, "float32")], body)
+    target = codegen_target(detect_host().target)
+    llvm = tvm.target.Target(dict(target.llvm))
+    with llvm:
+        scheduled = schedule(tvm.transform.Sequential(list(FUSE))(canonicalize(module, MODE)), target)
+        (expected,) = oracle.run(module, MODE, [x])
+        assert np.array_equal(compile_and_run(scheduled, [x], llvm), expected)
