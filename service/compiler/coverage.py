@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
+from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation
 
 # Part of the name of a value inside of one operator of the model, which is reported by its result.
@@ -41,7 +42,7 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
         if operation.name.startswith("qnn.real_"):
             if inside and not macs:
                 continue
-            floating.append({"op": var.name, "macs": macs, "reason": "the model has it between real values"})
+            floating.append({"op": var.name, "macs": macs, "reason": _reason(operation)})
         elif macs and str(operation.attr("accum_dtype")) == "float32":
             floating.append({"op": var.name, "macs": macs, "reason": "its accumulators are float32"})
         else:
@@ -56,6 +57,11 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
         floating = [{"op": "the model", "operators": len(floating), "macs": total, "reason": FLOAT}]
     percent = 100.0 if total == 0 else 100.0 * integer / total
     return {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
+
+
+def _reason(operation: Operation) -> str:
+    rounded = operation.name in ("qnn.real_conv2d", "qnn.real_matmul") and is_bfloat16(operation)
+    return "the model multiplies bfloat16 values" if rounded else "the model has it between real values"
 
 
 def _computes_in_float(value: relax.Expr) -> bool:

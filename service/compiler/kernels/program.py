@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tvm import tirx
+from tvm.ir import StringImm
 from tvm.tirx import (
     AllocBuffer,
+    AttrStmt,
     Bind,
     BufferLoad,
     BufferStore,
@@ -112,6 +114,7 @@ class Program:
     def __init__(self) -> None:
         self._parameters: list[Buffer] = []
         self._blocks: list[list[Any]] = [[]]
+        self._imported: dict[str, None] = {}
         self._names = 0
 
     def parameter(self, name: str, dtype: str, size: int) -> Buffer:
@@ -130,6 +133,11 @@ class Program:
     def perform(self, name: str, *operands: Expr) -> None:
         """An LLVM intrinsic that has effects and no result. LLVM leaves it between the loads and stores around it."""
         self.append(tirx.Evaluate(tirx.call_llvm_intrin("void", name, *operands)))
+
+    def import_llvm(self, text: str) -> None:
+        """Has the functions in a text of LLVM's be there for `tirx.call_pure_extern`. They are inlined, and have to be
+        private, so that an object defines no other symbol than its kernel's."""
+        self._imported[text] = None
 
     def prefetch(self, buffer: Buffer, offset: Expr) -> None:
         """Has the cache line of an element fetched to the second level of cache. It may lie behind the buffer's end."""
@@ -206,7 +214,10 @@ class Program:
 
     def function(self) -> PrimFunc:
         """The function; its buffers do not overlap."""
-        return PrimFunc(self._parameters, _sequence(self._blocks[0])).with_attr({"tirx.noalias": True})
+        body = _sequence(self._blocks[0])
+        for text in self._imported:
+            body = AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", StringImm(text), body)
+        return PrimFunc(self._parameters, body).with_attr({"tirx.noalias": True})
 
 
 def _part(vector: Expr, first: int, count: int) -> Expr:

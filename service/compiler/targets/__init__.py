@@ -74,6 +74,7 @@ _CODEGEN: dict[str, CodegenTarget] = {
     "x86-64-v3+avxvnni": _x86((*_X86_V3, "+avxvnni"), _U8_S8, 32, 16),
     "x86-64-v4": _x86(_X86_V4, _S16_S16, 64, 32),
     "x86-64-v4+vnni": _x86((*_X86_V4, "+avx512vnni"), _U8_S8, 64, 32),
+    "x86-64-v4+vnni+bf16": _x86((*_X86_V4, "+avx512vnni", "+avx512bf16"), _U8_S8, 64, 32),
     "x86-64-v4+amx": _x86((*_X86_V4, "+avx512vnni", "+amx-tile", "+amx-int8"), _U8_S8, 64, 32),
     "aarch64": _arm(("+neon",), _S16_S16),
     "aarch64+dotprod": _arm(("+neon", "+v8.2a", "+dotprod"), _S8_S8),

@@ -13,6 +13,7 @@ constexpr size_t kVectors = 2, kRows = 4;  // of sums that are added up at a tim
 constexpr size_t kColumns = kVectors * kLanes;
 
 typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int Bits __attribute__((vector_size(kLanes * sizeof(int))));
 
 #define INLINE inline __attribute__((always_inline))
 
@@ -49,8 +50,16 @@ INLINE void add_elements(size_t count, const Operand& a, const Operand& b, const
   }
 }
 
+// Subnormal values become 0, of their sign.
+INLINE void flush(Vector& vector) {
+  Bits bits;
+  memcpy(&bits, &vector, sizeof bits);
+  bits &= ~(((bits & 0x7fffffff) < 0x00800000) & 0x7fffffff);
+  memcpy(&vector, &bits, sizeof vector);
+}
+
 // `Rows` sums of each of kColumns columns. The columns lie in `panel`, `count` times kColumns.
-template <size_t Rows>
+template <size_t Rows, bool Flush>
 INLINE void add_block(size_t count, size_t columns, const float* lhs, const float* panel, float* result, size_t step) {
   Vector sums[Rows][kVectors] = {};
   for (size_t k = 0; k < count; ++k) {
@@ -59,12 +68,16 @@ INLINE void add_block(size_t count, size_t columns, const float* lhs, const floa
     for (size_t row = 0; row < Rows; ++row) {
       Vector left;
       fill(left, lhs[row * count + k]);
-      for (size_t v = 0; v < kVectors; ++v) sums[row][v] = __builtin_elementwise_fma(left, right[v], sums[row][v]);
+      for (size_t v = 0; v < kVectors; ++v) {
+        sums[row][v] = __builtin_elementwise_fma(left, right[v], sums[row][v]);
+        if (Flush) flush(sums[row][v]);
+      }
     }
   }
   for (size_t row = 0; row < Rows; ++row) memcpy(result + row * step, sums[row], columns * sizeof(float));
 }
 
+template <bool Flush>
 INLINE void add_products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs, float* panel,
                          float* result) {
   for (size_t first = 0; first < columns; first += kColumns) {
@@ -73,10 +86,10 @@ INLINE void add_products(size_t rows, size_t columns, size_t count, const float*
     for (size_t k = 0; k < count; ++k) memcpy(panel + k * kColumns, rhs + k * columns + first, width * sizeof(float));
     size_t row = 0;
     for (; row + kRows <= rows; row += kRows) {
-      add_block<kRows>(count, width, lhs + row * count, panel, result + row * columns + first, columns);
+      add_block<kRows, Flush>(count, width, lhs + row * count, panel, result + row * columns + first, columns);
     }
     for (; row < rows; ++row) {
-      add_block<1>(count, width, lhs + row * count, panel, result + row * columns + first, columns);
+      add_block<1, Flush>(count, width, lhs + row * count, panel, result + row * columns + first, columns);
     }
   }
 }
@@ -115,7 +128,10 @@ FOR_EACH_SET(elements(size_t count, const Operand& a, const Operand& b, const Op
              add_elements(count, a, b, c, result))
 FOR_EACH_SET(products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs, float* panel,
                       float* result),
-             add_products(rows, columns, count, lhs, rhs, panel, result))
+             add_products<false>(rows, columns, count, lhs, rhs, panel, result))
+FOR_EACH_SET(flushed_products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs,
+                              float* panel, float* result),
+             add_products<true>(rows, columns, count, lhs, rhs, panel, result))
 
 }  // namespace
 
@@ -132,4 +148,10 @@ EXPORT void octet_fma(size_t count, const float* a, ptrdiff_t a_step, const floa
 EXPORT void octet_sums_of_products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs,
                                    float* panel, float* result) {
   CHOOSE(products)(rows, columns, count, lhs, rhs, panel, result);
+}
+
+// The same; a sum that is subnormal after a product is 0 from there on.
+EXPORT void octet_flushed_sums_of_products(size_t rows, size_t columns, size_t count, const float* lhs,
+                                           const float* rhs, float* panel, float* result) {
+  CHOOSE(flushed_products)(rows, columns, count, lhs, rhs, panel, result);
 }

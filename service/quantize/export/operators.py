@@ -85,7 +85,8 @@ def _dtype(expr: relax.Expr) -> str:
 def _conv2d(graph: Graph, var: relax.Var, call: relax.Call) -> None:
     """`[N, H, W, C]` and `[O, KH, KW, C / groups]` in the dialect."""
     x, weights, *bias = call.args
-    names = [graph.tensor(x, CHANNELS_FIRST), graph.tensor(weights, CHANNELS_FIRST), *map(graph.tensor, bias)]
+    factors = _factors(graph, call, [graph.tensor(x, CHANNELS_FIRST), graph.tensor(weights, CHANNELS_FIRST)])
+    names = [*factors, *map(graph.tensor, bias)]
     strides, padding, dilation = (_integers(call, name) for name in ("strides", "padding", "dilation"))
     graph.put(
         var,
@@ -102,13 +103,22 @@ def _conv2d(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 def _matmul(graph: Graph, var: relax.Var, call: relax.Call) -> None:
     lhs, rhs, *bias = call.args
-    names = [graph.tensor(lhs), graph.tensor(rhs)]
+    names = _factors(graph, call, [graph.tensor(lhs), graph.tensor(rhs)])
     if not bias:
         graph.put(var, "MatMul", names)
     elif rank_of(lhs) == rank_of(rhs) == 2:
         graph.put(var, "Gemm", [*names, graph.tensor(bias[0])])
     else:
         graph.put(var, "Add", [graph.write("MatMul", names, f"{var.name}_products"), graph.tensor(bias[0])])
+
+
+def _factors(graph: Graph, call: relax.Call, names: list[str]) -> list[str]:
+    """The operands of a product, rounded if it says so."""
+    if getattr(call.op, "name", "") == "relax.matmul" or str(call.attrs["operand_dtype"]) == "float32":
+        return names
+    number = encoding.DTYPES[str(call.attrs["operand_dtype"])]
+    narrow = [graph.write("Cast", [name], f"{name}_rounded", to=number) for name in names]
+    return [graph.write("Cast", [name], f"{name}_real", to=encoding.DTYPES["float32"]) for name in narrow]
 
 
 def _fma(graph: Graph, var: relax.Var, call: relax.Call) -> None:

@@ -15,6 +15,7 @@ from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.qdq import fuse
 from service.compiler.importers.onnx.reader import read_model
+from service.compiler.importers.onnx.rounding import round_products
 from service.compiler.importers.onnx.signature import check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
 from service.compiler.qnn.graph import shape_of
@@ -39,7 +40,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
     """
     try:
-        model = fuse(read_model(data))
+        model = fuse(round_products(read_model(data)))
         check_support(model)
         return _imported(model, at, shapes or {})
     except OctetError as exc:

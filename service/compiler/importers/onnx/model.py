@@ -17,6 +17,8 @@ OWN_DOMAIN = "octet"  # of operators that `qdq` makes; no file may name it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
 CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
 STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # of two computed matrices of stored values, its result real
+# Products of float32 whose first two operands are rounded to bfloat16, by those of ONNX.
+BFLOAT16_PRODUCTS = {name: f"{OWN_DOMAIN}.BFloat16{name}" for name in ("Conv", "Gemm", "MatMul")}
 STORED_CONV = f"{OWN_DOMAIN}.StoredConv"  # of stored values, where ONNX Runtime convolves real ones
 
 
@@ -26,7 +28,7 @@ class Tensor:
 
     Attributes:
         dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
-        data: the elements of a constant without oddity, read-only.
+        data: the elements of a constant without oddity, read-only; of bfloat16, as float32.
         oddity: why no operator can use it, as in "is kept in another file"; None if one may.
     """
 

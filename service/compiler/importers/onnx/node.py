@@ -11,10 +11,11 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.channels_last import channels_last
-from service.compiler.importers.onnx.model import Array, Model, Tensor, shortened
+from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Array, Model, Tensor, shortened
 from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import emit, shape_of
+from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import MalformedModel, Unsupported
@@ -97,6 +98,11 @@ class Node:
     @property
     def label(self) -> str:
         return shortened(self.output)
+
+    @property
+    def operand_dtype(self) -> str:
+        """What a product's operands are rounded to."""
+        return BFLOAT16 if self.operator.op_type in BFLOAT16_PRODUCTS.values() else "float32"
 
     # -- what it is given
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from service.compiler.importers.onnx.message import Values
 from service.compiler.importers.onnx.model import Array, Tensor, shortened
 from service.compiler.importers.onnx.package import Files, external_of
 from service.compiler.importers.onnx.schema import DTYPES
+from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
 from service.core.errors import MalformedModel
 
 _MAX_BYTES = (1 << 31) - 1
@@ -26,8 +28,9 @@ _FIELDS = {
     "int64": "int64_data",
     "uint32": "uint64_data",
     "uint64": "uint64_data",
-    **dict.fromkeys(("uint8", "int8", "uint16", "int16", "int32", "bool", "float16"), "int32_data"),
+    **dict.fromkeys(("uint8", "int8", "uint16", "int16", "int32", "bool", "float16", BFLOAT16), "int32_data"),
 }
+_WORDS = {BFLOAT16: "uint16"}  # what NumPy has no type of, by that of its bits
 
 
 def text(raw: memoryview | None) -> str:
@@ -65,7 +68,7 @@ def _oddity(values: Values, dtype: str, shape: tuple[int, ...]) -> str | None:
         return f"has elements of {dtype}, which no operator here takes"
     if len(shape) > _MAX_RANK:
         return f"has {len(shape)} dimensions; the limit is {_MAX_RANK}"
-    if math.prod(shape) * np.dtype(NIBBLES.get(dtype, dtype)).itemsize > _MAX_BYTES:
+    if math.prod(shape) * _kind(dtype).itemsize > _MAX_BYTES:
         return f"has shape {list(shape)}, which is more than 2 GiB"
     return None
 
@@ -79,12 +82,19 @@ def _missing(external: Mapping[str, str] | None, files: Files) -> str | None:
 
 def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     count = math.prod(shape)
-    return -(-count // 2) if dtype in NIBBLES else count * np.dtype(dtype).itemsize
+    return -(-count // 2) if dtype in NIBBLES else count * _kind(dtype).itemsize
+
+
+def _kind(dtype: str) -> np.dtype[Any]:
+    return np.dtype({**NIBBLES, **_WORDS}.get(dtype, dtype))
 
 
 def _elements(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
     if dtype in NIBBLES:
         return _nibbles(values, name, dtype, shape)
+    if dtype == BFLOAT16:
+        words = _elements(values, name, _WORDS[dtype], shape)
+        return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
     count, kind = math.prod(shape), np.dtype(dtype)
     if "raw_data" in values:
         raw = values["raw_data"]

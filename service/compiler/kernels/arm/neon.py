@@ -15,6 +15,7 @@ from service.compiler.kernels.arm.fixed_point import NeonFixedPoint
 from service.compiler.kernels.arm.table import Lookup
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
 from service.compiler.kernels.simd.isa import PIXELS, Rates
 
 LANES = 4
@@ -45,6 +46,10 @@ class Neon:
     @property
     def fixed_point(self) -> NeonFixedPoint:
         return NeonFixedPoint()
+
+    @property
+    def bfloat16(self) -> FusedBFloat16:
+        return FusedBFloat16(LANES)
 
     @property
     def weight_elements(self) -> int:

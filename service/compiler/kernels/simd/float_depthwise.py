@@ -15,7 +15,8 @@ from tvm import tirx
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
-from service.compiler.kernels.simd.float_product import Padded, clear, copy
+from service.compiler.kernels.simd.float_factors import copy
+from service.compiler.kernels.simd.float_memory import Padded, clear
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.tiles import worth_sharing

@@ -18,22 +18,29 @@ from service.compiler.kernels.matrices import Strided
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.float_blocks import Blocked
 from service.compiler.kernels.simd.float_depthwise import Depthwise, float_depthwise
-from service.compiler.kernels.simd.float_product import Operands, Padded, float_product
+from service.compiler.kernels.simd.float_factors import SINGLES, BFloat16Pairs, Factors
+from service.compiler.kernels.simd.float_memory import Padded
+from service.compiler.kernels.simd.float_product import Operands, float_product
 from service.compiler.kernels.simd.float_tiles import Geometry, Outer, key_of, ranked
 from service.compiler.kernels.simd.isa import Isa
+from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation, value_of
 
+_BFLOAT16_BITS = 16
 _LARGEST = (1 << 31) - 1  # elements of a tensor, which are numbered by int32
 
 
 def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     """The kernel for one of `REAL_PRODUCTS`.
 
+    A depthwise convolution in bfloat16 gains nothing: what lies beside an element is another channel's, so that pairs
+    are half empty. It is computed as products in groups.
+
     Raises:
         Declined: there is none.
     """
     core = group.core
-    if core.name == "qnn.real_conv2d" and (layer := _depthwise(core)) is not None:
+    if core.name == "qnn.real_conv2d" and not is_bfloat16(core) and (layer := _depthwise(core)) is not None:
         with suppress(Declined):
             return PlainKernel(float_depthwise(isa, layer), NO_HALO, 0)
     geometry, operands = _geometry(group)
@@ -41,7 +48,8 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     if largest > _LARGEST or math.prod(shape_of(group.output)) == 0 or geometry.depth == 0:
         raise Declined("its tensors are empty, or have more than 2**31 elements")
     blocked = operands.weights if isinstance(operands.weights, Blocked) else None
-    key = key_of(isa, geometry, 0 if blocked is None else blocked.bits)
+    bits = blocked.bits if blocked is not None else 0 if geometry.group == 1 else _BFLOAT16_BITS
+    key = key_of(isa, geometry, bits)
     tiles = ranked(isa, geometry, decoded=blocked is not None)
     numbers = choices.choose(key, [astuple(tile) for tile in tiles])
     kernel: Kernel = float_product(isa, geometry, operands, Tile(*numbers))
@@ -77,7 +85,7 @@ def _blocks(core: Operation) -> tuple[Geometry, Operands]:
 
 def _matrices(group: Group) -> tuple[Geometry, Operands]:
     """Each operand where it lies: split into heads, transposed, joined again."""
-    core = group.core
+    core, factors = group.core, _factors(group.core)
     lhs, rhs, out = (shape_of(each) for each in (*core.call.args[:2], core.call))
     weights, bias = value_of(core.call.args[1]), _bias(core)
     left, right, made = group.matrices or (
@@ -108,10 +116,11 @@ def _matrices(group: Group) -> tuple[Geometry, Operands]:
         columns,
         None if steps is None else (steps[0], 1) if right.of_rows else (1, steps[1]),
         (left.offset, 0 if steps is None else right.offset, made.offset),
+        factors.size,
     )
     biases = None if bias is None else np.broadcast_to(bias, (1 if panels is None else len(panels), columns))
     sizes = [math.prod(shape_of(var)) for var in (*group.inputs, group.output)]
-    return geometry, Operands(sizes[0], 0 if steps is None else sizes[1], sizes[-1], panels, biases)
+    return geometry, Operands(sizes[0], 0 if steps is None else sizes[1], sizes[-1], panels, biases, None, factors)
 
 
 def _joined(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Outer]:
@@ -153,7 +162,8 @@ def _convolution(core: Operation) -> tuple[Geometry, Operands]:
     (rows, columns), channels = padded.extents if padded else source[1:3], source[3]
     own = weights.reshape(groups, filters // groups, -1).transpose(0, 2, 1)
     biases = None if bias is None else bias.reshape(groups, -1)
-    operands = Operands(math.prod(source), 0, n * height * width * filters, own, biases, padded)
+    factors = _factors(core)
+    operands = Operands(math.prod(source), 0, n * height * width * filters, own, biases, padded, factors)
     each: tuple[Outer, ...] = (Outer(groups, per_group, 1, filters // groups),) if groups > 1 else ()
     if (kernel_h, kernel_w) == strides == (1, 1):  # pixels are one row, whatever image they are of
         grid, lhs_steps, out_steps = (1, n * height * width), (0, channels), (0, filters)
@@ -166,7 +176,12 @@ def _convolution(core: Operation) -> tuple[Geometry, Operands]:
     run = per_group
     if groups == 1 and dilation[1] == 1:  # the taps of a kernel row lie side by side
         taps, run = (taps[0], (1, 0)), kernel_w * channels
-    return Geometry(each, grid, lhs_steps, out_steps, taps, run, filters // groups), operands
+    geometry = Geometry(each, grid, lhs_steps, out_steps, taps, run, filters // groups, group=factors.size)
+    return geometry, operands
+
+
+def _factors(core: Operation) -> Factors:
+    return BFloat16Pairs() if is_bfloat16(core) else SINGLES
 
 
 def _bias(core: Operation) -> Array | None:

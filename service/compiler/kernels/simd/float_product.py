@@ -1,10 +1,11 @@
-"""Products of float32: matrices, dense layers, convolutions (`qnn.real_matmul`, `qnn.real_conv2d`).
+"""Float products: matrices, dense layers, convolutions (`qnn.real_matmul`, `qnn.real_conv2d`).
 
 A tile of rows (pixels of a convolution's output) by vectors of columns is added up in registers over the whole sum, in
 the order of its products, as the operators are defined. Tiles at an edge overlap their neighbours, and so do the last
 vectors of columns. Weights that are constant lie in panels, in the order in which they are read; other right operands
 are laid out so by an item, in memory of its thread, unless one tile of rows is all there is. Weights of few
-bits (`float_blocks`) are decoded there, or in registers.
+bits (`float_blocks`) are decoded there, or in registers. What is multiplied is float32, or bfloat16 in pairs
+(`float_factors`); operands that are computed are converted to pairs before anything else is done.
 """
 
 from __future__ import annotations
@@ -17,36 +18,20 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.kernel import Array, Kernel
-from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, splat
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.float_blocks import Blocked, BlockPanels
+from service.compiler.kernels.simd.float_factors import SINGLES, Factors
+from service.compiler.kernels.simd.float_memory import Padded, pad
 from service.compiler.kernels.simd.float_tiles import FAR_BYTES, Geometry, cycles
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.tiles import worth_sharing
 
-# Part of a group, its columns, number of a product, number of a vector -> that vector.
+_SHARE = 4096  # elements that are converted at a time
+
+# Part of a group, its columns, number of a step, number of a vector -> that vector.
 Weights = Callable[[Expr, list[Expr], Expr, int], Expr]
-
-
-@dataclass(frozen=True)
-class Padded:
-    """An image `[N, H, W, C]` that gets a border of zeros before it is read."""
-
-    shape: tuple[int, int, int, int]
-    halo: Halo
-
-    @property
-    def extents(self) -> tuple[int, int]:
-        """Rows and columns with the border."""
-        (_, height, width, _), (top, left, bottom, right) = self.shape, self.halo.sides
-        return height + top + bottom, width + left + right
-
-    @property
-    def size(self) -> int:
-        height, width = self.extents
-        return self.shape[0] * height * width * self.shape[3]
 
 
 @dataclass(frozen=True)
@@ -58,6 +43,7 @@ class Operands:
         weights: `[panels of all columns, depth, columns]`; or those of one panel, in blocks.
         bias: `[panels of all columns, columns]`.
         padded: what `lhs` is made before it is read.
+        factors: what they are multiplied as.
     """
 
     lhs: int
@@ -66,6 +52,7 @@ class Operands:
     weights: Array | Blocked | None = None
     bias: Array | None = None
     padded: Padded | None = None
+    factors: Factors = SINGLES
 
 
 def float_product(isa: Isa, geometry: Geometry, operands: Operands, tile: Tile) -> Kernel:
@@ -75,6 +62,7 @@ def float_product(isa: Isa, geometry: Geometry, operands: Operands, tile: Tile) 
 class _Product:
     def __init__(self, isa: Isa, geometry: Geometry, operands: Operands, tile: Tile) -> None:
         self.isa, self.geometry, self.operands, self.tile = isa, geometry, operands, tile
+        self.factors = operands.factors
         last = max(geometry.columns - isa.lanes, 0)
         self.starts = [min(at, last) for at in range(0, geometry.columns, isa.lanes)]
         self.parts, self.tiles = geometry.parts(isa, tile), geometry.tiles(tile)
@@ -95,19 +83,20 @@ class _Product:
             self.constants.append(filled.reshape(-1))
         # A right operand that one tile reads is read where it lies.
         steps = geometry.rhs_steps
-        self.in_place = self.tiles == 1 and geometry.columns >= isa.lanes and steps is not None and steps[1] == 1
-        self.panel = geometry.depth * tile.blocks * isa.lanes
-        self.group = geometry.group(isa, tile, constant=self.laid_out)
+        single, whole = self.factors.size == 1, geometry.columns >= isa.lanes
+        self.in_place = self.tiles == 1 and single and whole and steps is not None and steps[1] == 1
+        self.panel = geometry.steps * tile.blocks * isa.lanes
+        self.group = geometry.parts_at_once(isa, tile, constant=self.laid_out)
         self.groups = -(-self.parts // self.group)
         # The next tile's rows lie behind this one's, and come from far where they do not fit the cache.
-        rows_bytes = 4 * geometry.grid[1] * geometry.run
+        rows_bytes = geometry.element_bytes * geometry.grid[1] * geometry.run
         self.prefetched = geometry.lhs_steps == (0, geometry.run) and rows_bytes > FAR_BYTES
 
     def _laid_out_before(self, weights: Array, parts: list[list[int]]) -> Array:
-        """`[panel, part, product, vector, lane]`; the last part and the last vector overlap."""
-        lanes = self.isa.lanes
-        filled = np.zeros((*weights.shape[:2], max(lanes, weights.shape[2])), np.float32)
-        filled[:, :, : weights.shape[2]] = weights
+        """`[panel, part, step, vector, lane]`; the last part and the last vector overlap."""
+        lanes, packed = self.isa.lanes, self.factors.packed(weights, self.geometry.run)
+        filled = np.zeros((*packed.shape[:2], max(lanes, packed.shape[2])), packed.dtype)
+        filled[:, :, : packed.shape[2]] = packed
         vectors = [np.stack([filled[:, :, start : start + lanes] for start in part], axis=2) for part in parts]
         return np.stack(vectors, axis=1).reshape(-1)
 
@@ -124,9 +113,13 @@ class _Product:
         self.written = program.parameter("destination", "float32", operands.out)
         parallel = worth_sharing(self.isa, cycles(self.isa, geometry, self.tile))
         if operands.padded is not None:
-            memory = program.workspace(operands.padded.size, "float32")
-            pad(program, self.isa, self.lhs, memory, operands.padded, parallel=parallel)
+            memory = program.workspace(operands.padded.size, self.factors.stored)
+            pad(self.lanes, self.factors, self.lhs, memory, operands.padded, parallel=parallel)
             self.lhs = memory
+        else:
+            self.lhs = self._converted(self.lhs, operands.lhs, parallel=parallel)
+        if self.rhs is not None:
+            self.rhs = self._converted(self.rhs, operands.rhs, parallel=parallel)
         rows = self.tiles if constant else 1  # what a thread lays out serves all tiles of rows
         with program.loop(geometry.images * self.groups * rows, "item", parallel=parallel) as item:
             of_images, tile = program.bind(item // rows), item % rows
@@ -141,7 +134,18 @@ class _Product:
                 with program.loop(self.tiles, "tile") as own:
                     self._tiles(lhs, out, rhs, first, own, others)
         facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {self.tile.blocks} vectors"}
+        facts |= self.factors.facts
         return Kernel("float_product", program.function(), tuple(self.constants), 4 * operands.out, facts)
+
+    def _converted(self, source: Buffer, size: int, *, parallel: bool) -> Buffer:
+        """An operand as it is multiplied."""
+        if self.factors.stored == str(source.dtype):
+            return source
+        memory, share = self.program.workspace(size, self.factors.stored), min(size, _SHARE)
+        with self.program.loop(-(-size // share), "share", parallel=parallel) as at:
+            first = self.program.bind(at_most(at * share, size - share))
+            self.factors.copy(self.lanes, (source, first), (memory, first), share)
+        return memory
 
     def _offsets(self, image: Expr) -> tuple[Expr, Expr, Expr]:
         """Where an image begins, in each operand."""
@@ -201,8 +205,9 @@ class _Product:
         """The columns of a group of parts, in memory of this thread. What lies behind the last column is never
         stored."""
         program, lanes = self.program, self.isa.lanes
-        memory = program.workspace(self.group * self.panel, "float32")
-        whole = min(self.geometry.columns, self.geometry.depth) >= lanes
+        memory = program.workspace(self.group * self.panel, self.factors.group)
+        geometry = self.geometry
+        whole = min(geometry.columns, geometry.steps) >= lanes and geometry.depth % self.factors.size == 0
         with program.loop(self.count, "part") as part:
             for block, column in enumerate(self._columns(first + part)):
                 to = program.bind(part * self.panel + block * lanes)
@@ -215,29 +220,42 @@ class _Product:
         return self._from_panel(memory, 0)
 
     def _copied(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
-        program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
-        with program.loop(self.geometry.depth, "laid") as k:
-            source, destination = (self.rhs, rhs + k * self.rhs_steps[0]), (memory, to + k * row)
-            copy(program, lanes, source, destination, min(lanes, self.geometry.columns))
+        program, width, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
+        for first, count, size in self._steps():
+            with program.loop(count, "laid") as step:
+                k = (first + step) * self.factors.size
+                source = rhs + k * self.rhs_steps[0]
+                vector = self.factors.across(
+                    self.lanes, self.rhs, program.bind(source), self.rhs_steps[0], size, self.geometry.columns
+                )
+                program.store(memory, to + (first + step) * row, vector, width)
 
     def _picked(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
-        """Columns, element by element: so few that they fill no vector."""
+        """Columns, group by group: so few that they fill no vector."""
         program, row = self.program, self.tile.blocks * self.isa.lanes
-        with (
-            program.loop(self.geometry.depth, "laid") as k,
-            program.loop(min(self.isa.lanes, self.geometry.columns), "n") as n,
-        ):
-            program.store(memory, to + k * row + n, load(self.rhs, rhs + n * self.rhs_steps[1] + k, 1), 1)
+        for first, count, size in self._steps():
+            with (
+                program.loop(count, "laid") as step,
+                program.loop(min(self.isa.lanes, self.geometry.columns), "n") as n,
+            ):
+                k = (first + step) * self.factors.size
+                group = self.factors.along(self.rhs, rhs + n * self.rhs_steps[1] + k, 1, size)
+                program.store(memory, to + (first + step) * row + n, group, 1)
+
+    def _steps(self) -> list[tuple[int, int, int]]:
+        """Of a run: a step, how many there are alike, and how many products each has."""
+        whole, rest = divmod(self.geometry.run, self.factors.size)
+        return [each for each in ((0, whole, self.factors.size), (whole, 1, rest)) if each[1] and each[2]]
 
     def _turned(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
         """Squares of as many columns as a vector has lanes, transposed: halves, quarters … change places in pairs of
         vectors (Eklundh 1972)."""
         program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
-        with program.loop(-(-self.geometry.depth // lanes), "square") as square:
-            k = program.bind(at_most(square * lanes, self.geometry.depth - lanes))
-            vectors = [
-                self.lanes.keep(load(self.rhs, rhs + n * self.rhs_steps[1] + k, lanes), "float32") for n in range(lanes)
-            ]
+        size, dtype = self.factors.size, self.factors.group
+        with program.loop(-(-self.geometry.steps // lanes), "square") as square:
+            step = program.bind(at_most(square * lanes, self.geometry.steps - lanes))
+            starts = [rhs + n * self.rhs_steps[1] + step * size for n in range(lanes)]
+            vectors = [self.lanes.keep(self.factors.along(self.rhs, at, lanes, size), dtype) for at in starts]
             distance = lanes // 2
             while distance:
                 for one in (place for place in range(lanes) if not place & distance):
@@ -247,10 +265,10 @@ class _Product:
                     vectors[one], vectors[one + distance] = (self._mixed(pair, order) for order in (upper, lower))
                 distance //= 2
             for place, vector in enumerate(vectors):
-                program.store(memory, to + (k + place) * row, vector, lanes)
+                program.store(memory, to + (step + place) * row, vector, lanes)
 
     def _mixed(self, pair: tuple[Expr, Expr], order: list[int]) -> Expr:
-        return self.lanes.keep(tirx.Shuffle(list(pair), [tirx.const(at, "int32") for at in order]), "float32")
+        return self.lanes.keep(tirx.Shuffle(list(pair), [tirx.const(at, "int32") for at in order]), self.factors.group)
 
     # --- a tile ---
 
@@ -298,12 +316,17 @@ class _Product:
         (rows, row_step), (columns, column_step) = geometry.taps
         with program.loop(rows, "tap_row") as i, program.loop(columns, "tap") as j:
             tap = program.bind(start + i * row_step + j * column_step)
-            first = program.bind((i * columns + j) * geometry.run)
-            with program.loop(geometry.run, "k") as k:
-                if self.prefetched:
-                    program.prefetch(self.lhs, start + len(pixels) * (geometry.run + k))
-                vectors = [self.lanes.keep(weights(first + k, block), "float32") for block in range(self.tile.blocks)]
-                self._multiply(tap, pixels, totals, k, vectors)
+            first = program.bind((i * columns + j) * geometry.run_steps)
+            for begin, count, size in self._steps():
+                with program.loop(count, "k") as step:
+                    k = begin + step
+                    if self.prefetched:
+                        program.prefetch(self.lhs, start + len(pixels) * (geometry.run + k * self.factors.size))
+                    vectors = [
+                        self.lanes.keep(weights(first + k, block), self.factors.group)
+                        for block in range(self.tile.blocks)
+                    ]
+                    self._multiply(tap, pixels, totals, k * self.factors.size, vectors, size)
 
     def _multiply(
         self,
@@ -312,14 +335,15 @@ class _Product:
         totals: list[list[Register]],
         product: Expr,
         vectors: list[Expr],
+        size: int = 1,
     ) -> None:
-        """One product of each sum of a tile."""
-        down, right = self.geometry.lhs_steps
+        """One group of `size` products of each sum of a tile, from number `product` on."""
+        (down, right), dtype = self.geometry.lhs_steps, self.factors.group
         for (row, column), registers in zip(pixels, totals, strict=True):
-            element = splat(load(self.lhs, start + row * down + column * right + product, 1), self.isa.lanes)
-            element = self.lanes.keep(element, "float32")
+            place = start + row * down + column * right + product
+            group = self.lanes.keep(splat(self.factors.along(self.lhs, place, 1, size), self.isa.lanes), dtype)
             for register, vector in zip(registers, vectors, strict=True):
-                register.value = self.lanes.multiply_add(element, vector, register.value)
+                register.value = self.factors.add_products(self.lanes, register.value, group, vector)
 
     def _bias(self, panel: Expr, column: Expr) -> Expr | None:
         if self.operands.bias is None:
@@ -331,45 +355,3 @@ class _Product:
         register = self.program.register("float32", self.isa.lanes)
         register.value = self.lanes.const(0.0, "float32")
         return register
-
-
-def pad(program: Program, isa: Isa, source: Buffer, memory: Buffer, padded: Padded, *, parallel: bool) -> None:
-    """Writes the image with its border to memory."""
-    (batch, height, width, channels), (top, left, bottom, right) = padded.shape, padded.halo.sides
-    rows, columns = padded.extents
-    line, lanes = columns * channels, isa.lanes
-    with program.loop(batch * height, "line", parallel=parallel) as at:
-        y = program.bind(at % height)
-        to = program.bind((at // height * rows + y + top) * line)
-        clear(program, lanes, (memory, to), left * channels)
-        copy(program, lanes, (source, at * (width * channels)), (memory, to + left * channels), width * channels)
-        clear(program, lanes, (memory, to + (left + width) * channels), right * channels)
-    with program.loop(batch, "image") as image:
-        clear(program, lanes, (memory, image * (rows * line)), top * line)
-        clear(program, lanes, (memory, (image * rows + top + height) * line), bottom * line)
-
-
-def copy(
-    program: Program, lanes: int, source: tuple[Buffer, Expr], destination: tuple[Buffer, Expr], size: int
-) -> None:
-    """`size` float32, and not one more read or written: vectors overlap at the end, fewer elements are narrower."""
-    width = _widest(lanes, size)
-    with program.loop(-(-size // width), "part") as part:
-        at = program.bind(at_most(part * width, size - width))
-        program.store(destination[0], destination[1] + at, load(source[0], source[1] + at, width), width)
-
-
-def clear(program: Program, lanes: int, destination: tuple[Buffer, Expr], size: int) -> None:
-    """Zeros in place of `size` float32."""
-    if not size:
-        return
-    width, zero = _widest(lanes, size), tirx.const(0.0, "float32")
-    with program.loop(-(-size // width), "part") as part:
-        at = program.bind(at_most(part * width, size - width))
-        program.store(destination[0], destination[1] + at, splat(zero, width) if width > 1 else zero, width)
-
-
-def _widest(lanes: int, size: int) -> int:
-    while lanes > size:
-        lanes //= 2
-    return lanes

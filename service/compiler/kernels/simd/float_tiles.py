@@ -54,6 +54,7 @@ class Geometry:
         columns: of n.
         rhs_steps: from one k to the next, and from one n, where rhs is computed; one of them is 1.
         starts: the first elements of lhs, rhs and out.
+        group: neighbours of k that are multiplied in one step; the last of a run may be fewer.
     """
 
     outer: tuple[Outer, ...]
@@ -65,6 +66,7 @@ class Geometry:
     columns: int
     rhs_steps: tuple[int, int] | None = None
     starts: tuple[int, int, int] = (0, 0, 0)
+    group: int = 1
 
     @property
     def images(self) -> int:
@@ -74,6 +76,21 @@ class Geometry:
     def depth(self) -> int:
         """Products of a sum."""
         return math.prod(extent for extent, _ in self.taps) * self.run
+
+    @property
+    def run_steps(self) -> int:
+        """Steps of a run."""
+        return -(-self.run // self.group)
+
+    @property
+    def steps(self) -> int:
+        """Steps of a sum."""
+        return math.prod(extent for extent, _ in self.taps) * self.run_steps
+
+    @property
+    def element_bytes(self) -> int:
+        """Of lhs."""
+        return 4 // self.group
 
     @property
     def macs(self) -> int:
@@ -88,15 +105,15 @@ class Geometry:
 
     def panel_bytes(self, isa: Isa, tile: Tile) -> int:
         """The right operand of a tile of columns."""
-        return self.depth * tile.blocks * isa.bytes
+        return self.steps * tile.blocks * isa.bytes
 
-    def group(self, isa: Isa, tile: Tile, *, constant: bool) -> int:
+    def parts_at_once(self, isa: Isa, tile: Tile, *, constant: bool) -> int:
         """Tiles of columns that a tile of rows is multiplied by, one after the other, where it stays in the first level
         of cache meanwhile: as many as stay in the second, and leave each thread its share."""
         rows = self.images * (self.tiles(tile) if constant else 1)
         shares = -(-_SHARES // rows)
         panel = self.panel_bytes(isa, tile)
-        near = panel + 4 * tile.rows * tile.columns * self.depth <= _NEAR_BYTES
+        near = panel + self.element_bytes * tile.rows * tile.columns * self.depth <= _NEAR_BYTES
         return max(1, min(_GROUP_BYTES // panel if near else 1, self.parts(isa, tile) // shares))
 
     def tiles(self, tile: Tile) -> int:
@@ -131,15 +148,15 @@ def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
         loads += rows * _FAR_LINE
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
     parts = geometry.images * geometry.parts(isa, tile)
-    total = parts * geometry.tiles(tile) * (geometry.depth * step + rows * tile.blocks * rate.epilogue.wide + rate.tile)
+    total = parts * geometry.tiles(tile) * (geometry.steps * step + rows * tile.blocks * rate.epilogue.wide + rate.tile)
     if geometry.rhs_steps is not None:
-        total += parts * geometry.depth * tile.blocks * 2 * rate.load
+        total += parts * geometry.steps * tile.blocks * 2 * rate.load
     return total
 
 
 def key_of(isa: Isa, geometry: Geometry, bits: int = 0) -> str:
-    """Names all that decides which tile is fastest; `bits` are those of weights that are decoded."""
-    parts = {"isa": isa.name, "float": asdict(geometry)}
+    """Names all that decides which tile is fastest; `bits` are those of weights that are decoded, or of bfloat16."""
+    parts = {"isa": isa.name, "float": {name: value for name, value in asdict(geometry).items() if name != "group"}}
     return digest_of_json({**parts, "bits": bits} if bits else parts)
 
 
@@ -158,7 +175,7 @@ def _conflicts(geometry: Geometry, tile: Tile) -> int:
     """The most rows of a tile whose elements of one k fall into one set of the first level of cache."""
     (down, right), period = geometry.lhs_steps, _SETS * _LINE_BYTES
     sets = [
-        4 * (row * down + column * right) % period // _LINE_BYTES
+        geometry.element_bytes * (row * down + column * right) % period // _LINE_BYTES
         for row in range(tile.rows)
         for column in range(tile.columns)
     ]

@@ -254,6 +254,17 @@ class FixedPoint(Protocol):
         """(x * significand + 2**(right - 1)) >> right in 64 bits; `right` is 31 or more, so that the result fits."""
 
 
+class BFloat16(Protocol):
+    """Products of bfloat16 pairs, added to float32: `qnn.numerics.bfloat16` on vectors. A pair is 32 bits, its first
+    value in the lower half."""
+
+    def words(self, program: Program, values: Expr) -> Expr:
+        """`lanes` float32 -> the nearest bfloat16, uint16."""
+
+    def add_products(self, program: Program, totals: Expr, operand: Expr, weights: Expr) -> Expr:
+        """`totals` plus, in each lane, the products of two pairs (int32)."""
+
+
 class Isa(Protocol):
     """A vector instruction set. Vectors of one width, with 32-bit lanes as accumulators.
 
@@ -280,6 +291,10 @@ class Isa(Protocol):
     @property
     def fixed_point(self) -> FixedPoint:
         """Its arithmetic of fixed-point numbers."""
+
+    @property
+    def bfloat16(self) -> BFloat16:
+        """Its products of bfloat16 pairs."""
 
     @property
     def matrix(self) -> Matrix | None:

@@ -16,6 +16,7 @@ from tvm.tirx import BufferLoad
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
 from service.compiler.kernels.simd.fixed_point import WideFixedPoint
 from service.compiler.kernels.simd.isa import FULL, PIXELS, DepthwiseRates, EpilogueRates, Rates
 
@@ -60,6 +61,10 @@ class PortableIsa:
     @property
     def bytes(self) -> int:
         return 4 * self.lanes
+
+    @property
+    def bfloat16(self) -> FusedBFloat16:
+        return FusedBFloat16(self.lanes)
 
     @property
     def fixed_point(self) -> WideFixedPoint:

@@ -1,6 +1,6 @@
 """x86-64's vector instruction sets: AVX2 and AVX-512, with and without dot products of bytes, as `simd.isa.Isa`.
 
-AMX's tiles come on top of AVX512-VNNI (`x86.amx`).
+AMX's tiles come on top of AVX512-VNNI (`x86.amx`), and so do products of bfloat16 pairs (`x86.bfloat16`).
 
 A new instruction set is a new entry of `ISAS` and not a new kernel. Sources: Intel 64 and IA-32 Architectures Software
 Developer's Manual, volume 2; the LLVM intrinsics' operand types are those of LLVM 22 (`vpdpbusd` takes byte vectors).
@@ -16,9 +16,11 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
 from service.compiler.kernels.simd.fixed_point import WideFixedPoint
-from service.compiler.kernels.simd.isa import FULL, PIXELS, Rates
+from service.compiler.kernels.simd.isa import FULL, PIXELS, BFloat16, Rates
 from service.compiler.kernels.x86.amx import AMX, Amx
+from service.compiler.kernels.x86.bfloat16 import Avx512BFloat16
 from service.compiler.kernels.x86.rates import RATES
 from service.compiler.kernels.x86.table import Lookup, arranged
 
@@ -33,6 +35,7 @@ class X86Isa:
         dots_bytes: whether it multiplies u8 by s8 and adds four products to a lane at once (`vpdpbusd`). Otherwise
             bytes are widened to 16 bits and multiplied by `vpmaddwd`, which is exact too: 255 * 255 * 2 fits.
         matrix: AMX's tiles, where there are some.
+        pairs_bfloat16: whether it multiplies pairs of bfloat16 (`vdpbf16ps`).
     """
 
     name: str
@@ -41,6 +44,7 @@ class X86Isa:
     dots_bytes: bool
     rates: Rates
     matrix: Amx | None = None
+    pairs_bfloat16: bool = False
     pairs: None = None
     group: int = GROUP
     operand_zero_point: int = 0
@@ -53,6 +57,10 @@ class X86Isa:
     @property
     def fixed_point(self) -> WideFixedPoint:
         return WideFixedPoint(self.lanes)
+
+    @property
+    def bfloat16(self) -> BFloat16:
+        return Avx512BFloat16() if self.pairs_bfloat16 else FusedBFloat16(self.lanes)
 
     @property
     def weight_dtype(self) -> str:
@@ -222,8 +230,16 @@ class X86Isa:
         return Lookup.of(program, self.lanes, entries, offset)
 
 
-def _isa(name: str, lanes: int, registers: int, *, dots_bytes: bool, matrix: Amx | None = None) -> X86Isa:
-    return X86Isa(name, lanes, registers, dots_bytes, RATES[name], matrix)
+def _isa(
+    name: str,
+    lanes: int,
+    registers: int,
+    *,
+    dots_bytes: bool,
+    matrix: Amx | None = None,
+    pairs_bfloat16: bool = False,
+) -> X86Isa:
+    return X86Isa(name, lanes, registers, dots_bytes, RATES[name], matrix, pairs_bfloat16)
 
 
 ISAS: dict[str, X86Isa] = {
@@ -231,6 +247,7 @@ ISAS: dict[str, X86Isa] = {
     for isa in (
         _isa("x86-64-v4+amx", 16, 32, dots_bytes=True, matrix=AMX),
         _isa("x86-64-v4+vnni", 16, 32, dots_bytes=True),
+        _isa("x86-64-v4+vnni+bf16", 16, 32, dots_bytes=True, pairs_bfloat16=True),
         _isa("x86-64-v4", 16, 32, dots_bytes=False),
         _isa("x86-64-v3+avxvnni", 8, 16, dots_bytes=True),
         _isa("x86-64-v3", 8, 16, dots_bytes=False),

@@ -45,6 +45,7 @@ def _rates(width: float, *, dots_bytes: bool) -> Rates:
 RATES: dict[str, Rates] = {
     "x86-64-v4+amx": _rates(1.0, dots_bytes=True),
     "x86-64-v4+vnni": _rates(1.0, dots_bytes=True),
+    "x86-64-v4+vnni+bf16": _rates(1.0, dots_bytes=True),
     "x86-64-v4": _rates(1.0, dots_bytes=False),
     "x86-64-v3+avxvnni": _rates(0.5, dots_bytes=True),
     "x86-64-v3": _rates(0.5, dots_bytes=False),

@@ -28,9 +28,10 @@ def _library() -> ctypes.CDLL:
         raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
     library, size, address = ctypes.CDLL(str(_PATH)), ctypes.c_size_t, ctypes.c_void_p
     operand = (address, ctypes.c_ssize_t)
-    library.octet_fma.restype = library.octet_sums_of_products.restype = None
+    library.octet_fma.restype = None
     library.octet_fma.argtypes = [size, *operand, *operand, *operand, address]
-    library.octet_sums_of_products.argtypes = [size, size, size, address, address, address, address]
+    for products in (library.octet_sums_of_products, library.octet_flushed_sums_of_products):
+        products.restype, products.argtypes = None, [size, size, size, address, address, address, address]
     return library
 
 
@@ -51,15 +52,21 @@ def _repeated(operand: Array, shape: tuple[int, ...]) -> Array:
     return operand if operand.size == 1 else np.ascontiguousarray(np.broadcast_to(operand, shape))
 
 
-def sums_of_products(a: Array, b: Array) -> Array:
-    """`[rows, count]` by `[count, columns]`, in float32: each sum from 0 on by `fma`, one product after the other."""
+def sums_of_products(a: Array, b: Array, *, flushed: bool = False) -> Array:
+    """`[rows, count]` by `[count, columns]`, in float32: each sum from 0 on by `fma`, one product after the other.
+
+    Args:
+        flushed: whether a sum that is subnormal after a product is 0 from there on.
+    """
     (rows, count), columns = a.shape, b.shape[1]
     if columns < rows and columns < _PANEL:  # columns are computed side by side
-        return sums_of_products(b.T, a.T).T
+        return sums_of_products(b.T, a.T, flushed=flushed).T
     lhs, rhs = (np.ascontiguousarray(operand, np.float32) for operand in (a, b))
     result, panel = np.empty((rows, columns), np.float32), np.empty(count * _PANEL, np.float32)
     arrays = (lhs, rhs, panel, result)
-    _library().octet_sums_of_products(rows, columns, count, *(array.ctypes.data for array in arrays))
+    library = _library()
+    add = library.octet_flushed_sums_of_products if flushed else library.octet_sums_of_products
+    add(rows, columns, count, *(array.ctypes.data for array in arrays))
     return result
 
 

@@ -4,16 +4,28 @@ is computed. Runtimes that add in another order, or in parts, come within roundi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from tvm import relax, s_tir, te, tirx
 
+from service.compiler.qnn.numerics import bfloat16
 from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
 from service.compiler.qnn.numerics.fused import lowered_fma, sums_of_products
 from service.compiler.qnn.operation import Operation
 
+Sums = Callable[[Array, Array], Array]  # [rows, count], [count, columns] -> [rows, columns]
+
+Add = Callable[[Scalar, Scalar, Scalar], Scalar]  # a, b, c -> a * b + c, as it is rounded
+
 _BLOCK = 1 << 22  # elements under taps that are laid out at a time
+
+
+def _sums_of(operation: Operation) -> Sums:
+    if not bfloat16.is_bfloat16(operation):
+        return sums_of_products
+    return partial(bfloat16.sums_of_pairs, run=bfloat16.run_of(operation))
 
 
 class RealConv2d:
@@ -33,13 +45,13 @@ class RealConv2d:
         n, height, width, _ = (int(dim) for dim in operation.call.ty.shape)
         reach = step * (weight.shape[1] - 1) + 1
         rows = max(1, _BLOCK // max(1, n * width * groups * own.shape[2]))
-        sums = np.empty((groups, filters // groups, n, height, width), np.float32)
+        sums, add = np.empty((groups, filters // groups, n, height, width), np.float32), _sums_of(operation)
         for first in range(0, height, rows):
             part = sums[..., first : first + rows, :]
             window = padded[:, first * down : (first + part.shape[3] - 1) * down + reach]
             taps = _taps(operation, window, weight.shape[1:3], part.shape[2:])
             for group in range(groups):
-                part[group] = sums_of_products(own[group], taps[group]).reshape(part.shape[1:])
+                part[group] = add(own[group], taps[group]).reshape(part.shape[1:])
         return _biased(np.moveaxis(sums.reshape(filters, n, height, width), 0, -1), bias)
 
     def lower(
@@ -62,12 +74,7 @@ class RealMatMul:
     summary = "float32(sum(a * b) + bias), the sum from 0 on by float32 fused multiply-adds"
 
     def evaluate(self, operation: Operation, a: Array, b: Array, bias: Array | None = None) -> Array:
-        shape = tuple(int(dim) for dim in operation.call.ty.shape)
-        lhs, rhs = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
-        sums = np.empty(shape, np.float32)
-        for image in np.ndindex(shape[:-2]):
-            sums[image] = sums_of_products(lhs[image], rhs[image])
-        return _biased(sums, bias)
+        return _matrices(operation, _sums_of(operation), a, b, bias)
 
     def lower(
         self,
@@ -77,7 +84,7 @@ class RealMatMul:
         b: relax.Expr,
         bias: relax.Expr | None = None,
     ) -> relax.Expr:
-        return lowered_sums(operation, builder, _products, [a, b], bias)
+        return lowered_sums(operation, builder, _terms_of_matrices(operation), [a, b], bias)
 
 
 class BlockMatMul:
@@ -89,7 +96,7 @@ class BlockMatMul:
         self, operation: Operation, x: Array, stored: Array, scales: Array, points: Array, bias: Array | None = None
     ) -> Array:
         real = operation.once("weights", lambda: self.weights(operation, stored, scales, points))
-        return RealMatMul().evaluate(operation, x, real, bias)
+        return _matrices(operation, sums_of_products, x, real, bias)
 
     def weights(self, operation: Operation, stored: Array, scales: Array, points: Array) -> Array:
         """The real values `[K, N]`."""
@@ -117,6 +124,15 @@ class BlockMatMul:
 
         real = builder.emit(builder.call_te(compute, stored, scales, points, primfunc_name_hint="weights"))
         return lowered_sums(operation, builder, _products, [x, real], bias)
+
+
+def _matrices(operation: Operation, add: Sums, a: Array, b: Array, bias: Array | None) -> Array:
+    shape = tuple(int(dim) for dim in operation.call.ty.shape)
+    lhs, rhs = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
+    sums = np.empty(shape, np.float32)
+    for image in np.ndindex(shape[:-2]):
+        sums[image] = add(lhs[image], rhs[image])
+    return _biased(sums, bias)
 
 
 def _taps(operation: Operation, window: Array, kernel: tuple[int, ...], shape: tuple[int, ...]) -> Array:
@@ -162,7 +178,12 @@ def lowered_sums(
     """
     shape = [int(dim) for dim in operation.call.ty.shape]
     name = operation.name.removeprefix("qnn.")
-    return sums_in(builder, name, shape, terms, [*operands, *([] if bias is None else [bias])], bias is not None)
+    added: Add = lowered_fma
+    if operation.name != "qnn.block_matmul" and bfloat16.is_bfloat16(operation):
+        operands = [bfloat16.lowered_rounding(builder, operand) for operand in operands]
+        added = _flushed_fma
+    operands = [*operands, *([] if bias is None else [bias])]
+    return sums_in(builder, name, shape, terms, operands, bias is not None, added)
 
 
 def sums_in(
@@ -172,11 +193,13 @@ def sums_in(
     terms: Terms,
     operands: Sequence[relax.Expr],
     biased: bool = False,
+    added: Add = lowered_fma,
 ) -> relax.Expr:
     """`lowered_sums` of `shape`.
 
     Args:
         biased: whether the last operand is added to them.
+        added: adds a product.
     """
     tensors = [te.placeholder([int(dim) for dim in x.ty.shape], "float32", f"x{at}") for at, x in enumerate(operands)]
     axes, term = terms(tensors)
@@ -185,50 +208,75 @@ def sums_in(
     if biased:
         made = te.compute(shape, lambda *index: sums(*index) + tensors[-1](index[-1]), name="biased")
     function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")  # "main", as the model's
-    function = function.with_body(_fused(function.body)).with_attr("op_pattern", OPAQUE)
+    function = function.with_body(_fused(function.body, added)).with_attr("op_pattern", OPAQUE)
     result = relax.TensorType(shape, "float32")
     return relax.call_tir(builder.add_func(function, name), relax.Tuple(list(operands)), result)
 
 
-def _fused(statement: Any) -> Any:
-    """`statement` with `x = x + a * b` as a fused multiply-add."""
+def _flushed_fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
+    return bfloat16.lowered_flush(lowered_fma(a, b, c))
+
+
+def _fused(statement: Any, added: Add) -> Any:
+    """`statement` with `x = x + a * b` as `added`."""
     match statement:
         case tirx.SeqStmt():
-            return tirx.SeqStmt([_fused(each) for each in statement.seq])
+            return tirx.SeqStmt([_fused(each, added) for each in statement.seq])
         case tirx.For():
-            return tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, _fused(statement.body))
+            body = _fused(statement.body, added)
+            return tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, body)
         case s_tir.SBlockRealize():
-            return s_tir.SBlockRealize(statement.iter_values, statement.predicate, _fused(statement.block))
+            return s_tir.SBlockRealize(statement.iter_values, statement.predicate, _fused(statement.block, added))
         case s_tir.SBlock():
             return s_tir.SBlock(
                 statement.iter_vars,
                 statement.reads,
                 statement.writes,
                 statement.name_hint,
-                _fused(statement.body),
+                _fused(statement.body, added),
                 statement.init,
                 statement.alloc_buffers,
             )
         case tirx.BufferStore(value=tirx.Add(a=total, b=tirx.Mul(a=a, b=b))):
-            return tirx.BufferStore(statement.buffer, lowered_fma(a, b, total), statement.indices)
+            return tirx.BufferStore(statement.buffer, added(a, b, total), statement.indices)
         case _:
             return statement
 
 
-def _products(tensors: Sequence[te.Tensor]) -> tuple[Sequence[tirx.IterVar], Callable[..., Scalar]]:
-    lhs, rhs, *_ = tensors
-    k = te.reduce_axis((0, int(lhs.shape[-1])), "k")
+def _terms_of_matrices(operation: Operation) -> Terms:
+    return _products if not bfloat16.is_bfloat16(operation) else _paired_products
 
-    def at(x: te.Tensor, batch: Sequence[Any], row: Any, column: Any) -> Scalar:
+
+def _products(tensors: Sequence[te.Tensor]) -> tuple[Sequence[tirx.IterVar], Callable[..., Scalar]]:
+    k = te.reduce_axis((0, int(tensors[0].shape[-1])), "k")
+    return [k], partial(_product, tensors, k)
+
+
+def _paired_products(tensors: Sequence[te.Tensor]) -> tuple[Sequence[tirx.IterVar], Callable[..., Scalar]]:
+    count = int(tensors[0].shape[-1])
+    axes, k = bfloat16.pair_axes(count)
+    return axes, lambda *index: _within(k, count, _product(tensors, k, *index))
+
+
+def _within(k: Any, count: int, product: Scalar) -> Scalar:
+    """0 * 0 behind the last of so many products."""
+    if count % bfloat16.PAIR == 0:
+        return product
+    zero = tirx.const(0.0, "float32")
+    return tirx.Mul(*(tirx.if_then_else(k < count, factor, zero) for factor in (product.a, product.b)))
+
+
+def _product(tensors: Sequence[te.Tensor], k: Any, *index: Any) -> Scalar:
+    """One of the products for an element of the result."""
+    lhs, rhs, *_ = tensors
+    *batch, row, column = index
+
+    def at(x: te.Tensor, row: Any, column: Any) -> Scalar:
         own = batch[len(batch) - len(x.shape) + 2 :]
         places = [0 if int(dim) == 1 else index for dim, index in zip(x.shape, own, strict=False)]
         return x(*places, row, column)
 
-    def term(*index: Any) -> Scalar:
-        *batch, row, column = index
-        return at(lhs, batch, row, k) * at(rhs, batch, k, column)
-
-    return [k], term
+    return at(lhs, row, k) * at(rhs, k, column)
 
 
 def _terms(operation: Operation) -> Terms:
@@ -238,13 +286,29 @@ def _terms(operation: Operation) -> Terms:
     def of(tensors: Sequence[te.Tensor]) -> tuple[Sequence[tirx.IterVar], Callable[..., Scalar]]:
         x, weight, *_ = tensors
         filters, *extents = (int(dim) for dim in weight.shape)
-        axes = [te.reduce_axis((0, extent), name) for extent, name in zip(extents, ("kh", "kw", "ic"), strict=True)]
+        if bfloat16.is_bfloat16(operation):
+            axes, (i, j, c), bounded = _paired_axes(operation, extents)
+        else:
+            axes = [te.reduce_axis((0, extent), name) for extent, name in zip(extents, ("kh", "kw", "ic"), strict=True)]
+            (i, j, c), bounded = axes, lambda product: product
 
         def term(n: Any, h: Any, w: Any, o: Any) -> Scalar:
-            i, j, c = axes
             channel = o // (filters // groups) * extents[2] + c
-            return x[n, h * stride_h + i * step_h, w * stride_w + j * step_w, channel] * weight[o, i, j, c]
+            return bounded(x[n, h * stride_h + i * step_h, w * stride_w + j * step_w, channel] * weight[o, i, j, c])
 
         return axes, term
 
     return of
+
+
+def _paired_axes(operation: Operation, extents: Sequence[int]) -> Any:
+    """The reduced axes, the row, column and channel of a product, and what bounds it to those that there are."""
+    height, width, channels = extents
+    run = bfloat16.run_of(operation)
+    pairs, k = bfloat16.pair_axes(run)
+    rows = te.reduce_axis((0, height), "kh")
+    bounded = partial(_within, k, run)
+    if run == channels and width > 1:
+        columns = te.reduce_axis((0, width), "kw")
+        return [rows, columns, *pairs], (rows, columns, k), bounded
+    return [rows, *pairs], (rows, k // channels, k % channels), bounded

@@ -7,6 +7,7 @@ from tvm import relax
 
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
+from service.compiler.qnn.ops.real import require_float_sums
 from service.compiler.qnn.types import QuantizedType
 
 Shape = tuple[int, ...]
@@ -18,12 +19,18 @@ def matmul(lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: 
     return call_of("matmul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype="int32")
 
 
-def real_matmul(lhs: relax.Expr, rhs: relax.Expr, bias: relax.Expr | None = None) -> relax.Call:
+def real_matmul(
+    lhs: relax.Expr, rhs: relax.Expr, bias: relax.Expr | None = None, *, operand_dtype: str = "float32"
+) -> relax.Call:
     """`[…, M, K]`, `[…, K, N]` and a bias `[N]` of float32 -> `[…, M, N]`; dimensions before the last two broadcast.
 
     A result is 0, to which the products are added one after the other by fused multiply-adds, plus the bias.
+
+    Args:
+        operand_dtype: as of `real_conv2d`.
     """
-    return call_of("real_matmul", [lhs, rhs] if bias is None else [lhs, rhs, bias], accum_dtype="float32")
+    operands = [lhs, rhs] if bias is None else [lhs, rhs, bias]
+    return call_of("real_matmul", operands, accum_dtype="float32", operand_dtype=operand_dtype)
 
 
 def block_matmul(
@@ -60,7 +67,7 @@ def _real_matmul(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     (lhs, lhs_dtype), (rhs, rhs_dtype) = o.tensor(0), o.tensor(1)
     o.require(lhs_dtype == rhs_dtype == "float32", f"multiplies {lhs_dtype} by {rhs_dtype}, not float32")
-    o.require(str(o.attr("accum_dtype")) == "float32", f"accumulates in {o.attr('accum_dtype')}")
+    require_float_sums(o)
     shape = _product(o, lhs, rhs)
     if len(o.call.args) == 3:
         o.require(o.tensor(2, rank=1) == (shape[-1:], "float32"), f"has a bias of {o.tensor(2)}")

@@ -9,6 +9,8 @@ from tvm import relax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 
+OPERAND_DTYPES = ("float32", "bfloat16")
+
 
 def real_conv2d(
     x: relax.Expr,
@@ -19,15 +21,20 @@ def real_conv2d(
     padding: Sequence[int] = (0, 0, 0, 0),
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
+    operand_dtype: str = "float32",
 ) -> relax.Call:
     """sum(x * weight) + bias of float32: `[N, H, W, C]`, `[O, KH, KW, C / groups]`, `[O]` -> `[N, …, O]`.
 
     A result is 0, to which the products are added one after the other by fused multiply-adds, row by row of the kernel,
     column by column, channel by channel; plus the bias.
+
+    Args:
+        operand_dtype: what `x` and `weight` are rounded to before they are multiplied: float32, or bfloat16, whose
+            products are added in pairs (`numerics.bfloat16`).
     """
     operands = [x, weight] if bias is None else [x, weight, bias]
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
-    return call_of("real_conv2d", operands, **attrs, accum_dtype="float32")
+    return call_of("real_conv2d", operands, **attrs, accum_dtype="float32", operand_dtype=operand_dtype)
 
 
 # Functions of each value.
@@ -126,6 +133,13 @@ def _real_function(o: Operation) -> relax.TensorType:
     return tensor_type(shape, "float32")
 
 
+def require_float_sums(o: Operation) -> None:
+    """Of products of operands that are rounded, or not."""
+    o.require(str(o.attr("accum_dtype")) == "float32", f"accumulates in {o.attr('accum_dtype')}")
+    operands = str(o.attr("operand_dtype"))
+    o.require(operands in OPERAND_DTYPES, f"rounds its operands to {operands}")
+
+
 def _real_conv2d(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     (shape, dtype), (weights, weight_dtype) = o.tensor(0, rank=4), o.tensor(1, rank=4)
@@ -134,7 +148,7 @@ def _real_conv2d(o: Operation) -> relax.TensorType:
     groups = int(o.attr("groups"))
     fits = groups > 0 and shape[3] == per_group * groups and filters % groups == 0
     o.require(fits, f"{shape[3]} channels and {filters} filters of {per_group} do not make {groups} groups")
-    o.require(str(o.attr("accum_dtype")) == "float32", f"accumulates in {o.attr('accum_dtype')}")
+    require_float_sums(o)
     if len(o.call.args) == 3:
         o.require(o.tensor(2, rank=1) == ((filters,), "float32"), f"has a bias of {o.tensor(2)}")
     height, width = o.window(shape, (kernel_h, kernel_w), o.ints("dilation", 2, 1))

@@ -18,6 +18,7 @@ from tvm import relax
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.affine import Dequantize
+from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
 from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import QuantizedType
@@ -50,7 +51,7 @@ def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[s
         elif name == "relax.permute_dims" and value.args[0] in stored and len(graph.shape_of(var)) == 2:
             constant, kind, _ = stored[value.args[0]]
             stored[var] = constant, kind, [int(axis) for axis in value.attrs.axes or (1, 0)] == [1, 0]
-        elif operation is not None and operation.name == "qnn.real_matmul" and value.args[1] in stored:
+        elif operation is not None and _multiplies(operation) and value.args[1] in stored:
             weights = _weights(*stored[value.args[1]])
             if weights is not None:
                 found[value] = weights
@@ -70,6 +71,10 @@ def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[s
         )
 
     return (graph.rewrite(module, keep) if names else module), names
+
+
+def _multiplies(operation: Operation) -> bool:
+    return operation.name == "qnn.real_matmul" and not is_bfloat16(operation)
 
 
 def _dequantizes(operation: Operation, mode: Mode) -> bool:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE, STORED_CONV, STORED_MATMUL
+from service.compiler.importers.onnx.model import (
+    BFLOAT16_PRODUCTS,
+    CONV_TRANSPOSE,
+    REQUANTIZE,
+    STORED_CONV,
+    STORED_MATMUL,
+)
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import (
     activations,
@@ -132,4 +138,7 @@ RULES: Mapping[str, Rule] = {
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
     STORED_MATMUL: Rule(matrix.qlinear_matmul, (6, 6)),
     STORED_CONV: Rule(stored_convolution.stored_conv, (7, 9)),
+    BFLOAT16_PRODUCTS["Conv"]: Rule(convolution.conv, (2, 3)),
+    BFLOAT16_PRODUCTS["Gemm"]: Rule(matrix.gemm, (2, 3)),
+    BFLOAT16_PRODUCTS["MatMul"]: Rule(matrix.matmul, (2, 2)),
 }

@@ -37,7 +37,7 @@ def qlinear_conv(node: Node) -> relax.Var:
 
 
 def conv(node: Node) -> relax.Var:
-    """X, W, B of float32."""
+    """X, W, B of float32; X and W are rounded where the operator says so."""
     float32(node, *range(node.input_count))
     windows, weights = Windows(node, weights=1), node.shape(1)
     windows.check_groups(weights)
@@ -45,7 +45,7 @@ def conv(node: Node) -> relax.Var:
     bias = node.expr(2) if node.has(2) else None
 
     def body(x: relax.Var) -> relax.Expr:
-        return ops.real_conv2d(x, weight, bias, **windows.options())
+        return ops.real_conv2d(x, weight, bias, **windows.options(), operand_dtype=node.operand_dtype)
 
     return windows.restored(in_channels_last(node.emit, windows.image(node.expr(0)), body))
 

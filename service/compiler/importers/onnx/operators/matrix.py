@@ -114,8 +114,8 @@ def matmul(node: Node) -> relax.Var:
     if len(shapes[1]) == 1:
         operands[1] = node.emit(relax.op.reshape(operands[1], (*shapes[1], 1)), "column")
     if min(map(len, shapes)) >= 2:
-        return node.emit(ops.real_matmul(*operands))
-    result = node.emit(ops.real_matmul(*operands), "products")
+        return node.emit(ops.real_matmul(*operands, operand_dtype=node.operand_dtype))
+    result = node.emit(ops.real_matmul(*operands, operand_dtype=node.operand_dtype), "products")
     whole = shape_of(result)
     rows, columns = whole[-2:-1] if len(shapes[0]) > 1 else (), whole[-1:] if len(shapes[1]) > 1 else ()
     return node.emit(relax.op.reshape(result, (*whole[:-2], *rows, *columns)))
@@ -141,8 +141,9 @@ def gemm(node: Node) -> relax.Var:
     lhs, rhs = (_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB")))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     if alpha == beta == 1.0 and (not node.has(2) or node.shape(2) == shape_of(rhs)[1:]):
-        return node.emit(ops.real_matmul(lhs, rhs, node.expr(2) if node.has(2) else None))
-    result = node.emit(ops.real_matmul(lhs, rhs), "products")
+        bias = node.expr(2) if node.has(2) else None
+        return node.emit(ops.real_matmul(lhs, rhs, bias, operand_dtype=node.operand_dtype))
+    result = node.emit(ops.real_matmul(lhs, rhs, operand_dtype=node.operand_dtype), "products")
     if alpha != 1.0:
         result = node.emit(relax.op.multiply(result, relax.const(np.array(alpha, np.float32))), "scaled")
     if not node.has(2):

@@ -16,9 +16,9 @@ from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.simd.portable import PortableIsa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.target import Target
+from service.core.target import Target, detect_host
 from tests.support.qnn_models import module_of
-from tests.support.selected import RUNNING, run_selected
+from tests.support.selected import BFLOAT16, RUNNING, run_selected
 
 HERE = RUNNING
 MODE = "onnxruntime"
@@ -261,3 +261,77 @@ def test_slices_of_one_tensor_are_multiplied(target: Target, tmp_path: Path) -> 
     selection, (actual,) = run_selected(module, target, MODE, inputs, tmp_path)
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), inputs)[0])
     assert selection.plain == []
+
+
+# --- bfloat16: where the instruction is, where it is not on vectors of 256 bits, and on ARM's.
+
+_WITHOUT = [target for target in HERE if target.name == "x86-64-v3" or target.architecture != "x86_64"]
+_SKIPPED = pytest.mark.skipif(
+    not BFLOAT16.runs_on(detect_host()),
+    reason=f"no emulator has AVX-512, and this CPU lacks {', '.join(BFLOAT16.missing_on(detect_host()))}",
+)
+PAIRED = [pytest.param(BFLOAT16, marks=_SKIPPED), *_WITHOUT]
+
+
+def rough(*shape: int) -> Real:
+    """Values of all magnitudes, so that some sums are subnormal on their way, and some operands."""
+    return (real(*shape) * np.exp2(RNG.integers(-72, 8, shape))).astype(np.float32)
+
+
+@pytest.mark.parametrize("target", PAIRED, ids=str)
+@pytest.mark.parametrize(("rows", "columns"), DENSE, ids=str)
+def test_rows_times_constant_weights_in_bfloat16(target: Target, rows: Shape, columns: int, tmp_path: Path) -> None:
+    weights, bias = relax.const(real(rows[-1], columns)), relax.const(real(columns))
+    check(target, [rows], lambda x: ops.real_matmul(x[0], weights, bias, operand_dtype="bfloat16"), tmp_path)
+
+
+@pytest.mark.parametrize("target", PAIRED, ids=str)
+@pytest.mark.parametrize(("lhs", "rhs"), [*COMPUTED, ((2, 37, 64), (2, 64, 48))], ids=str)
+def test_two_computed_matrices_in_bfloat16(target: Target, lhs: Shape, rhs: Shape, tmp_path: Path) -> None:
+    check(target, [lhs, rhs], lambda inputs: ops.real_matmul(*inputs, operand_dtype="bfloat16"), tmp_path)
+
+
+@pytest.mark.parametrize("target", PAIRED, ids=str)
+@pytest.mark.parametrize("case", [*CONVOLUTIONS, ((1, 6, 7, 16), (16, 3, 3, 1), (1, 1), (1,) * 4, (1, 1), 16)], ids=str)
+def test_convolutions_in_bfloat16(
+    target: Target, case: tuple[Shape, Shape, Shape, Shape, Shape, int], tmp_path: Path
+) -> None:
+    shape, kernel, strides, padding, dilation, groups = case
+    weights, bias = relax.const(real(*kernel)), relax.const(real(kernel[0]))
+    window = {"strides": strides, "padding": padding, "dilation": dilation}
+
+    def call(inputs: list[relax.Var]) -> relax.Call:
+        return ops.real_conv2d(inputs[0], weights, bias, **window, groups=groups, operand_dtype="bfloat16")
+
+    assert check(target, [shape], call, tmp_path) == ["float_product"]
+
+
+@pytest.mark.parametrize("target", PAIRED, ids=str)
+@pytest.mark.parametrize(("tokens", "channels", "count"), ATTENTION, ids=str)
+def test_heads_are_multiplied_in_bfloat16(
+    target: Target, tokens: int, channels: int, count: int, tmp_path: Path
+) -> None:
+    def call(emit: Callable[[relax.Expr], relax.Var], inputs: list[relax.Var]) -> relax.Var:
+        query, key = heads(emit, inputs[0], count, (0, 2, 1, 3)), heads(emit, inputs[1], count, (0, 2, 3, 1))
+        return emit(ops.real_matmul(query, key, operand_dtype="bfloat16"))
+
+    shape = (2, tokens, channels)
+    module, inputs = module_of([(shape, "float32")] * 2, call), [real(*shape) for _ in range(2)]
+    selection, (actual,) = run_selected(module, target, MODE, inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), inputs)[0])
+    assert selection.plain == []
+
+
+@pytest.mark.parametrize("target", PAIRED, ids=str)
+def test_bfloat16_flushes_what_is_subnormal(target: Target, tmp_path: Path) -> None:
+    weights, rows = relax.const(rough(41, 33)), rough(40, 41)
+    rows[0], rows[1, 3], rows[2, 5], rows[3] = 1e-40, np.inf, np.nan, 0.0
+    module = module_of(
+        [(rows.shape, "float32")], lambda emit, x: emit(ops.real_matmul(x[0], weights, operand_dtype="bfloat16"))
+    )
+    _, (actual,) = run_selected(module, target, MODE, [rows], tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), [rows])[0])
+    small = np.abs(actual[np.isfinite(actual)])
+    assert not ((small > 0) & (small < np.finfo(np.float32).tiny)).any()
+    assert (actual[[0, 3]] == 0).all()
+    assert np.isnan(actual[2]).all()

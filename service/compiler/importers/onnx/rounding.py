@@ -1,0 +1,89 @@
+"""Products whose operands are rounded to bfloat16: Conv, Gemm and MatMul between Casts.
+
+`Cast(x, bfloat16)`, `Cast(…, float)` in front of both operands is how ONNX says it, so that ONNX Runtime computes the
+same within the rounding of its sums. A stored bfloat16 constant with one Cast is such an operand, too; beside what is
+not rounded it is a float32 constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Model, Tensor
+from service.compiler.importers.qdq import Operator
+from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
+
+_FLOAT, _BFLOAT16 = 1, 16  # TensorProto.DataType
+_OPERANDS = 2
+_ODDITY = "has elements of bfloat16, which only a Cast to float32 takes"
+
+
+def round_products(model: Model) -> Model:
+    """`model` with products of `BFLOAT16_PRODUCTS` on the operands that its Casts round.
+
+    Requires: a graph that `graph.check_graph` has passed.
+    Ensures: one that it would pass, of the same inputs and outputs, without the Casts that nothing reads any more.
+    Constants of bfloat16 that others than a Cast to float32 read are no constants that can be used.
+    """
+    stored = {
+        name: tensor for name, tensor in model.constants.items() if tensor.dtype == BFLOAT16 and tensor.data is not None
+    }
+    real: dict[str, Tensor] = {}  # by the name that a Cast gives them
+    operators: list[Operator] = []
+    for operator in model.operators:
+        tensor = stored.get(operator.inputs[0]) if _casts(operator, _FLOAT) else None
+        if tensor is None:
+            operators.append(operator)
+        else:
+            (name,) = operator.outputs
+            real[name] = replace(tensor, name=name, dtype="float32")
+    graph = _Rounded({name: operator for operator in operators for name in operator.outputs}, real)
+    products = [graph.product(operator) for operator in operators]
+    unused = {name: replace(tensor, data=None, oddity=_ODDITY) for name, tensor in stored.items()}
+    ends = {end.name for end in model.outputs}
+    constants = {**model.constants, **unused, **real}
+    return replace(model, operators=tuple(_read(products, ends)), constants=constants)
+
+
+@dataclass(frozen=True)
+class _Rounded:
+    """
+    Attributes:
+        makers: of tensors that are computed.
+        constants: float32, of bfloat16 values.
+    """
+
+    makers: Mapping[str, Operator]
+    constants: Mapping[str, Tensor]
+
+    def product(self, operator: Operator) -> Operator:
+        own = BFLOAT16_PRODUCTS.get(operator.op_type)
+        operands = [self._unrounded(name) for name in operator.inputs[:_OPERANDS]]
+        if own is None or len(operands) < _OPERANDS or not all(operands):
+            return operator
+        return replace(operator, op_type=own, inputs=(*operands, *operator.inputs[_OPERANDS:]))
+
+    def _unrounded(self, name: str) -> str:
+        """The tensor that `name` is the nearest bfloat16 of; "" where there is none."""
+        if name in self.constants:
+            return name
+        widened = self.makers.get(name)
+        narrowed = self.makers.get(widened.inputs[0]) if widened is not None and _casts(widened, _FLOAT) else None
+        return narrowed.inputs[0] if narrowed is not None and _casts(narrowed, _BFLOAT16) else ""
+
+
+def _casts(operator: Operator, to: int) -> bool:
+    ends = (len(operator.inputs), len(operator.outputs))
+    return operator.op_type == "Cast" and operator.attributes.get("to") == to and ends == (1, 1)
+
+
+def _read(operators: Sequence[Operator], ends: Collection[str]) -> list[Operator]:
+    """`operators` without the Casts to bfloat16, and back, that nothing reads."""
+    read, kept = set(ends), list[Operator]()
+    for operator in reversed(operators):
+        rounds = _casts(operator, _BFLOAT16) or _casts(operator, _FLOAT)
+        if not rounds or operator.outputs[0] in read:
+            kept.append(operator)
+            read.update(operator.inputs)
+    return kept[::-1]

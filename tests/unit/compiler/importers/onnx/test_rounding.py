@@ -1,0 +1,84 @@
+"""Products between Casts to bfloat16 and back round their operands; nothing else does."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn import graph
+from service.core.errors import Unsupported
+from tests.support.onnx_builder import DTYPES, OnnxBuilder
+
+BFLOAT16, FLOAT = DTYPES["bfloat16"], DTYPES["float32"]
+WEIGHTS = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def rounded(builder: OnnxBuilder, name: str) -> str:
+    return builder.node("Cast", [builder.node("Cast", [name], to=BFLOAT16)], to=FLOAT)
+
+
+def stored(builder: OnnxBuilder, values: np.ndarray) -> str:
+    return builder.node("Cast", [builder.constant(values.astype(ml_dtypes.bfloat16))], to=FLOAT)
+
+
+def products(builder: OnnxBuilder) -> dict[str, str]:
+    """The products of the imported model and the dtype of their operands."""
+    found = {}
+    for _, value, operation in graph.operations(graph.main_of(import_model(builder.build()).module)):
+        assert getattr(getattr(value, "op", None), "name", "") != "relax.astype"
+        if operation is not None:
+            found[operation.name] = str(operation.attr("operand_dtype"))
+    return found
+
+
+def made(op_type: str, lhs: str, rhs: str, builder: OnnxBuilder) -> dict[str, str]:
+    builder.node(op_type, [lhs, rhs], ["y"])
+    builder.output("y", "float32")
+    return products(builder)
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("weights", ["stored", "cast"])
+def test_both_operands_are_rounded(op_type: str, weights: str) -> None:
+    builder = OnnxBuilder()
+    x = rounded(builder, builder.input("x", "float32", [2, 4]))
+    right = stored(builder, WEIGHTS) if weights == "stored" else rounded(builder, builder.constant(WEIGHTS))
+    assert made(op_type, x, right, builder) == {"qnn.real_matmul": "bfloat16"}
+
+
+def test_a_convolution_is_rounded() -> None:
+    builder = OnnxBuilder()
+    x = rounded(builder, builder.input("x", "float32", [1, 2, 5, 5]))
+    assert made("Conv", x, stored(builder, np.ones((3, 2, 3, 3))), builder) == {"qnn.real_conv2d": "bfloat16"}
+
+
+def test_two_computed_matrices_are_rounded() -> None:
+    builder = OnnxBuilder()
+    lhs, rhs = builder.input("x", "float32", [2, 4, 4]), builder.input("z", "float32", [2, 4, 4])
+    assert made("MatMul", rounded(builder, lhs), rounded(builder, rhs), builder) == {"qnn.real_matmul": "bfloat16"}
+
+
+def test_a_stored_constant_beside_what_is_not_rounded_is_a_float_constant() -> None:
+    builder = OnnxBuilder()
+    x = builder.input("x", "float32", [2, 4])
+    assert made("MatMul", x, stored(builder, WEIGHTS), builder) == {"qnn.real_matmul": "float32"}
+
+
+def test_rounding_that_is_read_otherwise_is_refused() -> None:
+    builder = OnnxBuilder()
+    x = rounded(builder, builder.input("x", "float32", [2, 4]))
+    builder.node("Relu", [x], ["y"])
+    builder.output("y", "float32")
+    with pytest.raises(Unsupported, match="casts float32 to bfloat16"):
+        import_model(builder.build())
+
+
+def test_a_stored_constant_that_is_read_otherwise_is_refused() -> None:
+    builder = OnnxBuilder()
+    builder.input("x", "float32", [4, 3])
+    builder.node("Add", ["x", builder.constant(WEIGHTS.astype(ml_dtypes.bfloat16))], ["y"])
+    builder.output("y", "float32")
+    with pytest.raises(Unsupported, match="bfloat16, which only a Cast"):
+        import_model(builder.build())
