@@ -13,7 +13,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 NATIVE := $(shell find service/native/plane service/native/runtime service/native/python service/native/fused -name '*.cc' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test test-all test-cluster bench bench-serving soak docs messages lint format lock clean
+.PHONY: help setup demo serve wheel test test-all test-cluster images bench bench-serving soak docs messages lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -38,6 +38,9 @@ test-arm: $(VENV)/.develop ## every test of kernels on emulated ARM CPUs alone (
 
 test-cluster: $(VENV)/.develop ## the chart on a real cluster, a quarter of an hour (CLUSTER=FOLDER: tests/cluster/README.md)
 	OCTET_TEST_CLUSTER=$(CLUSTER) $(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
+
+images: $(VENV)/.develop ## the images of tests/cluster as OUT/*.tar, with buildah (OUT=dist/images)
+	$(BIN)/python -m tests.support.images_built $(or $(OUT),dist/images) $(IMAGES) --tag $(or $(TAG),1)
 
 tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
 	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
