@@ -1,8 +1,8 @@
 """Decompose: transposed convolutions become ordinary ones, whose phases interleave (`numerics.transposed`).
 
 Requires: a model of `qnn.*` operators.
-Ensures: no `qnn.conv2d_transpose` is left, and every output is what it was. Where accumulators are requantized, that
-comes before the phases interleave: a quarter of the bytes move, and one kernel may compute both.
+Ensures: no `qnn.conv2d_transpose` is left but simulated ones, and every output is what it was. Where accumulators are
+requantized, that comes before the phases interleave: a quarter of the bytes move, and one kernel may compute both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def decompose(module: tvm.IRModule) -> tvm.IRModule:
     def decompose_call(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
-        if operation is not None and operation.name == "qnn.conv2d_transpose":
+        is_one = operation is not None and operation.name == "qnn.conv2d_transpose"
+        if operation is not None and is_one and not operation.is_simulated:
             phases = Phases.of(operation)
             sums = graph.emit(builder, phases.convolution(*args), f"{args[0].name}_phases")
             result = graph.emit(builder, phases.interleaved(builder, sums), f"{args[0].name}_interleaved")

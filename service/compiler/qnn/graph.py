@@ -51,7 +51,10 @@ def operations(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr
         operation = None
         if ops.name_of(value) is not None:
             first = value.args[0] if value.args else None
-            operation = found[var] = Operation(value, found.get(first) if isinstance(first, relax.Var) else None)
+            operation = Operation(value, found.get(first) if isinstance(first, relax.Var) else None)
+            is_passed_on = operation.name == "qnn.simulated_accumulate"  # the sums, in another type
+            if made := operation.producer if is_passed_on else operation:
+                found[var] = made
         yield var, value, operation
 
 

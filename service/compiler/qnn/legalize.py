@@ -1,7 +1,8 @@
 """Legalize: give each convolution and dense layer the operand types that the target's instructions want.
 
 Requires: a model of `qnn.*` operators.
-Ensures: every `qnn.conv2d` and `qnn.dense` of 8-bit operands has the target's operand types, and the same real values.
+Ensures: every `qnn.conv2d` and `qnn.dense` of 8-bit operands has the target's operand types, and the same real values;
+what is simulated stays so.
 
 Three conventions cover the targets (Jain et al. 2020, section 4.3):
 - u8 x s8, for x86 VNNI: a signed activation moves up by 128 and its zero point with it; legacy unsigned weights move
@@ -31,7 +32,7 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
     def legalize_call(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
-        if operation is None or operation.name not in ("qnn.conv2d", "qnn.dense"):
+        if operation is None or operation.name not in ("qnn.conv2d", "qnn.dense") or operation.is_simulated:
             return graph.with_args(call, args)
         data, weight, *bias = args
         in_type = _stored_as(operation.per_tensor("in_type"), operands.data)

@@ -95,10 +95,19 @@ class Operation:
             self.fail(f"{what} has a dimension that is not a constant")
         return int(value)
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its operands are stored values that are held as float32."""
+        is_real = self.call.attrs is not None and str(dict(self.call.attrs.items()).get("accum_dtype")) == "float32"
+        return is_real and self.tensor(0)[1] == "float32"
+
     def stored(self, index: int, quantized: QuantizedType, rank: int | None = None) -> tuple[int, ...]:
-        """Shape of an operand, which has to fit `quantized` and be stored as it says."""
+        """Shape of an operand, which has to fit `quantized` and be stored as it says, or be held as float32 where the
+        operation is simulated."""
         shape, dtype = self.tensor(index, rank)
-        if dtype != quantized.dtype:  # spelling a type of a thousand scales takes a while
+        if dtype != (
+            "float32" if self.is_simulated else quantized.dtype
+        ):  # spelling a type of a thousand scales takes a while
             self.fail(f"operand {index} is {dtype}, but its type is {quantized}")
         self.fits(shape, quantized)
         return shape

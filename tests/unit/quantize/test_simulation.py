@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
+from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.simulate import simulate as simulated_form
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
 from service.quantize.folding import drop_copies, fold_affine, unify
@@ -21,6 +23,7 @@ from service.quantize.rewriting import rewrite
 from service.quantize.simulation import simulate
 from tests.support.float_networks import residual_network
 from tests.support.float_operators import CASES, MORE, SHAPE, WITH_SUMS, gemm, network
+from tests.support.qnn_models import compile_and_run_all
 
 MODE = get_mode(ONNXRUNTIME)
 
@@ -61,6 +64,17 @@ def test_a_network_has_the_same_bits_in_both_forms() -> None:
     simulated = simulate(module, MODE, image)
     np.testing.assert_array_equal(simulated.outputs[0], oracle.run(module, MODE, image)[0])
     assert len(simulated.sums) == 5
+
+
+@pytest.mark.slow
+def test_a_network_is_compiled_in_its_simulated_form() -> None:
+    module, _ = quantized(residual_network(), 3, "uint8")
+    image = [np.random.default_rng(0).normal(0, 1, (1, 3, 16, 16)).astype(np.float32)]
+    canonical = canonicalize(simulated_form(module, 16).module, MODE)
+    simulated = simulate(module, MODE, image, bits=16)
+    compiled = compile_and_run_all(canonical, image)
+    np.testing.assert_array_equal(compiled[0], simulated.outputs[0])
+    assert [int(extent[2]) for extent in compiled[1:]] == [sums.overflows for sums in simulated.sums.values()]
 
 
 def test_an_accumulator_of_14_bits_overflows() -> None:

@@ -11,11 +11,13 @@ point makes every window whole, so that `count` is the same for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tvm import relax, te
+from tvm import relax, te, tirx
 
+from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.exact import Filters, bands, sliding
 from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, pointwise
 from service.compiler.qnn.operation import Operation, value_of
@@ -61,6 +63,7 @@ class Conv2d:
         weight: relax.Expr,
         bias: relax.Expr | None = None,
     ) -> relax.Expr:
+        operation, x, weight = _centered_if_simulated(operation, builder, x, weight)
         top, left, bottom, right = operation.ints("padding", 4, 0)
         if top or left or bottom or right:
             pad_width = [0, 0, top, bottom, left, right, 0, 0]
@@ -89,10 +92,27 @@ class Dense:
         weight: relax.Expr,
         bias: relax.Expr | None = None,
     ) -> relax.Expr:
+        operation, x, weight = _centered_if_simulated(operation, builder, x, weight)
         stored = constant(operation, weight)
         kernel = relax.const(np.ascontiguousarray(stored.T))
         products, windows = _matrix_product(operation, stored)
         return _expanded(operation, builder, x, stored, bias, kernel, products, windows)
+
+
+def _centered_if_simulated(
+    operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, weight: relax.Expr
+) -> tuple[Operation, relax.Expr, relax.Expr]:
+    """The operation with operands that are held as float32 less their zero points: the four terms would need more bits
+    than the sum of products does."""
+    if not operation.is_simulated:
+        return operation, x, weight
+    in_type, weight_type = operation.per_tensor("in_type"), operation.quantized("weight_type")
+    point = float(in_type.zero_point)
+    x = builder.emit(pointwise(builder, "center", lambda value: value - tirx.const(point, "float32"), [x]))
+    weight = relax.const(centered(constant(operation, weight), weight_type, np.float32))
+    types = {"in_type": replace(in_type, zero_points=(0,)), "weight_type": replace(weight_type, zero_points=(0,))}
+    call = ops.with_operands(operation.call, x, weight, *operation.call.args[2:], **types)
+    return Operation(builder.normalize(call), operation.producer), x, weight
 
 
 def constant(operation: Operation, expr: relax.Expr) -> Array:

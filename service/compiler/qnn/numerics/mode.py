@@ -16,6 +16,7 @@ from service.compiler.qnn.numerics.products import MatMul
 from service.compiler.qnn.numerics.real import BlockMatMul, RealConv2d, RealMatMul
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.scattering import ScatterRows
+from service.compiler.qnn.numerics.simulated import FORMULAS, HELD, Held
 from service.compiler.qnn.numerics.summation import RealSum
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
 from service.compiler.qnn.numerics.unary import Table
@@ -40,7 +41,8 @@ class Mode:
 
     def key(self, operation: Operation) -> str:
         """The row of `formulas` that `operation` falls under; it may depend on what made its operand."""
-        rows = [operation.name.removeprefix("qnn.")]
+        name = operation.name.removeprefix("qnn.")
+        rows = [HELD.get(name, name)]
         if operation.producer is not None:
             rows.insert(0, f"{operation.producer.name.removeprefix('qnn.')}+{rows[0]}")
         if "int16" in operation.storages:
@@ -62,7 +64,7 @@ class Mode:
                 op=operation.name,
                 hint="leave the numerics to the file's own framework",
             )
-        return self.formulas[key]
+        return Held(self.formulas[key]) if operation.name.removeprefix("qnn.") in HELD else self.formulas[key]
 
 
 # What has one meaning: because nothing is rounded, because all runtimes round alike, or, for functions and sums of real
@@ -87,6 +89,7 @@ EXACT: Mapping[str, Formula] = {
     **{f"real_{name}": RealFunction(name) for name in FUNCTIONS},
     "running_sum": RunningSum(),
     "scatter_rows": ScatterRows(),
+    **FORMULAS,
     "storage_cast": StorageCast(),
     "table": Table(),
     "top_places": TopPlaces(),

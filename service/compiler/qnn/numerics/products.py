@@ -23,7 +23,8 @@ class MatMul:
             x.astype(np.float64) - operation.per_tensor(name).zero_point
             for x, name in ((a, "lhs_type"), (b, "rhs_type"))
         )
-        return np.asarray((lhs @ rhs).astype(np.int64).astype(np.int32))
+        sums = lhs @ rhs
+        return np.asarray(sums.astype(np.float32) if operation.is_simulated else sums.astype(np.int64).astype(np.int32))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         """Products of real numbers, as processors multiply them four times as fast as 32-bit integers. They are exact:
@@ -47,7 +48,8 @@ class MatMul:
                 return te.sum(at(a, tuple(batch), row, k) * at(b, tuple(batch), k, column), axis=k)
 
             sums = te.compute(shape, term, name="matmul")
-            return te.compute(shape, lambda *index: sums(*index).astype("int32"), name="stored")
+            dtype = str(operation.attr("accum_dtype"))
+            return te.compute(shape, lambda *index: sums(*index).astype(dtype), name="stored")
 
         return builder.call_te(products, lhs, rhs, primfunc_name_hint="matmul")
 

@@ -37,6 +37,7 @@ from service.compiler.qnn.ops import (
     recurrent,
     resizing,
     scattering,
+    simulated,
 )
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
@@ -54,6 +55,12 @@ from service.compiler.qnn.ops.real import real_conv2d, real_fma, real_function, 
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear, take_pixels
 from service.compiler.qnn.ops.scattering import scatter_rows
+from service.compiler.qnn.ops.simulated import (
+    simulated_accumulate,
+    simulated_dequantize,
+    simulated_extent,
+    simulated_quantize,
+)
 from service.compiler.qnn.ops.unary import table, unary
 
 __all__ = [
@@ -96,6 +103,10 @@ __all__ = [
     "resize_bilinear",
     "running_sum",
     "scatter_rows",
+    "simulated_accumulate",
+    "simulated_dequantize",
+    "simulated_extent",
+    "simulated_quantize",
     "softmax",
     "squared_difference",
     "storage_cast",
@@ -122,6 +133,7 @@ _FAMILIES = (
     recurrent,
     resizing,
     scattering,
+    simulated,
     detecting,
     dynamic,
     functions,

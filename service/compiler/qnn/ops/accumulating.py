@@ -28,6 +28,8 @@ def conv2d(
 ) -> relax.Call:
     """sum((x - zero_point_x) * (weight - zero_point_w)) + bias, as accumulators.
 
+    With `accum_dtype="float32"`, operands may be held as float32 (`ops.simulated`).
+
     Args:
         x: `[N, H, W, C]`, the storage of `in_type` (per-tensor).
         weight: `[O, KH, KW, C / groups]`, the storage of `weight_type` (per-tensor, or per-axis with axis 0).

@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 def matmul(lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType) -> relax.Call:
     """`[…, M, K]` and `[…, K, N]` -> int32 sums of products `[…, M, N]`, less both zero points; dimensions before the
-    last two broadcast as NumPy's do. Both types are per-tensor."""
+    last two broadcast as NumPy's do. Both types are per-tensor. (`with_operands` makes simulated ones of them.)"""
     return call_of("matmul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype="int32")
 
 
@@ -59,8 +59,9 @@ def block_matmul(
 def _matmul(o: Operation) -> relax.TensorType:
     o.count(2)
     lhs, rhs = o.stored(0, o.per_tensor("lhs_type")), o.stored(1, o.per_tensor("rhs_type"))
-    o.require(str(o.attr("accum_dtype")) == "int32", f"accumulates in {o.attr('accum_dtype')}")
-    return tensor_type(_product(o, lhs, rhs), "int32")
+    accum_dtype = str(o.attr("accum_dtype"))
+    o.require(accum_dtype == ("float32" if o.is_simulated else "int32"), f"accumulates in {accum_dtype}")
+    return tensor_type(_product(o, lhs, rhs), accum_dtype)
 
 
 def _real_matmul(o: Operation) -> relax.TensorType:
