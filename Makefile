@@ -36,7 +36,7 @@ test-arm: $(VENV)/.develop ## every test of kernels on emulated ARM CPUs alone (
 	OCTET_TEST_ISAS=aarch64 $(BIN)/python -m pytest $(PARALLEL) tests/unit/compiler/kernels tests/unit/compiler/select \
 		tests/unit/compiler/qnn/numerics $(PYTEST_ARGS)
 
-test-cluster: $(VENV)/.develop ## the chart on a real cluster, a quarter of an hour (CLUSTER=FOLDER: tests/cluster/README.md)
+test-cluster: $(VENV)/.develop ## the chart on a real cluster, three quarters of an hour (CLUSTER=FOLDER: tests/cluster/README.md)
 	OCTET_TEST_CLUSTER=$(CLUSTER) $(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
 
 images: $(VENV)/.develop ## the images of tests/cluster as OUT/*.tar, with buildah (OUT=dist/images)

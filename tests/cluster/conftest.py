@@ -1,15 +1,17 @@
-"""A release of the chart on the cluster that OCTET_TEST_CLUSTER names, with one model for both pools."""
+"""A release of the chart on the cluster that OCTET_TEST_CLUSTER names; models for pools of x86, and one for ARM's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.support import kubernetes
 from tests.support.deployment import ROOT
-from tests.support.kubernetes import Cluster, installed
+from tests.support.kubernetes import Cluster, eventually_seen, installed
 
+MODEL = ROOT / "examples" / "digits_int8.tflite"
 TARGETS = {"vnni": "x86-64-v4+vnni", "avx2": "x86-64-v3"}
 
 
@@ -20,5 +22,14 @@ def cluster() -> Iterator[Cluster]:
         pytest.skip("OCTET_TEST_CLUSTER names no cluster: nothing is tried on Kubernetes (tests/cluster/README.md)")
     with installed(Cluster(folder)) as found:
         for target in TARGETS.values():
-            found.octet("push", ROOT / "examples" / "digits_int8.tflite", "--name", "digits", "--target", target)
+            found.octet("push", MODEL, "--name", "digits", "--target", target)
+        found.octet("push", MODEL, "--name", "boards", "--target", "aarch64+dotprod")
+        eventually_seen(lambda: row(found, "boards", "arm")["state"] == "ready")
         yield found
+
+
+def row(cluster: Cluster, model: str, pool: str) -> dict[str, Any]:
+    """What `octet matrix` says of a model on a pool."""
+    rows = cluster.octet("matrix", model)["rows"]
+    found: dict[str, Any] = next(each for each in rows if each["pool"] == pool)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -10,33 +9,18 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.cluster.watching import AWAY_S, STEADY_S, watched
 from tests.support import chart
 from tests.support.deployment import ROOT
-from tests.support.kubernetes import API, BUCKET_PORT, DEPLOYMENTS, FILES, Cluster, Load, load, until_ready
+from tests.support.kubernetes import BUCKET_PORT, DEPLOYMENTS, FILES, Cluster, until_ready
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 EXAMPLES = ROOT / "examples"
-STEADY_S = 15.0
-PAUSE_S = 0.05  # between the requests of a client whose latencies count: they do not fill the machine
-AWAY_S = 45.0  # longer than a store or a database is asked again
-
-
-@contextmanager
-def watched(cluster: Cluster, name: str, pause_s: float = PAUSE_S) -> Iterator[Load]:
-    """Clients of the API's Service, whose requests are counted as `name` from here on; what they saw is printed."""
-    with load(cluster, API, "digits", pause_s) as seen:
-        time.sleep(STEADY_S)
-        seen.phase(name)
-        yield seen
-        seen.phase("afterwards")
-        time.sleep(STEADY_S)
-    average, *_ = os.getloadavg()
-    print(f"{name} at a load of {average:.0f}: {json.dumps(seen.phases, indent=1)}")
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_nothing_is_lost_while_a_deployment_is_rolled(cluster: Cluster, name: str) -> None:
-    with watched(cluster, f"rolling {name}") as seen:
+    with watched(cluster, f"rolling {name}", model="boards" if name == "octet-arm" else "digits") as seen:
         cluster.kubectl("rollout", "restart", f"deployment/{name}")
         cluster.rolled(f"deployment/{name}")
     assert seen.counts().keys() == {"right"}

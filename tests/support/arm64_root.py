@@ -98,7 +98,7 @@ def run(
     found = root()
     qemu = shutil.which(QEMU)
     assert qemu is not None  # `root` has looked
-    rule = f":octet-aarch64:M::{_MAGIC}:{_MASK}:{qemu}:POCF"
+    rule = rule_of("octet-aarch64", qemu, "POCF")
     inner = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root", "LANG": "C.UTF-8", "QEMU_CPU": cpu}
     told = [f"{name}={value}" for name, value in {**inner, **(environment or {})}.items()]
     return subprocess.run(
@@ -112,6 +112,11 @@ def run(
         timeout=timeout_s,
         env={**os.environ, "BOUND": " ".join(map(str, bound))},
     )
+
+
+def rule_of(name: str, qemu: str, flags: str) -> str:
+    """What `register` of binfmt_misc takes, so that QEMU runs the programs of aarch64."""
+    return f":{name}:M::{_MAGIC}:{_MASK}:{qemu}:{flags}"
 
 
 def _make(made: Path) -> None:

@@ -12,7 +12,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,10 @@ from tests.support.deployment import ROOT
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 FILES = ROOT / "tests" / "cluster"
-DEPLOYMENTS = ("octet", "octet-compile", "octet-vnni", "octet-avx2")
+DEPLOYMENTS = ("octet", "octet-compile", "octet-vnni", "octet-avx2", "octet-arm")
 API = "octet"
+_LOOK_AGAIN_S = 2.0
+_TASKS = ("ctr", "--namespace=k8s.io", "task")
 BUCKET_PORT = 9000  # of the control plane's address; as values.yaml says
 
 
@@ -36,9 +39,14 @@ def folder() -> Path | None:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that is up."""
+    """A cluster that is up.
+
+    Attributes:
+        namespace: of the release that is asked.
+    """
 
     folder: Path
+    namespace: str = "default"
 
     def run(self, *command: str | Path, check: bool = True) -> str:
         """Runs a command in the control plane's network; its output, which unchecked has its errors too."""
@@ -49,8 +57,10 @@ class Cluster:
         return done.stdout if check else done.stdout + done.stderr
 
     def kubectl(self, *arguments: str | Path, check: bool = True) -> str:
-        configuration = f"--kubeconfig={self.folder / 'run' / 'admin.conf'}"
-        return self.run(self.folder / "out" / "bin" / "kubectl", configuration, *arguments, check=check)
+        return self.run(self.folder / "out" / "bin" / "kubectl", *self._where(), *arguments, check=check)
+
+    def _where(self) -> tuple[str, str]:
+        return f"--kubeconfig={self.folder / 'run' / 'admin.conf'}", f"--namespace={self.namespace}"
 
     def helm_program(self) -> str:
         program = chart.helm()
@@ -58,7 +68,7 @@ class Cluster:
         return program
 
     def helm(self, *arguments: str | Path) -> str:
-        return self.run(self.helm_program(), f"--kubeconfig={self.folder / 'run' / 'admin.conf'}", *arguments)
+        return self.run(self.helm_program(), *self._where(), *arguments)
 
     def address(self, service: str) -> str:
         """The address of a Service, which commands in a node's network reach."""
@@ -66,20 +76,38 @@ class Cluster:
 
     def key(self) -> str:
         """The admin key that the chart made."""
-        text = self.kubectl("get", "secret", "octet-keys", "--output=jsonpath={.data.admin-key}")
+        return self.secret("octet-keys", "admin-key")
+
+    def secret(self, name: str, key: str) -> str:
+        text = self.kubectl("get", "secret", name, f"--output=jsonpath={{.data.{key}}}")
         return base64.b64decode(text).decode()
 
     def pods(self, selector: str) -> list[str]:
-        """Those that are not about to end."""
-        listed = json.loads(self.kubectl("get", "pods", f"--selector={selector}", "--output=json"))["items"]
-        return [each["metadata"]["name"] for each in listed if "deletionTimestamp" not in each["metadata"]]
+        """Those that have not ended, and are not about to."""
+        found = self.objects("pods", f"--selector={selector}", "--field-selector=status.phase!=Failed")
+        return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
+
+    def objects(self, *arguments: str) -> list[dict[str, Any]]:
+        """What `kubectl get` lists."""
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", *arguments, "--output=json"))["items"]
+        return found
 
     def kill(self, pod: str) -> None:
         """Ends every process of a pod's container with SIGKILL; Kubernetes starts it again, see `until_again`."""
-        status = self._container(pod)
-        container = status["containerID"].partition("//")[2]
-        program = ["ctr", "--namespace=k8s.io", "task", "kill", "--signal=SIGKILL", "--all", container]
-        self.on_node(self.kubectl("get", "pod", pod, "--output=jsonpath={.spec.nodeName}"), *program)
+        self.on_node(self.node_of(pod), *_TASKS, "kill", "--signal=SIGKILL", "--all", self._id(pod))
+
+    def beside_container(self, pod: str, *command: str) -> None:
+        """Runs a command of its node, as root there, in the network of a pod."""
+        node = self.node_of(pod)
+        tasks = dict(line.split()[:2] for line in self.on_node(node, *_TASKS, "list").splitlines())
+        self.on_node(node, "nsenter", f"--target={tasks[self._id(pod)]}", "--net", "--", *command)
+
+    def _id(self, pod: str) -> str:
+        found: str = self._container(pod)["containerID"].partition("//")[2]
+        return found
+
+    def node_of(self, pod: str) -> str:
+        return self.kubectl("get", "pod", pod, "--output=jsonpath={.spec.nodeName}")
 
     def until_again(self, pod: str, restarts: int) -> None:
         """Returns when a pod's container has been started more often than this, and is ready."""
@@ -95,15 +123,18 @@ class Cluster:
         first: dict[str, Any] = found["status"]["containerStatuses"][0]
         return first
 
-    def on_node(self, node: str, *command: str) -> None:
-        """Runs a command as root of a node."""
-        process = self.first_process(node)
-        subprocess.run(["nsenter", f"--target={process}", "--all", "--", *command], check=True, timeout=WORK_TIMEOUT_S)
+    def on_node(self, node: str, *command: str) -> str:
+        """Runs a command as root of a node; what it prints."""
+        entered = ["nsenter", f"--target={self.first_process(node)}", "--all", "--"]
+        done = subprocess.run(
+            [*entered, *command], check=True, stdout=subprocess.PIPE, text=True, timeout=WORK_TIMEOUT_S
+        )
+        return done.stdout
 
     def has_image(self, name: str) -> bool:
         """Whether every node has it."""
-        listed = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
-        return all(any(name in (image["names"] or ()) for image in node["status"]["images"]) for node in listed)
+        listed = [node["status"]["images"] for node in self.objects("nodes")]
+        return all(any(name in (image["names"] or ()) for image in images) for images in listed)
 
     def beside(self, node: str, *command: str | Path) -> subprocess.Popen[str]:
         """Starts a command of this machine in a node's network, where Services are reached."""
@@ -196,8 +227,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     try:
         assert bucket.stdout is not None
         environment = json.loads(bucket.stdout.readline())
-        for node, pool in (("n1", "vnni"), ("n2", "avx2")):
-            cluster.kubectl("label", "--overwrite", "node", node, f"octet/pool={pool}")
+        _label(cluster)
         _uninstall(cluster)
         cluster.kubectl("apply", f"--filename={FILES / 'volume.yaml'}")
         # A volume by path stays root's, whatever the pod's fsGroup.
@@ -214,6 +244,17 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         bucket.communicate(timeout=WORK_TIMEOUT_S)
 
 
+def _label(cluster: Cluster) -> None:
+    """Makes pools of the nodes. A registry has one image for two architectures; here are two, of which the node for ARM
+    gives its own the common name.
+    """
+    for node, label in (("n1", "octet/pool=vnni"), ("n2", "octet/pool=avx2"), ("n3", "kubernetes.io/arch=arm64")):
+        cluster.kubectl("label", "--overwrite", "node", node, label)
+    for tag in ("1", "2"):
+        names = ("octet.test/octet-worker-arm64:1", f"octet.test/octet-worker:{tag}")
+        cluster.on_node("n3", "ctr", "--namespace=k8s.io", "image", "tag", "--force", *names)
+
+
 def _uninstall(cluster: Cluster) -> None:
     """What an earlier run left: its database names blobs of a bucket that is gone."""
     if API in cluster.helm("list", "--short").split():
@@ -228,3 +269,15 @@ def until_ready(cluster: Cluster, name: str) -> None:
     """Returns when a pod of this name is ready, which may have to be made first."""
     shown = "--output=jsonpath={.status.containerStatuses[0].ready}"
     eventually(lambda: cluster.kubectl("get", "pod", name, shown, check=False) == "true", WORK_TIMEOUT_S)
+
+
+def eventually_seen(condition: Callable[[], bool]) -> None:
+    """As `eventually`, for what takes a command and its second of processor time to see."""
+
+    def holds() -> bool:
+        if condition():
+            return True
+        time.sleep(_LOOK_AGAIN_S)
+        return False
+
+    eventually(holds, WORK_TIMEOUT_S)

@@ -1,0 +1,100 @@
+"""`python -m tests.support.arm64_image CLUSTER WHEEL`: the image of a worker for ARM, among those of tests/cluster.
+`… register` has the kernel run ARM's programs by QEMU, for the whole machine; `… unregister` takes that back.
+
+It is Debian's arm64 root of `arm64_root`, with the locked packages that a worker needs and the wheel for aarch64, which
+`make wheel` makes. Nothing of it is run here.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support import arm64_root
+from tests.support.deployment import ROOT, stages
+
+NAME = "octet.test/octet-worker-arm64:1"
+BINFMT, RULE = Path("/proc/sys/fs/binfmt_misc"), "octet-cluster-aarch64"
+PACKAGES = "lib/python3.11/site-packages"
+# Wheels name the oldest glibc that they run on.
+_PLATFORMS = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 26, 24, 17)]
+_ABIS = [f"--abi={abi}" for abi in ("cp311", "abi3", "none")]
+_OCTET = "#!/opt/octet/bin/python3\nimport sys\n\nfrom service.cli import main\n\nsys.exit(main())\n"
+
+
+def without_compiler() -> list[str]:
+    """The locked packages, but for those that the Dockerfile takes from workers."""
+    removed = re.findall(r"pip uninstall --yes (.*) \\", (ROOT / "Dockerfile").read_text())[0].split()
+    lines = (ROOT / "requirements" / "serve.lock").read_text().splitlines()
+    locked = [
+        line.split()[0] for line in lines if re.match(r"[a-z0-9-]+==", line) and "sys_platform == 'win32'" not in line
+    ]
+    return [each for each in locked if each.partition("==")[0] not in removed]
+
+
+def fill(root: Path, wheel: Path) -> None:
+    """Makes of an arm64 Debian what the Dockerfile's `worker` is."""
+    octet = root / "opt" / "octet"
+    (octet / "bin").mkdir(parents=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        *_PLATFORMS,
+        *_ABIS,
+    ]
+    command += ["--python-version=3.11", "--implementation=cp", f"--target={octet / PACKAGES}"]
+    subprocess.run([*command, *without_compiler(), wheel], check=True)
+    (octet / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    (octet / "bin" / "python3").symlink_to("/usr/bin/python3")
+    (octet / "bin" / "octet").write_text(_OCTET)
+    (octet / "bin" / "octet").chmod(0o755)
+    (root / "data").mkdir()
+    for file, line in (("passwd", "octet:x:10001:10001::/data:/bin/sh"), ("group", "octet:x:10001:")):
+        with (root / "etc" / file).open("a") as told:
+            told.write(line + "\n")
+
+
+def main(cluster: Path, wheel: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "root")
+        shutil.copytree(arm64_root.root(), root, symlinks=True)
+        fill(root, wheel)
+        environment = {**stages()["worker"].environment, "PATH": "/opt/octet/bin:/usr/bin:/bin"}
+        variables = [f"--env={name}={value}" for name, value in environment.items()]
+        # containerd refuses an image of another architecture than its own.
+        image = [str(cluster / "out" / "images" / "octet-worker-arm64.tar"), NAME, str(root), "--", "octet"]
+        subprocess.run([cluster / "mkimage.py", "--arch=amd64", "--user=10001:10001", *variables, *image], check=True)
+
+
+def register() -> None:
+    if not (BINFMT / "register").exists():
+        subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", BINFMT], check=True)
+    qemu = shutil.which(arm64_root.QEMU)
+    assert qemu is not None, f"there is no {arm64_root.QEMU}: install qemu-user-static"
+    # F: it is opened now, since containers have none of it. O and C: a program keeps its name and its credentials.
+    (BINFMT / "register").write_text(arm64_root.rule_of(RULE, qemu, "OCF"))
+
+
+def unregister() -> None:
+    (BINFMT / RULE).write_text("-1")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["register"]:
+            register()
+        case ["unregister"]:
+            unregister()
+        case [cluster, wheel]:
+            main(Path(cluster), Path(wheel))
+        case _:
+            sys.exit(__doc__)
