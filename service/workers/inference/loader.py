@@ -16,6 +16,7 @@ from service.core.metadata import NOTHING, ModelMetadata
 from service.core.queueing import Scheduling
 from service.core.target import Device
 from service.workers.data_plane import orders
+from service.workers.inference.failures import Failures
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Memory, Weight, together
 from service.workers.inference.ports import Artifacts, Builds, Plane
@@ -23,7 +24,6 @@ from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
 
 _logger = logging.getLogger(__name__)
-_RETRY_LOAD_S = 10.0  # an artifact that could not be loaded is not tried again for this long
 _PATIENCE_S = 5.0  # a model waits this long for others to be out of use, so that it has their memory
 _LOOK_AGAIN_S = 0.005  # most predictions take less
 # Where a model has no room, and what to do about it.
@@ -70,7 +70,7 @@ class Loader:
         self._receipts: dict[Served, object] = {}
         self._leaving: dict[Served, asyncio.Task[None]] = {}
         self._loading: SingleFlight[Identity, Served] = SingleFlight()
-        self._failed: dict[Digest, tuple[float, OctetError]] = {}
+        self._failures = Failures()
         self._metadata: dict[Digest, ModelMetadata] = {}
         self.loaded: dict[Identity, Served] = {}
 
@@ -82,9 +82,7 @@ class Loader:
         """
         if served := self.loaded.get(identity):
             return served
-        retry_at, failure = self._failed.get(identity.artifact, (0.0, None))
-        if failure and monotonic() < retry_at:
-            raise failure
+        self._failures.check(identity.artifact)
         return await self._loading.join(identity, lambda: self._load_now(build, identity))
 
     def unload(self, served: Served) -> None:
@@ -105,14 +103,14 @@ class Loader:
 
     def is_usable(self, artifact: Digest) -> bool:
         """Whether nothing is known against it."""
-        return artifact not in self._failed
+        return artifact not in self._failures
 
     def is_loading(self, model: str, version: int) -> bool:
         return any((identity.model, identity.version) == (model, version) for identity in self._loading)
 
     def failure(self, artifact: Digest) -> OctetError | None:
         """Why an artifact could not be loaded when it was last tried."""
-        return self._failed.get(artifact, (0.0, None))[1]
+        return self._failures.of(artifact)
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
         """What the model file of a loaded artifact says of itself; nothing where that is damaged. Reads a file."""
@@ -126,7 +124,7 @@ class Loader:
 
     def forgive(self, artifact: Digest) -> None:
         """Lets an artifact be tried again at once, whatever it did before. Writes a file: to be called in a thread."""
-        self._failed.pop(artifact, None)
+        self._failures.forget(artifact)
         self._artifacts.forgive(artifact)
 
     def describe(self, served: Served, metadata: ModelMetadata) -> None:
@@ -166,13 +164,13 @@ class Loader:
         except Restarting:  # nor then
             raise
         except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
-            failure = self._note(identity.artifact, error)
+            failure = self._failures.note(identity.artifact, error)
             _logger.exception("artifact %s cannot be served: %s", identity.artifact, failure)
             if failure is error:
                 raise
             raise failure from error
         self._artifacts.hold(self._memory.mapped)
-        self._failed.pop(identity.artifact, None)
+        self._failures.forget(identity.artifact)
         self._receipts[served] = receipt
         self.loaded[served.identity] = served
         return served
@@ -190,7 +188,7 @@ class Loader:
                 raise
             _logger.error("of %s version %d only one size is served: %s", identity.model, identity.version, error)
             for artifact in usable:
-                self._note(artifact, error)
+                self._failures.note(artifact, error)
             return await self._ordered(_without(identity, set(identity.others)))
 
     async def _ordered(self, identity: Identity) -> Served:
@@ -260,16 +258,10 @@ class Loader:
             self._builds.invalidate(artifact)
         except Exception as error:  # as for the model itself
             _logger.exception("artifact %s, of one size of a model, cannot be served", artifact)
-            self._note(artifact, error)
+            self._failures.note(artifact, error)
         else:
             return True
         return False
-
-    def _note(self, artifact: Digest, error: Exception) -> OctetError:
-        failure = error if isinstance(error, OctetError) else _understood(error)
-        failure.retry_after_s = failure.retry_after_s or _RETRY_LOAD_S
-        self._failed[artifact] = monotonic() + _RETRY_LOAD_S, failure
-        return failure
 
     async def _lost(self, build: Build, identity: Identity) -> NotReady:
         _logger.error("artifact %s is damaged or gone, and will be built again", identity.artifact)
@@ -279,10 +271,6 @@ class Loader:
             f"the artifact of model {identity.model!r} was damaged in the store",
             hint="it is being rebuilt; try again later",
         )
-
-
-def _understood(error: Exception) -> NotReady:
-    return NotReady(f"{type(error).__name__}: {error}", retry_after_s=_RETRY_LOAD_S)
 
 
 def _without(identity: Identity, artifacts: Collection[Digest]) -> Identity:
