@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.core.digest import Digest, digest_of, parse_digest
-from service.core.errors import Conflict, NotFound, NotReady, RegistryFailed
+from service.core.digest import Digest, parse_digest
+from service.core.errors import Conflict, NotFound, NotReady
 from service.core.provenance import signer_of
 from service.core.settings import PlainHttp, Settings
-from service.core.target import detect_host
 from service.registry import Choose, Reference, Registry, parse_reference, pull, push
 
 if TYPE_CHECKING:
     from service.cache import OciLayout
     from service.cli.client import Client
 
-_logger = logging.getLogger(__name__)
 
 PlainHttpOption = Annotated[
     bool, typer.Option("--plain-http", help="Ask the registry in plain HTTP, even if it is another machine.")
@@ -79,49 +72,6 @@ def pull_to(reference: Reference, directory: Path, settings: Settings, choose: C
     layout.collect_garbage(min_age_s=0)
     partial.rename(directory)
     return digests
-
-
-def served_folder(text: str, settings: Settings, target: str | None = None) -> Path:
-    """What a reference stands for now, as a folder in the data directory with the name of the model; pulled, if it is
-    not there. Where the registry does not answer, what it stood for when it was last asked.
-
-    Args:
-        target: of the artifacts of an index, those to take; by default the best of those that run here.
-
-    Raises:
-        OctetError: as `pull_to`.
-    """
-    reference = parse_reference(text)
-    named = hashlib.sha256(f"{reference}\0{target}".encode()).hexdigest()[:16]
-    place = settings.data_dir / "pulled" / named
-    place.mkdir(parents=True, exist_ok=True)
-    current = place / reference.model
-    try:
-        with Registry(reference, settings) as registry:
-            wanted = digest_of(registry.manifest(reference.name)[1])
-    except RegistryFailed as error:
-        if not current.exists():
-            raise
-        _logger.warning("%s; what was pulled before is served", error)
-        return current
-    folder = place / wanted.removeprefix("sha256:")
-    if not folder.exists():
-        pull_to(replace(reference, digest=wanted), folder, settings, lambda targets: target or _best(targets))
-    _point(current, folder)
-    return current
-
-
-def _best(targets: Sequence[str]) -> str:
-    """Of the targets, the one that does most of what this machine can; the first where none runs here."""
-    here = [target.name for target in detect_host().targets if target.name in targets]
-    return (here or list(targets))[0]
-
-
-def _point(link: Path, folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=link.parent) as beside:
-        made = Path(beside, "link")
-        made.symlink_to(folder.name)
-        made.rename(link)
 
 
 def _push(artifacts: list[tuple[OciLayout, Digest]], to: str, settings: Settings) -> Digest:

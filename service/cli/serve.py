@@ -122,7 +122,7 @@ def run(settings: Settings, verbose: bool, as_json: bool, *, compile: bool = Fal
 
 def _model_file(given: str, settings: Settings) -> Path:
     if is_reference(given):
-        from service.cli.registry import served_folder
+        from service.cli.pulled import served_folder
 
         return served_folder(given, settings)
     if not Path(given).exists():

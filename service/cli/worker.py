@@ -139,7 +139,7 @@ def _source(text: str, settings: Settings, target: str | None) -> Source:
     name, separator, given = ("", "", text) if is_reference(text) else text.partition("=")
     if not is_reference(given):
         return alone.source_of(text)
-    from service.cli.registry import served_folder
+    from service.cli.pulled import served_folder
 
     folder = served_folder(given, settings, target)
     return alone.Source(name if separator else folder.name, folder.resolve())
