@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from service.cache.oci import LARGEST_MANIFEST_BYTES
 from service.cache.store import BlobStore
 from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
@@ -16,7 +17,6 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound
 _logger = logging.getLogger(__name__)
 # A client lists or names a blob moments after storing it; this leaves time for a machine that sleeps meanwhile.
 MIN_AGE_S = 3600.0
-_LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the distribution specification asks registries to take
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def reachable_from(blobs: BlobStore, roots: Iterable[Digest]) -> set[Digest]:
 
 def _manifest_like(blobs: BlobStore, digest: Digest) -> dict[str, Any]:
     try:
-        if blobs.size_bytes(digest) > _LARGEST_MANIFEST_BYTES:
+        if blobs.size_bytes(digest) > LARGEST_MANIFEST_BYTES:
             return {}
         document = json.loads(blobs.read(digest))
     except (NotFound, CorruptBlob, InvalidInput) as error:  # blobs that only it referred to are useless

@@ -18,7 +18,14 @@ from service.cache.durable import locked, replace_file
 from service.cache.garbage import MIN_AGE_S, Collected, collect
 from service.cache.index import Entry, Index, IndexFile, entry_of
 from service.cache.local import LocalBlobStore
-from service.cache.oci import EMPTY_BYTES, EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest
+from service.cache.oci import (
+    EMPTY_BYTES,
+    EMPTY_MEDIA_TYPE,
+    MANIFEST_MEDIA_TYPE,
+    Descriptor,
+    Manifest,
+    check_manifest_size,
+)
 from service.cache.remote import BucketBlobStore
 from service.cache.store import BlobStore
 from service.core.digest import Digest
@@ -149,8 +156,9 @@ class OciLayout:
 
         Raises:
             NotFound, CorruptBlob: as `BlobStore.read` does.
-            InvalidInput: the blob is not a manifest.
+            InvalidInput: the blob is not a manifest, or too large for one; then it is not read.
         """
+        check_manifest_size(self.blobs.path(digest).stat().st_size, f"blob {digest}")
         return Manifest.from_bytes(self.blobs.read(digest))
 
     def index(self) -> list[Descriptor]:

@@ -16,6 +16,8 @@ from service.core.errors import InvalidInput
 MANIFEST_MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"
 EMPTY_MEDIA_TYPE = "application/vnd.oci.empty.v1+json"
+# "A registry SHOULD … support manifests of at least 4 megabytes": distribution specification 1.1, Pushing Manifests.
+LARGEST_MANIFEST_BYTES = 4 << 20
 EMPTY_BYTES = b"{}"  # what the specification puts where a config must stand and there is nothing to say
 
 
@@ -109,11 +111,21 @@ class Manifest:
 
     @staticmethod
     def from_bytes(data: bytes) -> Manifest:
-        """Raises `InvalidInput`."""
+        """Raises `InvalidInput`, also for what is larger than `LARGEST_MANIFEST_BYTES`."""
+        check_manifest_size(len(data), "a manifest")
         try:
             return Manifest.from_json(json.loads(data))
         except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, nested to break the parser
             raise InvalidInput("a manifest is not JSON") from error
+
+
+def check_manifest_size(size_bytes: int, what: str) -> None:
+    """To be called before `what` is read. Raises `InvalidInput`."""
+    if size_bytes > LARGEST_MANIFEST_BYTES:
+        raise InvalidInput(
+            f"{what} has {size_bytes} bytes, and a manifest has at most {LARGEST_MANIFEST_BYTES}",
+            hint="whoever wrote it is not Octet: ask for the artifact anew",
+        )
 
 
 def annotations_from_json(annotations: Any) -> dict[str, str]:

@@ -20,7 +20,7 @@ from urllib.parse import urljoin
 import httpx
 
 from service.cache import MANIFEST_MEDIA_TYPE, BlobStore, Descriptor
-from service.cache.oci import INDEX_MEDIA_TYPE
+from service.cache.oci import INDEX_MEDIA_TYPE, LARGEST_MANIFEST_BYTES
 from service.core.digest import Digest, digest_of
 from service.core.errors import (
     DigestMismatch,
@@ -36,7 +36,6 @@ from service.registry import tokens
 from service.registry.credentials import credentials_of
 from service.registry.reference import Reference, is_loopback
 
-LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the specification asks registries to take
 _ACCEPT = f"{MANIFEST_MEDIA_TYPE}, {INDEX_MEDIA_TYPE}"
 _PIECE_BYTES = 32 << 20  # of a blob in one request: what is sent again where the connection breaks
 _TRIES, _PAUSE_S, _MOST_PAUSE_S = 5, 0.5, 30.0

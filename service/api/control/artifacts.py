@@ -18,6 +18,7 @@ from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.cache import MANIFEST_MEDIA_TYPE, Manifest
 from service.cache.export import export
+from service.cache.oci import LARGEST_MANIFEST_BYTES
 from service.compiler.artifact_archive import check_head, received
 from service.core.artifact import ARCHIVE_FORMAT, ARTIFACT_TYPE, Report
 from service.core.digest import Digest
@@ -26,7 +27,6 @@ from service.core.explanation import explained
 
 router = APIRouter(prefix=f"{paths.PREFIX}/artifacts", tags=["artifacts"], route_class=BoundedRoute)
 
-_LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the distribution specification asks registries to take
 _FOREVER = "public, max-age=31536000, immutable"
 _BINARY = {"type": "string", "format": "binary"}
 _JSON = {"application/json": {"schema": {"type": "object"}}}
@@ -189,7 +189,7 @@ def _manifest_bytes(services: Services, digest: Digest) -> bytes:
     """The manifest of an artifact. Other blobs, such as other users' models, cannot be read here."""
     check_artifact(services.builds, digest)
     blobs = services.layout.blobs
-    if blobs.size_bytes(digest) <= _LARGEST_MANIFEST_BYTES:
+    if blobs.size_bytes(digest) <= LARGEST_MANIFEST_BYTES:
         with suppress(InvalidInput):
             data = blobs.read(digest)
             if Manifest.from_bytes(data).artifact_type == ARTIFACT_TYPE:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.cache import EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
+from service.cache.oci import LARGEST_MANIFEST_BYTES
 from service.core.digest import digest_of
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from tests.support.blobs import damage_blob
@@ -232,3 +233,12 @@ def test_what_a_killed_process_left_of_an_index_is_swept(layout: OciLayout) -> N
     left.write_text("{")
     put_artifact(layout)
     assert not left.exists()
+
+
+def test_a_manifest_is_not_read_beyond_what_one_may_have(layout: OciLayout) -> None:
+    largest = layout.blobs.put_bytes(b" " * LARGEST_MANIFEST_BYTES)
+    with pytest.raises(InvalidInput, match="not JSON"):
+        layout.manifest(largest)
+    larger = layout.blobs.put_bytes(b" " * (LARGEST_MANIFEST_BYTES + 1))
+    with pytest.raises(InvalidInput, match=f"blob {larger} has 4194305 bytes, and a manifest has at most 4194304"):
+        layout.manifest(larger)
