@@ -17,6 +17,7 @@ from sqlalchemy.dialects import sqlite
 
 from service.core.clock import Clock
 from service.core.errors import DatabaseBusy, DatabaseUnreachable
+from service.core.outage import Outage
 from service.core.settings import Settings
 from service.db.bell import Bell
 from service.db.changes import Changes
@@ -58,7 +59,7 @@ class Database:
         on_lost: Callable[[], None] = lambda: None,
         connections: int = CONNECTIONS,
     ) -> None:
-        self._timeout_s = timeout_s
+        self._timeout_s, self._outage = timeout_s, Outage(_logger)
         self._engine = engine_of(url, timeout_s, connections, on_lost)
         self.is_sqlite = url.startswith(SQLITE)
         self.lock: AbstractContextManager[None] | None = self._engine.lock
@@ -137,7 +138,10 @@ class Database:
             translated = self._engine.translate(error, is_committing)
             if translated is None:
                 raise
+            if isinstance(translated, DatabaseUnreachable):
+                self._outage.began(translated)
             raise translated from error
+        self._outage.ended("the database")
 
     def again(self, work: Callable[[], T], is_idempotent: bool, within_s: float | None = None) -> T:
         """Does `work`, and does it again where its transaction is known to have changed nothing; for `within_s`.
@@ -156,7 +160,7 @@ class Database:
                 may_repeat = error.is_undone or (is_idempotent and isinstance(error, DatabaseUnreachable))
                 if not may_repeat or time.monotonic() + pause_s > until_s:
                     raise
-                if pause_s == _FIRST_PAUSE_S:
+                if pause_s == _FIRST_PAUSE_S and not isinstance(error, DatabaseUnreachable):
                     _logger.warning("%s; trying again", error)
             time.sleep(random.uniform(0.5, 1.0) * pause_s)  # not all clients at once
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

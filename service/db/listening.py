@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from service.core.outage import Outage
 from service.db.bell import CHANNEL as BUILDS
 from service.db.changes import CHANNEL as MODELS
 from service.db.changes import Journal
@@ -36,7 +37,7 @@ class Listener:
         self._journal = Journal()
         self._hears = False
         self._thread: threading.Thread | None = None
-        self._closed = threading.Event()
+        self._closed, self._outage = threading.Event(), Outage(_logger)
 
     def rung(self) -> int:
         with self._changed:
@@ -73,11 +74,12 @@ class Listener:
                         connection.execute(f"LISTEN {channel}".encode())
                     pause_s = _FIRST_PAUSE_S
                     self._begin_to_hear()
+                    self._outage.ended("LISTEN of the database")
                     self._hear(connection)
             except Exception as error:  # whatever it is, there is nobody but this thread to try again
                 with self._changed:
                     self._hears = False
-                _logger.warning("no news from the database: %s", str(error).partition("\n")[0])
+                self._outage.began(f"no news from the database: {str(error).partition(chr(10))[0]}")
                 self._closed.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from service.core.build import BuildCanceled, LeaseLost, Stage
 from service.core.errors import DatabaseBusy, DatabaseUnreachable, NotFound
+from service.core.outage import log_trouble
 from service.core.settings import Settings
 from service.db import BuildStore, Claim, Watch
 
@@ -60,7 +61,7 @@ class Attempt:
         try:
             write()
         except (DatabaseBusy, DatabaseUnreachable) as error:  # a build is worth more than what is said about it
-            _logger.warning("build %s: its progress is not known: %s", self._claim.build.id, error)
+            log_trouble(_logger, error, "build %s: its progress is not known", self._claim.build.id)
 
     def __enter__(self) -> Attempt:
         self._thread.start()
@@ -94,8 +95,8 @@ class Attempt:
             except NotFound:  # all models that wanted it were deleted
                 self._interruption = LeaseLost(f"build {self._claim.build.id} is no longer requested")
                 return
-            except Exception:  # the database is busy or full: the lease lasts longer than that, or is lost
-                _logger.warning("build %s: no heartbeat", self._claim.build.id, exc_info=True)
+            except Exception as error:  # the database is busy or full: the lease lasts longer than that, or is lost
+                log_trouble(_logger, error, "build %s: no heartbeat", self._claim.build.id)
                 if time.monotonic() - beaten_s > self._lease_s:
                     self._interruption = LeaseLost(f"build {self._claim.build.id} could not be kept")
                     return

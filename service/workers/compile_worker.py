@@ -37,6 +37,7 @@ from service.core.errors import (
     OctetError,
     StoreUnreachable,
 )
+from service.core.outage import log_trouble
 from service.core.quantization import is_quantization
 from service.core.scheduling import step_back
 from service.core.settings import Settings
@@ -104,8 +105,8 @@ class CompileWorker:
                 else:
                     self._idle()
                     self._builds.bell.wait(rung, stop)
-            except Exception:  # the database is gone or the disk is full: that may pass, and this worker stays
-                _logger.exception("the compile worker could not reach its builds")
+            except Exception as error:  # the database is gone or the disk is full: that may pass, and this worker stays
+                log_trouble(_logger, error, "the compile worker could not reach its builds")
                 stop.wait(_TROUBLE_S)
 
     def work_once(self, stop: threading.Event) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from service.cache import MIN_AGE_S, Collected, Descriptor, OciLayout
 from service.core.artifact import ARTIFACT_TYPE, models_in
 from service.core.digest import Digest
+from service.core.outage import log_trouble
 from service.db import BuildStore, ModelStore, VerificationStore
 from service.workers.crashes import Crashes
 
@@ -67,8 +68,8 @@ class Collector:
         self._due_s = self._now_s() + _EVERY_S
         try:
             collected = collect_garbage(self._layout, self._builds, self._models, self._crashes, self._verifications)
-        except Exception:  # a store full of garbage builds as well as another
-            _logger.exception("no garbage was collected")
+        except Exception as error:  # a store full of garbage builds as well as another
+            log_trouble(_logger, error, "no garbage was collected")
             return
         if collected.digests:
             _logger.info(

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from service import __version__
+from service.core.outage import log_trouble
 from service.core.target import detect_host
 from service.core.worker import Worker, WorkerKind, WorkerState
 from service.db import WorkerStore
@@ -85,5 +86,5 @@ class Presence:
     def _try(self, write: Callable[[], None]) -> None:
         try:
             write()
-        except Exception:  # being seen is not worth dying for
-            _logger.warning("worker %s could not give a sign of life", self._worker.id, exc_info=True)
+        except Exception as error:  # being seen is not worth dying for
+            log_trouble(_logger, error, "worker %s could not give a sign of life", self._worker.id)

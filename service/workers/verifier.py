@@ -34,6 +34,7 @@ from service.core.errors import (
     VerificationFailed,
 )
 from service.core.explanation import explained
+from service.core.outage import log_trouble
 from service.core.settings import Settings
 from service.core.target import machine_name
 from service.db import VerificationClaim, VerificationStore
@@ -137,8 +138,8 @@ class Verifier:
                 rung = self._verifications.bell.rung()
                 if not self.work_once(stop):
                     self._verifications.bell.wait(rung, stop)
-            except Exception:  # the database is gone or the disk is full: that may pass
-                _logger.exception("verifications could not be looked for")
+            except Exception as error:  # the database is gone or the disk is full: that may pass
+                log_trouble(_logger, error, "verifications could not be looked for")
                 stop.wait(_TROUBLE_S)
 
     def work_once(self, stop: threading.Event) -> bool:
@@ -204,6 +205,6 @@ class Verifier:
                 try:
                     self._verifications.heartbeat(claim, lease_s)
                 except (DatabaseBusy, DatabaseUnreachable) as error:  # the lease lasts longer than that, or is lost
-                    _logger.warning("the verification of %s: no heartbeat: %s", claim.artifact, error)
+                    log_trouble(_logger, error, "the verification of %s: no heartbeat", claim.artifact)
 
         return poll

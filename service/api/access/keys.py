@@ -20,6 +20,7 @@ from service.cache.durable import locked, replace_file
 from service.core.clock import Clock, SystemClock
 from service.core.errors import Conflict, InvalidInput, NotFound, OctetError
 from service.core.key import Key, Limits, Scope, key_from_json, new_key
+from service.core.outage import log_trouble
 from service.core.tenant import check_tenant
 
 _logger = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ class FollowedKeys:
         try:
             self._known = self._store.read()
         except OctetError as error:
-            _logger.error("the API keys cannot be read; the known keys stay valid: %s", error)
+            log_trouble(_logger, error, "the API keys cannot be read; the known keys stay valid")
 
     def add(self, key: Key) -> None:
         self._store.add(key)

@@ -17,6 +17,7 @@ from service.api.access.usage import UsageStore
 from service.core.clock import Clock
 from service.core.errors import OctetError, QuotaExceeded, RateLimited
 from service.core.key import Key, Limits
+from service.core.outage import log_trouble
 from service.core.settings import Quota
 from service.core.tenant import SEPARATOR
 from service.core.usage import SHARING_S, KnownKey
@@ -183,7 +184,7 @@ class Meters:
         try:
             found = self._store.exchange(today, self._replica, news, asked)
         except (OSError, OctetError) as error:
-            _logger.error("what was used of the keys' quotas cannot be told, and is told later: %s", error)
+            log_trouble(_logger, error, "what was used of the keys' quotas cannot be told, and is told later")
             return
         for id, use in found.items():
             meters[id].sharers = max(1, use.replicas)

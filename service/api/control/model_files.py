@@ -29,6 +29,7 @@ from service.core.artifact import ARCHIVE_FORMAT
 from service.core.digest import Digest
 from service.core.errors import Conflict, DatabaseBusy, DatabaseLost, NotFound, OctetError, StorageFull
 from service.core.model import name_of
+from service.core.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 _EVERY_S = 2.0
@@ -94,8 +95,8 @@ class ModelFiles:
     async def _followed(self) -> bool:
         try:
             return await self.follow()
-        except Exception:  # the database is locked or the disk is full: that may pass
-            _logger.exception("the model files could not be looked at")
+        except Exception as error:  # the database is locked or the disk is full: that may pass
+            log_trouble(_logger, error, "the model files could not be looked at")
             return False
 
     def _take(self, path: Path, fingerprint: Fingerprint) -> None:

@@ -9,6 +9,7 @@ from time import monotonic
 
 from service.api.services import Services
 from service.core.heap import trim
+from service.core.outage import log_trouble
 from service.db import Watch
 from service.workers.garbage import Collector
 
@@ -40,8 +41,8 @@ class Housekeeping:
             try:
                 await asyncio.to_thread(self._look)
                 await asyncio.sleep(_EVERY_S)
-            except Exception:  # the database is gone or the disk is full: that may pass
-                _logger.exception("builds and garbage could not be looked at")
+            except Exception as error:  # the database is gone or the disk is full: that may pass
+                log_trouble(_logger, error, "builds and garbage could not be looked at")
                 await asyncio.sleep(_TROUBLE_S)
 
     def _look(self) -> None:

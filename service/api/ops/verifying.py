@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from service.api.services import Services
+from service.core.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0
@@ -48,7 +49,7 @@ def _is_wanted(services: Services) -> bool:
             if verifications.any_to_claim(services.pool, services.registry.targets):
                 return True
             verifications.bell.wait(rung, stop)
-        except Exception:  # the database is gone: that may pass
-            _logger.exception("verifications could not be looked for")
+        except Exception as error:  # the database is gone: that may pass
+            log_trouble(_logger, error, "verifications could not be looked for")
             stop.wait(_TROUBLE_S)
     return False

@@ -16,7 +16,8 @@ from typing import Any
 
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.errors import NotFound, NotReady, OctetError
+from service.core.errors import DatabaseLost, DatabaseUnreachable, NotFound, NotReady, OctetError
+from service.core.outage import log_trouble
 from service.core.queueing import Scheduling
 from service.workers.data_plane import orders
 from service.workers.inference.finder import CannotLoad, Finder
@@ -145,12 +146,12 @@ class Registry:
         while not self._closed:
             try:
                 await self._refreshed(name)
-            except (NotFound, NotReady) as error:
-                _logger.error("%s is not served any more: %s", spoken(name), error)
             except OctetError as error:
-                _logger.warning("could not look for %s: %s", spoken(name), error)
-                await asyncio.sleep(self._refresh_s)
-                continue
+                if not _is_answer(error):
+                    log_trouble(_logger, error, "could not look for %s", spoken(name))
+                    await asyncio.sleep(self._refresh_s)
+                    continue
+                _logger.error("%s is not served any more: %s", spoken(name), error)
             self._earlier.pop(name, None)
             return
 
@@ -385,11 +386,12 @@ class Registry:
         """Loads what has replaced `name`; unloads it where nothing stands for it any more."""
         try:
             await self._refreshed(name)
-        except (NotFound, NotReady) as error:
-            _logger.warning("%s is no longer served: %s", spoken(name), error)
-            self._retire_if_replaced(self._current.drop(name))
-        except Exception:  # the table could not be read: what is loaded goes on answering
-            _logger.exception("could not look for a newer build of %s", spoken(name))
+        except Exception as error:
+            if _is_answer(error):
+                _logger.warning("%s is no longer served: %s", spoken(name), error)
+                self._retire_if_replaced(self._current.drop(name))
+            else:  # what is loaded goes on answering
+                log_trouble(_logger, error, "could not look for a newer build of %s", spoken(name))
 
     def _index(self) -> list[Indexed]:
         return [
@@ -398,3 +400,8 @@ class Registry:
             else self._inventory.look(each.name, each.number)
             for each in self._tables.models.all_versions()
         ]
+
+
+def _is_answer(error: Exception) -> bool:
+    """Whether the tables say that nothing can answer for a name; if not, they could not be read."""
+    return isinstance(error, NotFound | NotReady) and not isinstance(error, DatabaseUnreachable | DatabaseLost)

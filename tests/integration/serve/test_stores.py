@@ -85,22 +85,27 @@ def test_a_build_outlasts_an_outage_of_the_bucket(tmp_path: Path, stores: dict[s
 def test_loaded_models_answer_while_the_database_is_away(
     tmp_path: Path, postgres_server: str, postgres_schema: str
 ) -> None:
-    with bad_network(Path(postgres_server) / ".s.PGSQL.5432") as network:
+    log = tmp_path / "log"
+    with bad_network(Path(postgres_server) / ".s.PGSQL.5432") as network, log.open("w") as output:
         schema = postgres_schema.rpartition("%3D")[2]
         url = f"postgresql://octet@127.0.0.1:{network.port}/postgres?options=-csearch_path%3D{schema}"
-        with serving(machine(tmp_path, "one"), database_url=url, database_timeout_s=1) as served:
+        with serving(machine(tmp_path, "one"), output, database_url=url, database_timeout_s=1) as served:
             assert served.ended(served.push()["id"])["state"] == "succeeded"
             assert served.label(7) == 7
             for fault in (network.refuse, network.stall):
                 fault()
-                answer = served.client.get("/api/v1/models")
-                assert (answer.status_code, answer.json()["code"]) == (503, "database_unreachable")
-                assert served.label(3) == 3
+                for _ in range(5):  # the tables are asked twice a second what has changed
+                    answer = served.client.get("/api/v1/models")
+                    assert (answer.status_code, answer.json()["code"]) == (503, "database_unreachable")
+                    assert served.label(3) == 3
                 network.flow()
                 network.accept()
             eventually(lambda: served.client.get("/api/v1/models").status_code == 200, WORK_TIMEOUT_S)
             assert served.ended(served.push(name="other")["id"])["state"] == "succeeded"
             assert served.stop() == 0
+    said = log.read_text()
+    assert "the database answers again, after" in said
+    assert "Traceback" not in said
 
 
 def _until_given_back(served: Served, id: str) -> Iterator[Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Sequence
 
 import pytest
 
 from service.core.build import Build
-from service.core.errors import DatabaseBusy, NotReady
+from service.core.errors import DatabaseBusy, DatabaseUnreachable, NotReady
 from tests.support.fake_plane import FakePlane
 from tests.support.tables import Tables
 from tests.support.waiting import eventually_async
@@ -114,13 +113,16 @@ async def test_what_nobody_needs_any_more_is_unloaded(plane: FakePlane, serving:
             await registry.resolve("b")
 
 
-async def test_tables_that_are_busy_take_nothing_down_that_answers(plane: FakePlane, serving: Serving) -> None:
+@pytest.mark.parametrize("error", [DatabaseBusy("locked"), DatabaseUnreachable()], ids=type)
+async def test_tables_that_are_busy_take_nothing_down_that_answers(
+    plane: FakePlane, serving: Serving, error: Exception
+) -> None:
     class Busy(Tables):
         is_busy = False
 
         def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
             if self.is_busy:
-                raise DatabaseBusy("locked") from sqlite3.OperationalError()
+                raise error
             return super().serving(model, version, targets)
 
     tables = Busy()

@@ -12,7 +12,7 @@ import pytest
 
 from service.core.build import Build, BuildState, Stage
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, NotBuilt, NotFound, NotReady
+from service.core.errors import CorruptBlob, DatabaseLost, DatabaseUnreachable, NotBuilt, NotFound, NotReady
 from service.workers.inference import Reference, Registry
 from tests.support.fake_plane import Blank, FakePlane, answerer
 from tests.support.tables import LESSER_TARGET, TARGET, Tables
@@ -126,15 +126,17 @@ async def test_a_build_that_no_longer_counts_is_unloaded(plane: FakePlane, servi
             await registry.resolve("m")
 
 
+@pytest.mark.parametrize("error", [OSError("disk I/O error"), DatabaseUnreachable(), DatabaseLost()], ids=type)
 async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(
-    plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture
+    plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     class Broken(Tables):
-        broken = False
+        broken, asked = False, 0
 
         def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
             if self.broken:
-                raise OSError("disk I/O error")
+                self.asked += 1
+                raise error
             return super().serving(model, version, targets)
 
     tables = Broken()
@@ -142,8 +144,10 @@ async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(
     async with serving(tables) as registry:
         await registry.resolve("m")
         tables.broken = True
-        await eventually_async(lambda: "could not look for a newer build" in caplog.text)
+        await eventually_async(lambda: tables.asked > 2)
         assert is_switched(plane, build)
+    is_said = "could not look for a newer build" in caplog.text
+    assert is_said != isinstance(error, DatabaseUnreachable), "the database's own log says once that it is away"
 
 
 @pytest.mark.parametrize("error", [CorruptBlob, NotFound])
