@@ -77,9 +77,6 @@ class Server:
     def promote(self) -> None:
         self.run("pg_ctl", "promote", "-D", self.data)
 
-    def reload(self) -> None:
-        self.run("pg_ctl", "reload", "-D", self.data)
-
     def connected(self) -> psycopg.Connection[tuple[object, ...]]:
         import psycopg
 
