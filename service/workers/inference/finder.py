@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.errors import NotReady, OctetError
+from service.core.errors import DatabaseLost, DatabaseUnreachable, NotFound, NotReady, OctetError
 from service.core.metadata import ModelMetadata
 from service.workers.inference.candidates import Candidate
 from service.workers.inference.identity import Identity
@@ -113,3 +113,8 @@ class Finder:
 
     def _candidates(self, model: str, version: int | None) -> list[Candidate]:
         return self._tables.candidates(model, version, self._loader.is_usable)
+
+
+def is_answer(error: Exception) -> bool:
+    """Whether the tables say that nothing can answer for a name; if not, they could not be read."""
+    return isinstance(error, NotFound | NotReady) and not isinstance(error, DatabaseUnreachable | DatabaseLost)

@@ -16,11 +16,11 @@ from typing import Any
 
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.errors import DatabaseLost, DatabaseUnreachable, NotFound, NotReady, OctetError
+from service.core.errors import NotFound, NotReady, OctetError
 from service.core.outage import log_trouble
 from service.core.queueing import Scheduling
 from service.workers.data_plane import orders
-from service.workers.inference.finder import CannotLoad, Finder
+from service.workers.inference.finder import CannotLoad, Finder, is_answer
 from service.workers.inference.following import Following
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
@@ -147,7 +147,7 @@ class Registry:
             try:
                 await self._refreshed(name)
             except OctetError as error:
-                if not _is_answer(error):
+                if not is_answer(error):
                     log_trouble(_logger, error, "could not look for %s", spoken(name))
                     await asyncio.sleep(self._refresh_s)
                     continue
@@ -387,7 +387,7 @@ class Registry:
         try:
             await self._refreshed(name)
         except Exception as error:
-            if _is_answer(error):
+            if is_answer(error):
                 _logger.warning("%s is no longer served: %s", spoken(name), error)
                 self._retire_if_replaced(self._current.drop(name))
             else:  # what is loaded goes on answering
@@ -400,8 +400,3 @@ class Registry:
             else self._inventory.look(each.name, each.number)
             for each in self._tables.models.all_versions()
         ]
-
-
-def _is_answer(error: Exception) -> bool:
-    """Whether the tables say that nothing can answer for a name; if not, they could not be read."""
-    return isinstance(error, NotFound | NotReady) and not isinstance(error, DatabaseUnreachable | DatabaseLost)

@@ -144,7 +144,7 @@ def test_a_blob_without_an_end_is_cut_off(layout: OciLayout) -> None:
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_a_blob_that_breaks_off_goes_on_where_it_was(layout: OciLayout, knows_ranges: bool) -> None:
     """Also where the registry sends all of it again."""
-    sent = []
+    sent: list[int] = []
 
     def answer(request: Request) -> None:
         begin = request.offset if knows_ranges else 0
