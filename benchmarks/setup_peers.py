@@ -64,6 +64,16 @@ ENVIRONMENTS = (
         alone=("torchvision==0.29.2", "timm==1.0.31", "ultralytics==8.4.190", "ultralytics-thop==2.2.3"),
         making=True,
     ),
+    # The tools that quantize, and what runs their files (`benchmarks.quantization`).
+    Environment(
+        "quantization",
+        (
+            *("onnxruntime==1.31.1", "onnx==1.23.2", "sympy==1.14.0", "nncf==3.4.0", "openvino==2026.4.1"),
+            *("torch==2.13.0", "torchao==0.18.0", "ai-edge-quantizer==0.10.0", "ai-edge-litert==2.3.0"),
+            *("scikit-learn==1.9.1", *_COMMON),
+        ),
+        making=True,
+    ),
     Environment("plot", ("matplotlib==3.11.2",), making=True),
 )
 

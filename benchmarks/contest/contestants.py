@@ -66,6 +66,7 @@ CONTESTANTS: Sequence[Contestant] = (
     _openvino("openvino-tflite-bf16", "OpenVINO (TFLite, bf16)", "tflite", "bf16"),
     Contestant("torch", "PyTorch (FX)", "torch", "pytorch", "torch", options={"precision": "int8"}),
     Contestant("octet-fp32", "Octet (float32)", OWN_ENVIRONMENT, "octet", "onnx_fp32", "onnxruntime"),
+    Contestant("octet-fp32-tflite", "Octet (TFLite, float32)", OWN_ENVIRONMENT, "octet", "tflite_fp32", "xnnpack"),
     Contestant("litert-fp32", "LiteRT", OWN_ENVIRONMENT, "litert", "tflite_fp32"),
     Contestant("onnxruntime-fp32", "ONNX Runtime", "onnxruntime", "onnx_runtime", "onnx_fp32"),
     _openvino("openvino-fp32", "OpenVINO (f32)", "onnx_fp32", "f32"),

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.models.catalog import ROWS, batched, symmetric
+from benchmarks.models.catalog import ROWS, batched, dequantized, symmetric
 from benchmarks.models.samples import SAMPLES
 from benchmarks.models.tflite_file import with_batch, with_symmetric_weights
 from benchmarks.places import CHECKOUT, SHARED, Home, default_home
+from benchmarks.quantization.sources import with_real_weights
 
 _PHOTOGRAPHS = SHARED / "images"
 
@@ -88,6 +89,8 @@ def _change(file: str) -> tuple[str, Callable[[bytes], bytes]] | None:
             continue
         if file == symmetric(original):
             return original, with_symmetric_weights
+        if file == dequantized(original):
+            return original, with_real_weights
         if row.batch > 1 and file == original:
             return file.replace(batched(".tflite", row.batch), ".tflite"), partial(with_batch, batch=row.batch)
     return None

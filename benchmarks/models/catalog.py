@@ -42,7 +42,10 @@ class Row:
 
 def _generated(network: str, title: str) -> Row:
     shape = SAMPLES[network].channels_first
-    return Row(network, title, {form: _file(network, form) for form in _MADE_BY[network]}, shape, note="random weights")
+    files = {form: _file(network, form) for form in _MADE_BY[network]}
+    if "onnx" in files:
+        files["onnx_fp32"] = f"onnx/{network}.fp32.onnx"  # which it is made from
+    return Row(network, title, files, shape, note="random weights")
 
 
 def _file(network: str, form: str) -> str:
@@ -54,7 +57,8 @@ def _file(network: str, form: str) -> str:
 
 
 def _given(file: str, title: str, note: str = "") -> Row:
-    return Row(file, title, {"tflite": f"tflite/{file}.tflite"}, note=note)
+    name = f"tflite/{file}.tflite"
+    return Row(file, title, {"tflite": name, "tflite_fp32": dequantized(name)}, note=note)
 
 
 def _in_batches(row: Row, batch: int) -> Row:
@@ -71,6 +75,11 @@ def _from_the_zoo(entry: Entry) -> Row:
 def batched(file: str, batch: int) -> str:
     """The name of the variant of `file` with another batch size."""
     return file.replace(".tflite", f".batch{batch}.tflite")
+
+
+def dequantized(file: str) -> str:
+    """The name of the float32 form of `file`."""
+    return file.replace(".tflite", ".dequantized.tflite")
 
 
 def symmetric(file: str) -> str:
@@ -94,7 +103,6 @@ _MADE_BY: dict[str, Sequence[str]] = {
 _RESNET50 = _generated("resnet50", "ResNet-50 int8")
 _RESNET50_FP32 = {
     "tflite_fp32": "tflite/resnet50.fp32.tflite",
-    "onnx_fp32": "onnx/resnet50.fp32.onnx",
     "torch_fp32": "torch/resnet50.fp32.pt",
 }
 _HOSTED = _given("mobilenet_v2_1.0_224_quant", "MobileNetV2 uint8 per-tensor (hosted)", "asymmetric weights")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.models.photographs import photographs
-from benchmarks.places import SHARED, default_home
-from benchmarks.quantization import text
-from benchmarks.quantization.sources import SIZE, dequantized, labelled
+from benchmarks.places import CHECKOUT, SHARED, default_home
+from benchmarks.quantization import faces, text
+from benchmarks.quantization.judging import Array, Counted, each, overlap
+from benchmarks.quantization.packages import PACKAGES, packaged
+from benchmarks.quantization.sources import SIZE, digits, labelled, with_real_weights
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Counted = tuple[float, float]  # a share, and its standard error
 _CALIBRATING = 32
+_NEAR = 0.02  # of a picture's width: what landmarks may be apart by
 
 
 @dataclass(frozen=True)
@@ -24,133 +27,324 @@ class Network:
 
     Attributes:
         what: where it and its inputs come from.
-        opset: of the file.
+        source: the file, ONNX or TFLite.
+        inputs: `[count, …]`, each what it takes.
         calibration: inputs for calibration, as `inputs`.
         decision: what of an answer counts: one of `peer.DECISIONS`.
-        score: of all decisions, how many are right, with the standard error; None where that is not known.
+        judge: of all decisions, how much is right; None where that is not known.
         agree: the same of decisions that equal the float network's.
         scored, agreed: what these two are called.
+        labels: the right classes of `calibration`, for a budget of accuracy; empty where there is no such row.
+        options: whether each option for weights has a row of its own.
     """
 
     what: str
-    float: bytes
-    opset: int
+    source: bytes
     inputs: Array
     calibration: Array
     decision: str
-    score: Callable[[Array], Counted | None]
     agree: Callable[[Array, Array], Counted]
+    judge: Callable[[Array], Counted] | None = None
     scored: str = "right"
     agreed: str = "same class as float"
+    labels: tuple[int, ...] = ()
+    options: bool = False
 
 
-def shared(right: Array) -> Counted:
-    """The mean of what each input counts, with its standard error."""
-    values = np.asarray(right, np.float64)
-    return float(values.mean()), float(values.std() / len(values) ** 0.5)
+def _same(found: Array, real: Array) -> Counted:
+    return each((found == real).reshape(len(found), -1).all(axis=1))
 
 
-def _classifier(what: str, model: bytes, images: Array, labels: Array | None) -> Network:
+def _classifier(what: str, model: bytes, images: Array, labels: Array, calibration: Array, known: Array) -> Network:
     return Network(
         what,
         model,
-        13,
         images,
-        images[:_CALIBRATING],
+        calibration,
         "class",
-        lambda found: None if labels is None else shared(found == labels),
-        lambda found, real: shared(found == real),
+        _same,
+        lambda found: each(found == labels),
+        labels=tuple(known.tolist()),
     )
+
+
+def _digits(count: int) -> Network:
+    file = default_home().models / "quantization" / "digits.npz"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        python = default_home().python("quantization")
+        subprocess.run([python, str(Path(__file__).with_name("digits.py")), str(file)], check=True)
+    with np.load(file) as found:
+        made = dict(found)
+    what = (
+        "The network of `examples/train_digits.py`, trained by `digits.py` on 1,437 of scikit-learn's digits (seed 0); "
+        f"the other 360 are classified, and {_CALIBRATING} of the first calibrate."
+    )
+    calibration = made["train"][:_CALIBRATING]
+    made_of = _classifier(what, digits(made), made["test"], made["labels"], calibration, np.zeros(0, int))
+    return replace(made_of, options=True)
 
 
 def _hosted(name: str, said: str) -> Network:
     images, labels = labelled()
     what = (
         f"The weights of a hosted TFLite file times their scales: they have been rounded to 8 bits before, {said}, "
-        "which favours every tool alike. 100 photographs, one of every tenth class of ImageNet; 32 of them calibrate."
+        f"which favours every tool alike. 100 photographs, one of every tenth class of ImageNet; {_CALIBRATING} of "
+        "them calibrate."
     )
-    return _classifier(what, dequantized(SHARED / "models" / "tflite" / f"{name}.tflite"), images, labels)
+    model = with_real_weights((SHARED / "models" / "tflite" / f"{name}.tflite").read_bytes())
+    return _classifier(what, model, images, labels, images[:_CALIBRATING], labels[:_CALIBRATING])
 
 
-def _random() -> Network:
+def _random(count: int) -> Network:
     normalized = np.ascontiguousarray(photographs(SHARED / "images", 100, SIZE).transpose(0, 3, 1, 2))
     model = (SHARED / "models" / "onnx" / "mobilenet_v2.fp32.onnx").read_bytes()
     what = "Its classes mean nothing, and it is noisier than a trained network. The same photographs, normalized."
-    return _classifier(what, model, normalized, None)
+    return Network(what, model, normalized, normalized[:_CALIBRATING], "class", _same)
 
 
-def _recognizer(count: int) -> Network:
-    model = text.network(default_home(), "ch_PP-OCRv4_rec_infer")
-    characters, (images, written) = text.alphabet(model), text.lines(count, 0)
-
-    def score(found: Array) -> Counted:
-        wrong = [text.distance(text.read(own, characters), right) for own, right in zip(found, written, strict=True)]
+def _recognizer(package: str, file: str, said: str) -> Callable[[int], Network]:
+    def made(count: int) -> Network:
+        model = packaged(default_home(), package, file).read_bytes()
+        characters, (images, written) = text.alphabet(model), text.lines(count, 0)
         sizes = np.array([len(right) for right in written])
-        share = 1 - sum(wrong) / sizes.sum()
-        # Of a ratio of sums, over lines (Cochran, Sampling Techniques, 2.11).
-        rest = np.array(wrong) - (1 - share) * sizes
-        return share, float((rest**2).sum() ** 0.5 / sizes.sum())
 
-    return Network(
-        f"PP-OCRv4's recognizer of lines, with an attention of two layers. {count} lines of words from the Apache "
-        "license in Debian's fonts DejaVu and Liberation, of many sizes and colors, turned and with noise: "
-        f"{sum(map(len, written)):,} characters, of which those right are counted (1 less the edit distance's share). "
-        f"{_CALIBRATING} other lines calibrate.",
-        model.read_bytes(),
-        13,
-        images,
-        text.lines(_CALIBRATING, 1)[0],
-        "characters",
-        score,
-        lambda found, real: shared((found == real).all(axis=1)),
-        "right characters",
-        "same line as float",
-    )
+        def judge(found: Array) -> Counted:
+            read = [text.read(own, characters) for own in found]
+            wrong = [text.distance(own, right) for own, right in zip(read, written, strict=True)]
+            return Counted(sizes - wrong, sizes)
+
+        return Network(
+            f"{said}, of {_version(package)}. {count} lines of words from the Apache license in Debian's fonts DejaVu "
+            "and Liberation, of many sizes and colors, turned and with noise (seed 0): "
+            f"{sizes.sum():,} characters, of which those right are counted (1 less the edit distance's share). "
+            f"{_CALIBRATING} other lines (seed 1) calibrate.",
+            model,
+            images,
+            text.lines(_CALIBRATING, 1)[0],
+            "characters",
+            _same,
+            judge,
+            "right characters",
+            "same line as float",
+        )
+
+    return made
 
 
 def _turns(count: int) -> Network:
     images, turned = text.signs(count, 2)
-    return Network(
-        f"PP-OCR's classifier of lines that are upside down. {count} lines as above, each second one turned; "
-        f"{_CALIBRATING} others calibrate.",
-        text.network(default_home(), "ch_ppocr_mobile_v2.0_cls_infer").read_bytes(),
-        13,
+    calibration, known = text.signs(_CALIBRATING, 3)
+    file = packaged(
+        default_home(), "rapidocr-onnxruntime", "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"
+    )
+    return _classifier(
+        f"PP-OCR's classifier of lines that are upside down, of {_version('rapidocr-onnxruntime')}. {count} lines as "
+        f"above (seed 2), each second one turned; {_CALIBRATING} others (seed 3) calibrate.",
+        file.read_bytes(),
         images,
-        text.signs(_CALIBRATING, 3)[0],
-        "class",
-        lambda found: shared(found == np.array(turned)),
-        lambda found, real: shared(found == real),
+        np.array(turned),
+        calibration,
+        np.array(known),
     )
 
 
-def _detector(count: int) -> Network:
-    images = text.pages(count // 4, 4)
+def _detector(package: str, file: str, said: str) -> Callable[[int], Network]:
+    def made(count: int) -> Network:
+        images, middles = text.pages(count // 4, 4)
+        sizes = np.array([len(places) for places in middles])
 
-    def agree(found: Array, real: Array) -> Counted:
-        own, theirs = np.unpackbits(found, axis=1), np.unpackbits(real, axis=1)
-        return shared((own & theirs).sum(axis=1) / np.maximum((own | theirs).sum(axis=1), 1))
+        def judge(found: Array) -> Counted:
+            masks = np.unpackbits(found, axis=1)[:, : text.PAGE[0] * text.PAGE[1]].reshape(-1, *text.PAGE)
+            right = []
+            for mask, places in zip(masks, middles, strict=True):
+                x, y = np.clip(places.round().astype(int), 0, np.array(text.PAGE[::-1]) - 1).T
+                right.append(int(mask[y, x].sum()))
+            return Counted(np.array(right), sizes)
+
+        return Network(
+            f"{said}, of {_version(package)}. {len(images)} pages of three lines as above (seed 4), with "
+            f"{sizes.sum():,} characters but spaces: found are those whose middle lies in a pixel of text. "
+            f"{_CALIBRATING} other pages (seed 5) calibrate.",
+            packaged(default_home(), package, file).read_bytes(),
+            images,
+            text.pages(_CALIBRATING, 5)[0],
+            "mask",
+            overlap,
+            judge,
+            "characters found",
+            "pixels of text, overlap with float's (IoU)",
+        )
+
+    return made
+
+
+def _faces(count: int) -> Network:
+    images, boxes = faces.scenes(count, 128, 6)
+    middles = faces.anchors()
+
+    def judge(found: Array) -> Counted:
+        x, y = middles[found].T
+        return each((x > boxes[:, 0]) & (x < boxes[:, 2]) & (y > boxes[:, 1]) & (y < boxes[:, 3]))
 
     return Network(
-        f"PP-OCRv4's detector of lines. {len(images)} pages of three lines as above; {_CALIBRATING} others calibrate.",
-        text.network(default_home(), "ch_PP-OCRv4_det_infer").read_bytes(),
-        13,
+        f"MediaPipe's face detector of short range, of {_version('mediapipe')}. {count} photographs with one portrait "
+        "each, cut, scaled, mirrored and lit at chance (seed 6): a face is found where the middle of the likeliest box "
+        f"lies in it. {_CALIBRATING} others (seed 7) calibrate.",
+        _mediapipe("face_detection/face_detection_short_range.tflite"),
         images,
-        text.pages(_CALIBRATING, 5),
-        "mask",
-        lambda found: None,
-        agree,
-        agreed="pixels of text, overlap with float's (IoU)",
+        faces.scenes(_CALIBRATING, 128, 7)[0],
+        "best",
+        _same,
+        judge,
+        "faces found",
+        "same box as float",
     )
 
 
-# By title; made of how many pictures of text are to be read.
+def _landmarks(file: str, said: str, pictures: Callable[[int, int], Array], width: float) -> Callable[[int], Network]:
+    def made(count: int) -> Network:
+        def agree(found: Array, real: Array) -> Counted:
+            return each((np.abs(found - real) < _NEAR * width).mean(axis=1))
+
+        images = pictures(count, 8)
+        return Network(
+            f"{said}, of {_version('mediapipe')} (seed 8); {_CALIBRATING} others (seed 9) calibrate. There are no "
+            f"labels: a coordinate agrees that is within {_NEAR:.0%} of the picture's width of float's.",
+            _mediapipe(file),
+            images,
+            pictures(_CALIBRATING, 9),
+            "values",
+            agree,
+            agreed="coordinates that agree with float's",
+        )
+
+    return made
+
+
+def _photographs(count: int, seed: int) -> Array:
+    """Without hands: `photographs` `[count, 224, 224, 3]` from 0 to 1."""
+    images = (labelled()[0] + 1) / 2
+    return images[np.random.default_rng(seed).permutation(len(images))[:count]]
+
+
+_LABELS = {  # of files of this checkout, by what their names end with
+    ".py": "python",
+    ".md": "markdown",
+    ".json": "json",
+    ".html": "html",
+    ".yaml": "yaml",
+    ".png": "png",
+    ".c": "c",
+    ".js": "javascript",
+    ".css": "css",
+    ".toml": "toml",
+}
+_EACH = 30
+
+
+def _magika(count: int) -> Network:
+    folder = packaged(default_home(), "magika", "magika/models/standard_v3_3/model.onnx").parent
+    told = json.loads((folder / "config.min.json").read_text())
+    names, rng = told["target_labels_space"], np.random.default_rng(10)
+    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, check=True, capture_output=True, text=True)
+    found: list[tuple[Array, int]] = []
+    for ending, label in _LABELS.items():
+        files = [CHECKOUT / name for name in listed.stdout.splitlines() if name.endswith(ending)]
+        files = [file for file in files if file.stat().st_size > told["beg_size"]]
+        for place in rng.permutation(len(files))[:_EACH]:
+            found.append((_ends(files[place].read_bytes(), told), names.index(label)))
+    order = rng.permutation(len(found))
+    inputs, labels = np.stack([found[place][0] for place in order]), np.array([found[place][1] for place in order])
+    some = slice(0, _CALIBRATING)
+    return _classifier(
+        f"Magika's classifier of files by their bytes, of {_version('magika')}. {len(inputs) - _CALIBRATING} files of "
+        f"this checkout of {len(_LABELS)} kinds, which their names say (seed 10); {_CALIBRATING} others calibrate.",
+        (folder / "model.onnx").read_bytes(),
+        inputs[_CALIBRATING:],
+        labels[_CALIBRATING:],
+        inputs[some],
+        np.zeros(0, int),
+    )
+
+
+def _ends(content: bytes, told: Mapping[str, int]) -> Array:
+    """The first and the last bytes without space around them, as Magika takes them."""
+    half, block = told["beg_size"], told["block_size"]
+    first, last = content[:block].lstrip()[:half], content[-block:].rstrip()[-half:]
+    padded = np.full(2 * half, told["padding_token"], np.int32)
+    padded[: len(first)] = np.frombuffer(first, np.uint8)
+    padded[2 * half - len(last) :] = np.frombuffer(last, np.uint8)
+    return padded
+
+
+def _silero(count: int) -> Network:
+    sound = np.zeros((1, 576), np.float32)
+    file = packaged(default_home(), "silero-vad", "silero_vad/data/silero_vad_openvino_16k.onnx")
+    what = f"Silero's voice activity detector, of {_version('silero-vad')}, its form without If."
+    return Network(what, file.read_bytes(), sound, sound, "class", _same)
+
+
+def _mediapipe(file: str) -> bytes:
+    return packaged(default_home(), "mediapipe", f"mediapipe/modules/{file}").read_bytes()
+
+
+def _refused(file: str, said: str) -> Callable[[int], Network]:
+    nothing = np.zeros((1, 1), np.float32)
+    return lambda count: Network(
+        f"{said}, of {_version('mediapipe')}.", _mediapipe(file), nothing, nothing, "class", _same
+    )
+
+
+def _version(package: str) -> str:
+    return f"{package} {PACKAGES[package]}"
+
+
+_OCR = "rapidocr_onnxruntime/models/ch_PP-OCRv4_{}_infer.onnx"
+# By title; made of how many pictures of text, and of faces, are to be read.
 NETWORKS: Mapping[str, Callable[[int], Network]] = {
-    "PP-OCRv4, recognition": _recognizer,
-    "PP-OCRv4, detection": _detector,
-    "PP-OCR, direction": _turns,
+    "Digits": _digits,
     "MobileNetV2, hosted uint8 file dequantized": lambda count: _hosted(
         "mobilenet_v2_1.0_224_quant", "by tensor, in training that knew of it"
     ),
-    "MobileNetV2, TF2 file dequantized": lambda count: _hosted("tf2_mobilenet_v2_1.0_224_ptq", "by channel"),
-    "MobileNetV2, random weights": lambda count: _random(),
+    "MobileNetV2, TF2 file dequantized": lambda count: replace(
+        _hosted("tf2_mobilenet_v2_1.0_224_ptq", "by channel"), options=True
+    ),
+    "MobileNetV2, random weights": _random,
+    "PP-OCRv4, recognition": _recognizer(
+        "rapidocr-onnxruntime", _OCR.format("rec"), "PP-OCRv4's recognizer of lines, with an attention of two layers"
+    ),
+    "PP-OCRv4, detection": _detector("rapidocr-onnxruntime", _OCR.format("det"), "PP-OCRv4's detector of lines"),
+    "PP-OCRv6, detection": _detector(
+        "rapidocr", "rapidocr/models/PP-OCRv6_det_small.onnx", "PP-OCRv6's small detector of lines"
+    ),
+    "PP-OCRv6, recognition": _recognizer(
+        "rapidocr", "rapidocr/models/PP-OCRv6_rec_small.onnx", "PP-OCRv6's small recognizer of lines"
+    ),
+    "PP-OCR, direction": _turns,
+    "MediaPipe, face detection": _faces,
+    "MediaPipe, face landmarks": _landmarks(
+        "face_landmark/face_landmark.tflite",
+        "MediaPipe's face landmarks, of the portrait's face, turned, mirrored and lit at chance",
+        lambda count, seed: faces.faces(count, 192, seed),
+        192,
+    ),
+    "MediaPipe, iris": _landmarks(
+        "iris_landmark/iris_landmark.tflite",
+        "MediaPipe's landmarks of an eye, of both of the portrait's, turned, mirrored and lit at chance",
+        lambda count, seed: faces.eyes(count, 64, seed),
+        64,
+    ),
+    "MediaPipe, hand landmarks": _landmarks(
+        "hand_landmark/hand_landmark_lite.tflite",
+        "MediaPipe's light hand landmarks, of the photographs, on which are none",
+        lambda count, seed: _photographs(min(count, 68) if seed == 8 else count, seed),
+        224,
+    ),
+    "Magika": _magika,
+    "Silero VAD": _silero,
+    "MediaPipe, pose detection": _refused("pose_detection/pose_detection.tflite", "MediaPipe's pose detector"),
+    "MediaPipe, selfie segmentation": _refused(
+        "selfie_segmentation/selfie_segmentation.tflite", "MediaPipe's selfie segmentation"
+    ),
 }

@@ -1,64 +1,123 @@
-"""Float networks with real weights: hosted quantized TFLite files, dequantized, as ONNX; and the inputs for them."""
+"""Float networks with real weights as TFLite files: hosted quantized ones, dequantized, and digits; and photographs."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from benchmarks.models.photographs import photographs
 from benchmarks.places import SHARED
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.reader import read_model
-from tests.support.onnx_builder import OnnxBuilder
+from tests.support.tflite_builder import ModelBuilder
 
-SIZE, CLASSES = 224, 1001
+SIZE, DIGIT = 224, 16
 Array = np.ndarray[Any, np.dtype[Any]]
-_RELU6 = 3  # ActivationFunctionType
+_RELU6 = schema.ActivationFunctionType.RELU6
 
 
-def dequantized(path: Path) -> bytes:
-    """The MobileNetV2 in a TFLite file, in float32 and with its channels first: `image` `[1, 3, 224, 224]`, pixels from
-    -1 to 1, to `logits` `[1, 1001]`. Weights and biases are those of the file, each times its scale; activations are
-    not rounded, nor bounded by other than ReLU6."""
-    model, made = read_model(path.read_bytes()), OnnxBuilder()
-    names = {model.inputs[0]: made.input("image", "float32", (1, 3, SIZE, SIZE))}
+class _Network:
+    """A float TFLite file that is written operator by operator; tensors are known by their places, pictures are
+    `[N, H, W, C]`."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._made = ModelBuilder()
+        self.shapes: dict[int, tuple[int, ...]] = {}
+        self.image = self._tensor("image", shape)
+
+    def conv(self, x: int, weights: Array, bias: Array, stride: int = 1, padding: int = 0, activation: int = 0) -> int:
+        """`weights` `[O, KH, KW, I]`; padding 0 is TFLite's SAME, 1 its VALID."""
+        options = schema.Conv2DOptionsT(
+            padding=padding, strideW=stride, strideH=stride, fusedActivationFunction=activation
+        )
+        shape = self._behind(x, weights.shape[1:3], stride, padding, weights.shape[0])
+        return self._put("CONV_2D", [x, self._constant(weights), self._constant(bias)], shape, options)
+
+    def depthwise(
+        self, x: int, weights: Array, bias: Array, stride: int = 1, padding: int = 0, activation: int = 0
+    ) -> int:
+        """`weights` `[1, KH, KW, C]`."""
+        options = schema.DepthwiseConv2DOptionsT(
+            padding=padding, strideW=stride, strideH=stride, depthMultiplier=1, fusedActivationFunction=activation
+        )
+        shape = self._behind(x, weights.shape[1:3], stride, padding, weights.shape[3])
+        return self._put("DEPTHWISE_CONV_2D", [x, self._constant(weights), self._constant(bias)], shape, options)
+
+    def dense(self, x: int, weights: Array, bias: Array) -> int:
+        """`weights` `[O, I]`."""
+        operands = [x, self._constant(weights), self._constant(bias)]
+        return self._put("FULLY_CONNECTED", operands, (1, len(weights)), schema.FullyConnectedOptionsT())
+
+    def add(self, x: int, y: int, activation: int = 0) -> int:
+        return self._put("ADD", [x, y], self.shapes[x], schema.AddOptionsT(fusedActivationFunction=activation))
+
+    def mean(self, x: int) -> int:
+        """Over height and width, which stay, of size 1."""
+        shape = (1, 1, 1, self.shapes[x][3])
+        return self._put("MEAN", [x, self._constant(np.array([1, 2], np.int32))], shape, schema.ReducerOptionsT(True))
+
+    def flatten(self, x: int, name: str = "") -> int:
+        shape = (1, int(np.prod(self.shapes[x])))
+        operands = [x, self._constant(np.array(shape, np.int32))]
+        return self._put("RESHAPE", operands, shape, schema.ReshapeOptionsT(list(shape)), name)
+
+    def written(self, output: int) -> bytes:
+        self._made.signature({"image": self.image}, {"logits": output})
+        return self._made.build([self.image], [output])
+
+    def _behind(self, x: int, kernel: tuple[int, ...], stride: int, padding: int, channels: int) -> tuple[int, ...]:
+        sides = zip(self.shapes[x][1:3], kernel, strict=True)
+        return 1, *(-(-(side - (size - 1) * padding) // stride) for side, size in sides), channels
+
+    def _put(self, name: str, operands: list[int], shape: tuple[int, ...], options: Any, result: str = "") -> int:
+        place = self._tensor(result or f"{name.lower()}_{len(self.shapes)}", shape)
+        self._made.operator(name, operands, [place], options)
+        return place
+
+    def _tensor(self, name: str, shape: tuple[int, ...]) -> int:
+        place = self._made.tensor(name, shape, np.float32)
+        self.shapes[place] = shape
+        return place
+
+    def _constant(self, values: Array) -> int:
+        return self._made.constant(f"constant_{len(self._made.model.buffers)}", np.ascontiguousarray(values))
+
+
+def with_real_weights(file: bytes) -> bytes:
+    """The classifier of pictures in a quantized TFLite file, in float32: `image` `[1, H, W, C]` to `logits` `[1, N]`,
+    of convolutions, dense layers, additions and means. Weights and biases are those of the file, each times its
+    scale; activations are not rounded, nor bounded by other than their activation functions."""
+    model = read_model(file)
+    made = _Network(tuple(model.tensors[model.inputs[0]].shape))
+    places = {model.inputs[0]: made.image}
     for operator in model.operators:
-        first, output = names[operator.inputs[0]], operator.outputs[0]
+        first, output = places[operator.inputs[0]], operator.outputs[0]
         match operator.name:
             case "QUANTIZE" | "RESHAPE" | "SOFTMAX":
-                names[output] = first
+                places[output] = first
             case "ADD":
-                names[output] = made.node("Add", [first, names[operator.inputs[1]]])
+                activation = int(str((operator.options or {})["fused_activation_function"]))
+                places[output] = made.add(first, places[operator.inputs[1]], activation)
+            case "FULLY_CONNECTED":
+                weights, bias = (_real(model.tensors[place]) for place in operator.inputs[1:3])
+                places[output] = made.dense(made.flatten(first), weights, bias)
             case "AVERAGE_POOL_2D" | "MEAN":
-                names[output] = made.node("GlobalAveragePool", [first])
+                places[output] = made.mean(first)
             case "CONV_2D" | "DEPTHWISE_CONV_2D":
-                names[output] = _convolution(made, model, operator, first)
+                places[output] = _convolution(made, model, operator, first)
             case other:
-                raise SystemExit(f"{path.name} has a {other}")
-    made.output(made.node("Flatten", [names[model.outputs[0]]], ["logits"]), "float32", (1, CLASSES))
-    return made.build(13)
+                raise ValueError(f"there is no float form of {other}")
+    return made.written(made.flatten(places[model.outputs[0]], "logits"))
 
 
-def _convolution(made: OnnxBuilder, model: Model, operator: Operator, x: str) -> str:
-    filters, bias = (_real(model.tensors[place]) for place in operator.inputs[1:3])
-    source = model.tensors[operator.inputs[0]].shape
-    depthwise = operator.name == "DEPTHWISE_CONV_2D"
+def _convolution(made: _Network, model: Model, operator: Operator, x: int) -> int:
+    weights, bias = (_real(model.tensors[place]) for place in operator.inputs[1:3])
     options = operator.options or {}
-    strides = [int(str(options[name])) for name in ("stride_h", "stride_w")]
-    weights = filters.transpose((3, 0, 1, 2) if depthwise else (0, 3, 1, 2))
-    totals = [
-        max((-(-size // stride) - 1) * stride + kernel - size, 0) if options["padding"] == 0 else 0
-        for size, stride, kernel in zip(source[1:3], strides, weights.shape[2:], strict=True)
-    ]
-    pads = [total // 2 for total in totals] + [total - total // 2 for total in totals]
-    operands = [x, made.constant(np.ascontiguousarray(weights)), made.constant(bias)]
-    groups = source[3] if depthwise else 1
-    y = made.node("Conv", operands, group=groups, strides=strides, pads=pads, kernel_shape=list(weights.shape[2:]))
-    if options["fused_activation_function"] == _RELU6:
-        y = made.node("Clip", [y, made.constant(0.0, "float32"), made.constant(6.0, "float32")])
-    return y
+    settings = [int(str(options[name])) for name in ("stride_h", "padding", "fused_activation_function")]
+    return (made.conv if operator.name == "CONV_2D" else made.depthwise)(x, weights, bias, *settings)
 
 
 def _real(tensor: Tensor) -> Array:
@@ -70,13 +129,31 @@ def _real(tensor: Tensor) -> Array:
     return np.asarray((tensor.data.astype(np.float64) - points) * scales, np.float32)
 
 
+def digits(weights: Mapping[str, Array]) -> bytes:
+    """The network of `digits.py` with its weights: pixels from -1 to 1, `[1, 16, 16, 1]`, to logits `[1, 10]`."""
+
+    def parts(name: str) -> tuple[Array, Array]:
+        kernel, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        if kernel.ndim == 4:  # as PyTorch has it: [O, I, KH, KW], with one input for a depthwise one
+            kernel = kernel.transpose((1, 2, 3, 0) if name in ("reduce", "depthwise") else (0, 2, 3, 1))
+        return kernel, bias
+
+    made = _Network((1, DIGIT, DIGIT, 1))
+    x = made.conv(made.image, *parts("stem"), activation=_RELU6)
+    x = made.depthwise(x, *parts("reduce"), stride=2, activation=_RELU6)
+    trunk = made.conv(x, *parts("project"))
+    x = made.conv(trunk, *parts("expand"), activation=_RELU6)
+    x = made.depthwise(x, *parts("depthwise"), activation=_RELU6)
+    x = made.add(trunk, made.conv(x, *parts("shrink")))
+    return made.written(made.dense(made.flatten(made.mean(x)), *parts("classify")))
+
+
 def labelled() -> tuple[Array, Array]:
-    """The 100 photographs, `[100, 3, 224, 224]` from -1 to 1, and the class of each among 1001."""
+    """The 100 photographs, `[100, 224, 224, 3]` from -1 to 1, and the class of each among 1001."""
     told = np.load(SHARED / "expected" / "mobilenet_v2_1.0_224_quant.npz")
     files = sorted((SHARED / "images").glob("*.JPEG"))
     classes = dict(zip(map(str, told["image"]), told["label_index"].tolist(), strict=True))
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
     order = np.random.default_rng(0).choice(len(files), len(files), replace=False)  # that of `photographs`
     pixels = (photographs(SHARED / "images", len(files), SIZE) * std + mean) * 2 - 1
-    images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32)
-    return images, np.array([classes[files[index].name] for index in order])
+    return np.asarray(pixels, np.float32), np.array([classes[files[index].name] for index in order])

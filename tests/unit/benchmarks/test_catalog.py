@@ -54,4 +54,4 @@ def test_a_contestant_takes_part_where_it_has_a_file() -> None:
     (row,) = rows_named(["kws_ref_model"])
     found = {it.name for it in contestants_for(row, CONTESTANTS)}
     assert {"peak", "octet-xnnpack", "litert", "openvino-tflite"} <= found
-    assert not found & {"onnxruntime", "torch", "litert-fp32"}
+    assert not found & {"onnxruntime", "torch", "onnxruntime-fp32"}

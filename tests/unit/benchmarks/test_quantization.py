@@ -1,15 +1,100 @@
-"""The page of what quantization costs, where some networks alone are measured again."""
+"""What quantization costs: counting, what is known of pictures by construction, and the page."""
 
 from __future__ import annotations
 
-from benchmarks.quantization.__main__ import replaced
+import numpy as np
+import pytest
+from PIL import Image
 
-PAGE = "# Costs\n\nHow.\n\n## A\n\nold a\n\n## B\n\nold b\n"
+from benchmarks.quantization import faces, text
+from benchmarks.quantization.judging import Counted, each, overlap
+from benchmarks.quantization.making import DEFAULT
+from benchmarks.quantization.page import page
+from benchmarks.quantization.records import Record, Row
+from tests.support.shared_data import require_shared_data
 
 
-def test_a_section_takes_the_place_of_its_title_s() -> None:
-    assert replaced(PAGE, ["## A\n\nnew a\n"]) == "# Costs\n\nHow.\n\n## A\n\nnew a\n\n## B\n\nold b\n"
+def test_the_error_of_a_share_is_a_binomial_s_where_inputs_count_alike() -> None:
+    counted = each([True] * 30 + [False] * 10)
+    assert counted.share == 0.75
+    assert counted.error == pytest.approx((0.75 * 0.25 / 40) ** 0.5)
 
 
-def test_a_new_section_comes_last() -> None:
-    assert replaced(PAGE, ["## C\n\nnew c\n"]) == f"{PAGE}\n## C\n\nnew c\n"
+def test_a_difference_on_the_same_inputs_has_the_error_of_those_that_differ() -> None:
+    first, second = each([True, True, True, False] * 10), each([True, True, False, False] * 10)
+    more, error = first.more(second)
+    assert more == pytest.approx(0.25)
+    assert error == pytest.approx((0.25 * 0.75 / 40) ** 0.5)
+    assert first.more(first) == (0, 0)
+
+
+def test_lines_weigh_by_their_characters() -> None:
+    assert Counted(np.array([10, 0]), np.array([10, 30])).share == 0.25
+
+
+def test_two_empty_masks_overlap_entirely() -> None:
+    masks = np.packbits([[0] * 8, [1] * 8, [1, 1, 0, 0, 0, 0, 0, 0]], axis=1)
+    others = np.packbits([[0] * 8, [0] * 8, [1, 0, 1, 0, 0, 0, 0, 0]], axis=1)
+    assert overlap(masks, others).right.tolist() == [1, 0, 1 / 3]
+
+
+def test_a_turned_place_is_where_the_picture_s_dot_is() -> None:
+    dot = Image.new("L", (320, 48))
+    dot.paste(255, (30, 10, 33, 13))
+    turned = np.asarray(dot.rotate(7, Image.Resampling.BILINEAR), float)
+    y, x = (float((turned * axis).sum() / turned.sum()) for axis in np.indices(turned.shape))
+    np.testing.assert_allclose(text._turned(np.array([[31.5, 11.5]]), 7, (48, 320))[0], (x + 0.5, y + 0.5), atol=0.1)
+
+
+def test_characters_of_a_page_lie_on_ink() -> None:
+    images, middles = text.pages(2, 4)
+    for image, places in zip(images, middles, strict=True):
+        gray = image.mean(axis=0)
+        windows = [gray[max(0, y - 6) : y + 7, max(0, x - 4) : x + 5] for x, y in places.round().astype(int)]
+        assert np.mean([window.std() for window in windows]) > 2 * gray[:6].std()
+
+
+def test_the_face_s_box_holds_the_brightest_of_the_portrait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A portrait that is black but for the face, which is white."""
+    require_shared_data()
+    portrait = Image.new("RGB", (512, 600))
+    portrait.paste((255, 255, 255), faces._FACE)
+    monkeypatch.setattr(faces, "_portrait", lambda: portrait)
+    monkeypatch.setattr(faces, "_lit", lambda picture, rng: picture)
+    for scene, box in zip(*faces.scenes(4, 128, 6), strict=True):
+        left, top, right, bottom = (box * 128).round().astype(int)
+        assert scene[top + 1 : bottom - 1, left + 1 : right - 1].min() > 0.9
+
+
+def test_anchors_are_the_detector_s() -> None:
+    places = faces.anchors()
+    assert places.shape == (896, 2)
+    assert places[:3].tolist() == [[1 / 32, 1 / 32], [1 / 32, 1 / 32], [3 / 32, 1 / 32]]
+
+
+def _record(**rows: Counted) -> Record:
+    named = {"float": "float", "ours": DEFAULT, "theirs": "ONNX Runtime, MinMax"}
+    made = [Row(named[key], f"{key}.onnx", 1, 10, "", value, value, 20.0) for key, value in rows.items()]
+    failed = [
+        Row(name, "", failed="fails: no operator")
+        for name in ("NNCF, performance", "torchao, PT2E", "AI Edge Quantizer")
+    ]
+    return Record("Digits", "Small.", (*made, *failed), "right", "same class as float", said="Equal.")
+
+
+def test_the_page_sets_our_default_beside_the_best_other() -> None:
+    record = _record(float=each([1, 1, 1, 1]), ours=each([1, 1, 1, 0]), theirs=each([1, 1, 0, 0]))
+    written = page([record, Record("Voice", "A network.", refused="LSTM is not compiled")], ["## Another\n\ntext"])
+    (row,) = (line for line in written.splitlines() if line.startswith("| Digits"))
+    assert [cell.strip() for cell in row.split("|")][6:9] == ["ONNX Runtime, MinMax", "50.0 ± 25.0 %", "+25.0 ± 21.7"]
+    assert "| NNCF, performance | fails: no operator |" in written
+    assert "| Voice | A network. | LSTM is not compiled |" in written
+    assert written.index("## Another") < written.index("## Digits")
+
+
+def test_records_are_read_as_they_were_written() -> None:
+    record = _record(float=each([1, 0]), ours=each([1, 1]), theirs=each([0, 0]))
+    read = Record.from_json(record.to_json())
+    assert read.rows[1].name == DEFAULT
+    assert read.rows[1].judged is not None
+    assert read.rows[1].judged.right.tolist() == [1, 1]

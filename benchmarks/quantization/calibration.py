@@ -1,0 +1,116 @@
+"""Calibration itself: inputs per second beside ONNX Runtime's calibrator, and memory by the number of inputs."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import cpu_name, table
+from benchmarks.places import CHECKOUT, Home
+from benchmarks.quantization.making import peer
+from benchmarks.quantization.peak import Silent
+from benchmarks.quantization.records import folder_of, results_of, write
+from service.core.settings import load_settings
+from service.quantize.data import Data
+from service.quantize.observing import Children, Workshop
+from service.quantize.quantization import Calibration, Options
+
+_FAST, _SMALL = "MobileNetV2, TF2 file dequantized", "Digits"  # what is timed, and what is weighed
+_ROUNDS, _IMAGES, _COUNTS = 3, 64, (100, 1_000, 10_000)
+_NAME = "calibration"
+_Rate = Callable[[], float]
+
+
+def measure(home: Home) -> None:
+    """Needs the files of both networks, which the accuracies' pass keeps."""
+    found = {
+        "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "machine": cpu_name(),
+        "load": os.getloadavg()[0],
+        "rates": _rates(folder_of(home, _FAST)),
+        "peaks": _peaks(folder_of(home, _SMALL)),
+    }
+    write(results_of(home, _NAME), found)
+    print(json.dumps(found, indent=1), flush=True)
+
+
+def _rates(folder: Path) -> dict[str, float]:
+    """Inputs a second, of all passes over them; the median of rounds in turns. What is built before does not count."""
+    model, file = folder / "float.onnx", folder / "timed.npy"
+    np.save(file, np.load(folder / "inputs.npy", mmap_mode="r")[:_IMAGES])
+    with tempfile.TemporaryDirectory() as scratch:
+        workshop = Workshop(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}), threads=1)
+        data = Data(file, most=_IMAGES)
+        built = Calibration(model.read_bytes(), workshop, Data(file, most=1), Options()).float
+
+        def own(histograms: bool) -> float:
+            begun = time.perf_counter()
+            workshop.statistics(built, data, histograms)
+            return _IMAGES / (time.perf_counter() - begun)
+
+        def theirs(method: str) -> float:
+            return _IMAGES / float(peer("calibrate", model, file, method, _IMAGES).split()[-1])
+
+        contenders: dict[str, _Rate] = {
+            "Octet, extremes": lambda: own(False),
+            "Octet, extremes and histograms": lambda: own(True),
+            "ONNX Runtime, MinMax": lambda: theirs("MinMax"),
+            "ONNX Runtime, Entropy": lambda: theirs("Entropy"),
+        }
+        taken: dict[str, list[float]] = {name: [] for name in contenders}
+        for _ in range(_ROUNDS):
+            for name, rate in contenders.items():
+                taken[name].append(rate())
+    return {name: statistics.median(rates) for name, rates in taken.items()}
+
+
+def _peaks(folder: Path) -> dict[str, list[int]]:
+    """Bytes, by the number of inputs."""
+    some = np.load(folder / "inputs.npy")
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "inputs.npy"
+        np.save(file, np.concatenate([some] * -(-_COUNTS[-1] // len(some)))[: _COUNTS[-1]])
+        command = [sys.executable, "-m", "benchmarks.quantization.peak", str(folder / "float.onnx"), str(file)]
+        command += [f"{scratch}/scratch", "32", *map(str, _COUNTS)]
+        own = subprocess.run(command, check=True, capture_output=True, text=True, cwd=CHECKOUT).stdout.split()[1:]
+        peaks = {"Octet, histograms and fitted weights": [*map(int, own)]}
+        for method in ("MinMax", "Entropy"):
+            said = [peer("calibrate", folder / "float.onnx", file, method, count) for count in _COUNTS]
+            peaks[f"ONNX Runtime, {method}"] = [int(each.split()[-2]) for each in said]
+    return peaks
+
+
+def section(home: Home) -> str:
+    """What `measure` found, Markdown; empty where it was not run."""
+    path = results_of(home, _NAME)
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    rates = [[name, f"{rate:.1f}"] for name, rate in found["rates"].items()]
+    peaks = [[name, *(f"{size / 2**20:.0f}" for size in sizes)] for name, sizes in found["peaks"].items()]
+    columns = ["peak, MiB", *(f"{count:,} inputs" for count in _COUNTS)]
+    taken = f"{found['at']}, {found['machine']}, load average {found['load']:.1f} at the start"
+    return f"""## Calibration itself
+
+Written by `python -m benchmarks.quantization --calibration`: {taken}.
+
+Images a second of {_FAST}, {_IMAGES} of them, the median of {_ROUNDS} rounds in turns; of all passes
+over the images, but not of building or augmenting the model. Octet on 1 thread, in children that are started for every
+32 images; ONNX Runtime's calibrator (`create_calibrator`) as it is, whose session takes all cores.
+
+{table(["calibrator", "images/s"], rates)}
+
+Memory of a whole process, of the digits' network, by how many inputs calibrate it. Octet's makes four passes: with
+histograms, fitted weights, and what the result costs.
+
+{table(columns, peaks)}"""

@@ -1,0 +1,83 @@
+"""Pictures with one face whose place is known: the portrait of the given data, cut, scaled, mirrored and lit at
+chance, on photographs without people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from benchmarks.places import SHARED
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_PORTRAIT, _FACE = SHARED / "grace_hopper.bmp", (155, 130, 375, 335)  # left, top, right, bottom, in a width of 512
+_EYES = ((223, 190), (305, 187))
+_CUT = (85, 30, 445, 390)  # of the portrait, around the face
+
+
+def scenes(count: int, size: int, seed: int) -> tuple[Array, Array]:
+    """The portrait somewhere on a photograph, `[count, size, size, 3]` from -1 to 1, and the face's box in each,
+    `[count, (left, top, right, bottom)]`, as shares of the sides."""
+    rng, portrait = np.random.default_rng(seed), _portrait()
+    files = sorted((SHARED / "images").glob("*.JPEG"))
+    made, boxes = [], []
+    for _ in range(count):
+        scene = Image.open(files[int(rng.integers(len(files)))]).convert("RGB").resize((size, size))
+        cut, mirrored = portrait.crop(_CUT), bool(rng.integers(2))
+        side = int(size * rng.uniform(0.35, 0.9))
+        left, top = (int(rng.integers(0, size - side + 1)) for _ in range(2))
+        cut = _lit(ImageOps.mirror(cut) if mirrored else cut, rng).resize((side, side))
+        scene.paste(cut, (left, top))
+        wide = _CUT[2] - _CUT[0]
+        x0, x1 = ((place - _CUT[0]) / wide for place in (_FACE[0], _FACE[2]))
+        x0, x1 = (1 - x1, 1 - x0) if mirrored else (x0, x1)
+        y0, y1 = ((place - _CUT[1]) / wide for place in (_FACE[1], _FACE[3]))
+        corner, share = np.array([left, top, left, top]) / size, side / size
+        boxes.append(np.array([x0, y0, x1, y1]) * share + corner)
+        made.append(np.asarray(scene, np.float32) / 127.5 - 1)
+    return np.stack(made), np.stack(boxes)
+
+
+def faces(count: int, size: int, seed: int) -> Array:
+    """The face alone, from 0 to 1, with a margin of a quarter or so: `[count, size, size, 3]`."""
+    rng = np.random.default_rng(seed)
+    return np.stack([_around(rng, (265, 232), rng.uniform(270, 340), size) for _ in range(count)])
+
+
+def eyes(count: int, size: int, seed: int) -> Array:
+    """One eye alone, likewise."""
+    rng = np.random.default_rng(seed)
+    return np.stack([_around(rng, _EYES[place % 2], rng.uniform(60, 90), size) for place in range(count)])
+
+
+def _around(rng: np.random.Generator, middle: tuple[int, int], width: float, size: int) -> Array:
+    turned = _portrait().rotate(float(rng.uniform(-10, 10)), Image.Resampling.BILINEAR, center=middle)
+    x, y = (place + float(rng.uniform(-0.05, 0.05)) * width for place in middle)
+    cut = turned.crop((x - width / 2, y - width / 2, x + width / 2, y + width / 2))
+    cut = _lit(ImageOps.mirror(cut) if rng.integers(2) else cut, rng).resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(cut, np.float32) / 255
+
+
+def _lit(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """Lighter or darker, with noise."""
+    values = np.asarray(picture, np.float32) * rng.uniform(0.6, 1.25)
+    values = values + rng.normal(0, rng.uniform(0, 12), values.shape)
+    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
+
+
+def _portrait() -> Image.Image:
+    with Image.open(_PORTRAIT) as picture:
+        rgb = picture.convert("RGB")
+    return rgb.resize((512, round(rgb.height * 512 / rgb.width)))
+
+
+def anchors() -> Array:
+    """The middles of the boxes of MediaPipe's face detector of short range, `[896, (x, y)]`, as shares of the sides:
+    two at each of 16 x 16 places, and six at each of 8 x 8."""
+    found = []
+    for grid, times in ((16, 2), (8, 6)):
+        along = (np.arange(grid) + 0.5) / grid
+        y, x = np.meshgrid(along, along, indexing="ij")
+        found.append(np.stack([x, y], axis=-1).reshape(-1, 2).repeat(times, axis=0))
+    return np.concatenate(found)

@@ -1,0 +1,56 @@
+"""Shares of what was right, and how far chance moves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Of each input, how much was right, of how much.
+
+    Attributes:
+        right, sizes: `[inputs]`.
+    """
+
+    right: Array
+    sizes: Array
+
+    @property
+    def share(self) -> float:
+        return float(self.right.sum() / self.sizes.sum())
+
+    @property
+    def error(self) -> float:
+        """The standard error of a ratio of sums, over inputs (Cochran, Sampling Techniques, 2.11)."""
+        return float(((self.right - self.share * self.sizes) ** 2).sum() ** 0.5 / self.sizes.sum())
+
+    def more(self, other: Counted) -> tuple[float, float]:
+        """By how much the share is larger than that of `other` on the same inputs, and the standard error of that."""
+        own, theirs = (each.right - each.share * each.sizes for each in (self, other))
+        return self.share - other.share, float(((own - theirs) ** 2).sum() ** 0.5 / self.sizes.sum())
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {"right": np.asarray(self.right, float).tolist(), "sizes": np.asarray(self.sizes, float).tolist()}
+
+    @staticmethod
+    def from_json(members: dict[str, list[float]]) -> Counted:
+        return Counted(np.array(members["right"]), np.array(members["sizes"]))
+
+
+def each(right: Any) -> Counted:
+    """Inputs that count alike."""
+    values = np.asarray(right, np.float64)
+    return Counted(values, np.ones(len(values)))
+
+
+def overlap(own: Array, real: Array) -> Counted:
+    """Of masks as packed bits `[inputs, bytes]`: intersection over union; 1 where both are empty."""
+    first, second = np.unpackbits(own, axis=1), np.unpackbits(real, axis=1)
+    both, either = (first & second).sum(axis=1), (first | second).sum(axis=1)
+    return each(np.where(either > 0, both / np.maximum(either, 1), 1.0))

@@ -1,0 +1,173 @@
+"""A float network, quantized by each tool and method, and what all of the files answer."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.places import default_home
+from benchmarks.quantization.judging import Array
+from benchmarks.quantization.networks import Network
+from benchmarks.quantization.peak import Silent
+from benchmarks.quantization.records import Record, Row, folder_of
+from service.compiler.importers import detect
+from service.core.errors import Unsupported, UnsupportedOperator
+from service.core.settings import load_settings
+from service.core.target import detect_host
+from service.quantize.data import Data
+from service.quantize.export.model import as_onnx
+from service.quantize.fitting import Fit
+from service.quantize.methods import METHODS
+from service.quantize.observing import Children, Workshop
+from service.quantize.quantization import Calibration, Options, Quantized
+from service.quantize.sensitivity import decibels
+
+DEFAULT = "Octet, minmax"
+BUDGET = 0.001  # of right answers, that mixtures may lose
+# Each with its command of `peer.py`, what that is told, and how its file ends. The first of a tool are its defaults.
+THEIRS = (
+    ("ONNX Runtime, MinMax", "onnxruntime", "MinMax", ".onnx"),
+    ("ONNX Runtime, Entropy", "onnxruntime", "Entropy", ".onnx"),
+    ("ONNX Runtime, Percentile", "onnxruntime", "Percentile", ".onnx"),
+    ("NNCF, performance", "nncf", "performance", ".onnx"),
+    ("NNCF, mixed", "nncf", "mixed", ".onnx"),
+    ("torchao, PT2E", "torchao", "X86InductorQuantizer", ".pt2"),
+    ("AI Edge Quantizer", "litert", "static_wi8_ai8", ".tflite"),
+)
+_OPTIONS = {
+    "minmax, correct-bias": Options(fit=Fit(biases=True)),
+    "minmax, adaround": Options(fit=Fit(rounding=True)),
+    "minmax, both of these": Options(fit=Fit(biases=True, rounding=True)),
+    "percentile, both of these": Options("percentile", fit=Fit(biases=True, rounding=True)),
+    "minmax, equalize": Options(equalize=True),
+    "minmax, rounds 1": Options(rounds=1),
+}
+_SCRIPT = Path(__file__).with_name("peer.py")
+_LIMIT_S = 1500
+
+
+def measured(title: str, network: Network) -> Record:
+    """Quantizes `network` by all tools; keeps the files in its folder."""
+    now, load = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", os.getloadavg()[0]
+    record = Record(title, network.what, at=now, machine=detect_host().model_name, load=load)
+    try:
+        model = as_onnx(network.source, {})
+        folder = folder_of(default_home(), title)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return _measured(replace(record, inputs=len(network.inputs)), network, model, folder)
+    except (Unsupported, UnsupportedOperator) as error:
+        return replace(record, refused=error.message.partition(". They are")[0])
+
+
+def _measured(record: Record, network: Network, model: bytes, folder: Path) -> Record:
+    prepared = folder / "float.onnx"
+    (folder / "source.onnx").write_bytes(model)
+    peer("prepare", folder / "source.onnx", prepared, ",".join(map(str, (1, *network.inputs.shape[1:]))))
+    if detect.format_of(io.BytesIO(network.source)) == detect.TFLITE:
+        (folder / "float.tflite").write_bytes(network.source)
+    np.save(folder / "inputs.npy", network.inputs)
+    np.save(folder / "calibration.npy", network.calibration)
+    rows, said = _ours(network, prepared, folder)
+    rows += [_theirs(folder, *each) for each in THEIRS]
+    made = [Row("float", prepared.name), *(row for row in rows if not row.failed)]
+    decided, noise = _decided(network.decision, folder, [folder / row.file for row in made])
+    judged = [
+        replace(
+            row,
+            size_bytes=(folder / row.file).stat().st_size,
+            judged=network.judge(own) if network.judge else None,
+            agreed=network.agree(own, decided[0]),
+            noise_db=min(decibels(*each) for each in sums),
+        )
+        for row, own, sums in zip(made, decided, noise, strict=True)
+    ]
+    failed = [row for row in rows if row.failed]
+    return replace(record, rows=(*judged, *failed), scored=network.scored, agreed=network.agreed, said=said)
+
+
+def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], str]:
+    """Our files, and how the first one's answers by Octet compare with those by ONNX Runtime."""
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    workshop = Workshop(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
+    started_s = time.monotonic()
+    data = Data(folder / "calibration.npy")
+    model = prepared.read_bytes()
+    seen = Options("kl", fit=Fit(biases=network.options, rounding=network.options))  # all that any row looks at
+    calibration = Calibration(model, workshop, data, seen)
+    shared_s = time.monotonic() - started_s
+    asked = {**{method: Options(method) for method in METHODS}, **(_OPTIONS if network.options else {})}
+    made: dict[str, Quantized] = {}
+    rows: list[Row] = []
+    for said, options in asked.items():
+        started_s = time.monotonic()
+        own = Calibration(model, workshop, data, options) if options.rounds or options.equalize else calibration
+        made[said] = own.quantize(options)
+        seconds = time.monotonic() - started_s + (shared_s if own is calibration else 0)
+        rows.append(_kept(folder, f"Octet, {said}", made[said], seconds))
+    first = made["minmax"]
+    if network.labels:
+        started_s = time.monotonic()
+        enough, _ = calibration.sensitivity(Options()).within(BUDGET, network.labels)
+        mixed = calibration.quantize(Options(kept=enough.kept, wide=enough.wide))
+        name = f"Octet, minmax, budget 0.1 %: {len(enough.kept)} layers in float, {len(enough.wide)} of 16x8"
+        rows.append(_kept(folder, name, mixed, time.monotonic() - started_s + shared_s))
+    said = _compared(calibration.measure(first).answers, folder, rows[0])
+    real = ", ".join(f"{number} {kind}" for kind, _, number in first.real) or "nothing"
+    shutil.rmtree(scratch)
+    return rows, f"{said} Float: {real}."
+
+
+def _kept(folder: Path, name: str, made: Quantized, seconds: float) -> Row:
+    file = f"octet-{len([*folder.glob('octet-*.onnx')])}.onnx"
+    (folder / file).write_bytes(made.file)
+    return Row(name, file, seconds)
+
+
+def _compared(ours: Array, folder: Path, row: Row) -> str:
+    peer("answers", folder / "calibration.npy", folder / "answers.npy", folder / row.file)
+    theirs = np.load(folder / "answers.npy").reshape(ours.shape)
+    found = "are equal"
+    if not np.array_equal(ours, theirs):
+        apart = decibels(float((theirs.astype(np.float64) ** 2).sum()), float(((theirs - ours) ** 2).sum()))
+        found = f"differ in {np.mean(ours != theirs):.2%} of the values, by noise of {apart:.0f} dB"
+    return f"Answers of `{row.name}` to the calibration inputs, by Octet and ONNX Runtime, {found}."
+
+
+def _theirs(folder: Path, name: str, tool: str, argument: str, ending: str) -> Row:
+    file, source = f"{tool}-{argument}{ending}", folder / ("float.tflite" if ending == ".tflite" else "float.onnx")
+    if not source.exists():
+        return Row(name, file, failed="there is no float TFLite file of it")
+    try:
+        told = peer(tool, source, folder / "calibration.npy", folder / file, argument)
+        peer("answers", folder / "calibration.npy", folder / "answers.npy", folder / file)
+    except subprocess.TimeoutExpired:
+        return Row(name, file, failed=f"takes more than {_LIMIT_S} s")
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in str(error.stderr).splitlines() if line.strip()] or ["no message"]
+        return Row(name, file, failed=f"fails: {lines[-1][:160].replace('|', '/')}")
+    return Row(name, file, float(told.split()[-1]))
+
+
+def _decided(decision: str, folder: Path, models: Sequence[Path]) -> tuple[list[Array], Array]:
+    """Of each model, what it decides on all inputs; and the squares of the first one's outputs and of what it differs
+    by, `[models, outputs, 2]`: by its tool's runtime."""
+    peer("run", folder / "inputs.npy", folder / "decided.npz", decision, *models)
+    with np.load(folder / "decided.npz") as found:
+        return [found[f"decided_{place}"] for place in range(len(models))], found["sums"]
+
+
+def peer(*arguments: object) -> str:
+    """What a command of `peer.py` prints. Raises subprocess.SubprocessError."""
+    command = [str(default_home().python("quantization")), "-W", "ignore", str(_SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout

@@ -1,0 +1,70 @@
+"""The memory of a process that quantizes, by how many inputs it is given:
+
+    python -m benchmarks.quantization.peak MODEL.onnx INPUTS.npy SCRATCH COUNT…
+
+In one process, and the models run in it, as in the child of `octet quantize`: with histograms, fitted weights and what
+the result costs, which is four passes. Prints the peak in bytes of each count. The first one builds the model and
+loads libraries: give a small one, and leave its peak out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from service.compiler import observing_roles
+from service.core.build import Stage
+from service.core.settings import load_settings
+from service.quantize.building import Built, build
+from service.quantize.data import Data
+from service.quantize.fitting import Fit
+from service.quantize.observing import Workshop
+from service.quantize.quantization import Calibration, Options
+
+
+class Silent:
+    """Progress that nobody looks at."""
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        pass
+
+    def log(self, line: str) -> None:
+        pass
+
+
+class _Here:
+    """An `observing.Machine` that runs models in this process."""
+
+    def build(self, source: Path, directory: Path) -> Built:
+        return build(source, directory, Silent(), load_settings({"build_nice": 0}), {})
+
+    def discard(self, built: Built) -> None:
+        for path in built.files:
+            path.unlink()
+
+    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+        with contextlib.chdir(directory):
+            getattr(observing_roles, f"{role}_role")(request, None)
+
+
+def main(model: Path, inputs: Path, scratch: Path, counts: list[int]) -> None:
+    options = Options("mse", fit=Fit(biases=True, rounding=True))
+    for most in counts:
+        scratch.mkdir()
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again (proc(5))
+        workshop = Workshop(scratch, _Here(), threads=1)
+        calibration = Calibration(model.read_bytes(), workshop, Data(inputs, most=most), options)
+        calibration.measure(calibration.quantize(options)).to_json()
+        peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+        assert peak
+        print(int(peak[1]) * 1024, flush=True)
+        shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), [*map(int, sys.argv[4:])])

@@ -1,0 +1,101 @@
+"""What a run leaves behind: a file of results for each network, beside the quantized files."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.places import Home
+from benchmarks.quantization.judging import Counted
+
+
+@dataclass(frozen=True)
+class Row:
+    """A quantized file; without one, what the tool said instead.
+
+    Attributes:
+        file: its name in the network's folder.
+        seconds: that calibrating and quantizing took.
+        judged, agreed: how much is right, and is as float has it; None where nothing says what is right.
+        noise_db: 10 log10 of the float output's squares over those of what this one's differs by, of the noisiest
+            output.
+    """
+
+    name: str
+    file: str
+    seconds: float = 0.0
+    size_bytes: int = 0
+    failed: str = ""
+    judged: Counted | None = None
+    agreed: Counted | None = None
+    noise_db: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {name: part.to_json() if part else None for name, part in self._counted().items()}
+        return {**asdict(replace(self, judged=None, agreed=None)), **parts}
+
+    def _counted(self) -> dict[str, Counted | None]:
+        return {"judged": self.judged, "agreed": self.agreed}
+
+    @staticmethod
+    def from_json(members: dict[str, Any]) -> Row:
+        counted = {name: Counted.from_json(members[name]) if members[name] else None for name in ("judged", "agreed")}
+        return Row(**{**members, **counted})
+
+
+@dataclass(frozen=True)
+class Record:
+    """A network's results.
+
+    Attributes:
+        rows: the float network's first.
+        refused: why Octet does not take the network; there are no rows then.
+        said: how Octet's answers compare with ONNX Runtime's, and what stayed float.
+        at, machine, load: when and where; the load average then.
+    """
+
+    title: str
+    what: str
+    rows: tuple[Row, ...] = ()
+    scored: str = ""
+    agreed: str = ""
+    refused: str = ""
+    said: str = ""
+    inputs: int = 0
+    at: str = ""
+    machine: str = ""
+    load: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(replace(self, rows=())), "rows": [row.to_json() for row in self.rows]}
+
+    @staticmethod
+    def from_json(members: dict[str, Any]) -> Record:
+        return Record(**{**members, "rows": tuple(Row.from_json(row) for row in members["rows"])})
+
+
+def slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def folder_of(home: Home, title: str) -> Path:
+    """Where a network's quantized files are kept."""
+    return home.artifacts / "quantization" / slug(title)
+
+
+def results_of(home: Home, name: str) -> Path:
+    return home.results / "quantization" / f"{name}.json"
+
+
+def write(path: Path, document: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+
+
+def read(home: Home, titles: list[str]) -> list[Record]:
+    """Those that there are, in the order of `titles`."""
+    paths = [results_of(home, slug(title)) for title in titles]
+    return [Record.from_json(json.loads(path.read_text())) for path in paths if path.exists()]
