@@ -18,7 +18,8 @@ class Instruction:
     Attributes:
         name: the mnemonic and the register, as in `vpdpbusd zmm`.
         operand: element type of the registers that are multiplied.
-        intrinsic: LLVM's name; LLVM 22 wants bytes, not dwords, as vpdpbusd's operands.
+        intrinsic: LLVM's name; LLVM 22 wants bytes, not dwords, as vpdpbusd's operands. Of bfloat16, which TVM has no
+            LLVM type for, that of a function in `FUNCTIONS`.
         features: what the CPU must report, in the words of /proc/cpuinfo; one of several sets.
         macs: multiply-accumulates of one instruction.
         adds: whether it adds to the accumulator itself; vpmaddwd leaves that to a vpaddd.
@@ -44,7 +45,12 @@ class Instruction:
     @property
     def accumulator(self) -> str:
         """Element type of the register that is added to."""
-        return "float32" if self.operand == "float32" else "int32"
+        return "float32" if "float" in self.operand else "int32"
+
+    @property
+    def stored(self) -> str:
+        """Element type of the operands as NumPy and TVM know one of that size."""
+        return "uint16" if self.operand == "bfloat16" else self.operand
 
     @property
     def lanes(self) -> int:
@@ -53,13 +59,15 @@ class Instruction:
 
     @property
     def operand_lanes(self) -> int:
-        return self.lanes * {"int8": 4, "int16": 2, "float32": 1}[self.operand]
+        return self.lanes * {"int8": 4, "int16": 2, "bfloat16": 2, "float32": 1}[self.operand]
 
     def apply(self, total: Expr, first: Expr, second: Expr) -> Expr:
         """`total` and the products of `first` and `second`."""
         dtype = f"{self.accumulator}x{self.lanes}"
         if not self.adds:
             return total + tirx.call_llvm_pure_intrin(dtype, self.intrinsic, first, second)
+        if self.operand == "bfloat16":
+            return tirx.call_pure_extern(dtype, self.intrinsic, total, first, second)
         operands = (first, second, total) if self.operand == "float32" else (total, first, second)
         return tirx.call_llvm_pure_intrin(dtype, self.intrinsic, *operands)
 
@@ -68,7 +76,21 @@ _VNNI = (frozenset({"avx512_vnni", "avx512vl"}),)
 _VNNI_YMM = (*_VNNI, frozenset({"avx_vnni"}))
 _AVX512 = (frozenset({"avx512f", "avx512bw", "avx512vl"}),)
 _AVX2 = (frozenset({"avx2", "fma"}),)
+_BFLOAT16 = (frozenset({"avx512_bf16", "avx512vl"}),)
 _AMX = (frozenset({"amx_tile", "amx_int8"}),)
+# In LLVM's own text.
+FUNCTIONS = {
+    "add_pairs": """
+target triple = "x86_64-unknown-linux-gnu"
+declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
+define private <16 x float> @add_pairs(<16 x float> %total, <32 x i16> %first, <32 x i16> %second) alwaysinline {
+  %a = bitcast <32 x i16> %first to <32 x bfloat>
+  %b = bitcast <32 x i16> %second to <32 x bfloat>
+  %r = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %total, <32 x bfloat> %a, <32 x bfloat> %b)
+  ret <16 x float> %r
+}
+"""
+}
 INSTRUCTIONS = (
     Instruction("tdpbusd tmm", "int8", "llvm.x86.tdpbusd", _AMX, 16 * 16 * 64),
     Instruction("vpdpbusd zmm", "int8", "llvm.x86.avx512.vpdpbusd.512", _VNNI, 64),
@@ -76,6 +98,7 @@ INSTRUCTIONS = (
     Instruction("vpdpwssd zmm", "int16", "llvm.x86.avx512.vpdpwssd.512", _VNNI, 32),
     Instruction("vpmaddwd zmm", "int16", "llvm.x86.avx512.pmaddw.d.512", _AVX512, 32, False, "x86-64-v4"),
     Instruction("vpmaddwd ymm", "int16", "llvm.x86.avx2.pmadd.wd", _AVX2, 16, False, "x86-64-v3"),
+    Instruction("vdpbf16ps zmm", "bfloat16", "add_pairs", _BFLOAT16, 32),
     Instruction("vfmadd zmm", "float32", "llvm.fma", _AVX512, 16),
     Instruction("vfmadd ymm", "float32", "llvm.fma", _AVX2, 8),
 )

@@ -17,11 +17,12 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import StringImm
 from tvm.target.codegen import llvm_get_system_cpu
-from tvm.tirx import AllocBuffer, Bind, BufferLoad, BufferStore, For, ForKind, PrimFunc, Ramp, SeqStmt, Var
+from tvm.tirx import AllocBuffer, AttrStmt, Bind, BufferLoad, BufferStore, For, ForKind, PrimFunc, Ramp, SeqStmt, Var
 
 from benchmarks.measure import Array
-from benchmarks.peak.instructions import Instruction
+from benchmarks.peak.instructions import FUNCTIONS, Instruction
 
 Expr = Any
 
@@ -40,9 +41,9 @@ class Loop:
 
     def __init__(self, instruction: Instruction, threads: int) -> None:
         function = compile_loop(instruction, threads, llvm_get_system_cpu())
-        operand, lanes, width = np.dtype(instruction.operand), instruction.lanes, instruction.operand_lanes
+        lanes, width = instruction.lanes, instruction.operand_lanes
         rng = np.random.default_rng(0)
-        values = rng.integers(0, 64, (_PERIOD * ROWS + COLUMNS) * width).astype(operand)
+        values = _stored(instruction, rng.integers(0, 64, (_PERIOD * ROWS + COLUMNS) * width))
         rows, columns = np.split(values, [_PERIOD * ROWS * width])
         totals = np.zeros(threads * ROWS * COLUMNS * lanes, instruction.accumulator)
         given = [tvm.runtime.tensor(array) for array in (rows, columns, totals)]
@@ -102,9 +103,9 @@ def prepare_threads(threads: int) -> None:
 
 def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
     """(rows, columns, totals): totals[thread, row, column] += rows[repetition % period, row] * columns[column]."""
-    width, lanes = instruction.operand_lanes, instruction.lanes
-    rows = tirx.decl_buffer((_PERIOD * ROWS * width,), instruction.operand, "rows", data_alignment=64)
-    columns = tirx.decl_buffer((COLUMNS * width,), instruction.operand, "columns", data_alignment=64)
+    width, lanes, stored = instruction.operand_lanes, instruction.lanes, instruction.stored
+    rows = tirx.decl_buffer((_PERIOD * ROWS * width,), stored, "rows", data_alignment=64)
+    columns = tirx.decl_buffer((COLUMNS * width,), stored, "columns", data_alignment=64)
     totals = tirx.decl_buffer((threads * ROWS * COLUMNS * lanes,), instruction.accumulator, "totals", data_alignment=64)
     thread, repetition = Var("thread", "int32"), Var("repetition", "int32")
     registers = [
@@ -118,26 +119,27 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
         BufferStore(register, _load(totals, place, lanes), [_span(0, lanes)])
         for register, place in zip(registers, places, strict=True)
     ]
-    column = [Var(f"column{index}", f"{instruction.operand}x{width}") for index in range(COLUMNS)]
+    column = [Var(f"column{index}", f"{stored}x{width}") for index in range(COLUMNS)]
     begin += [Bind(var, _load(columns, index * width, width)) for index, var in enumerate(column)]
-    body: list[Any] = []
+    step: list[Any] = []
     for row in range(ROWS):
-        value = Var(f"row{row}", f"{instruction.operand}x{width}")
+        value = Var(f"row{row}", f"{stored}x{width}")
         place = (tirx.bitwise_and(repetition, tirx.const(_PERIOD - 1, "int32")) * ROWS + row) * width
-        body.append(Bind(value, _load(rows, place, width)))
+        step.append(Bind(value, _load(rows, place, width)))
         for index in range(COLUMNS):
             register = registers[row * COLUMNS + index]
             total = instruction.apply(_load(register, 0, lanes), value, column[index])
-            body.append(BufferStore(register, total, [_span(0, lanes)]))
-    loop = For(repetition, int32(0), int32(REPETITIONS), ForKind.SERIAL, SeqStmt(body))
+            step.append(BufferStore(register, total, [_span(0, lanes)]))
+    loop = For(repetition, int32(0), int32(REPETITIONS), ForKind.SERIAL, SeqStmt(step))
     end = [
         BufferStore(totals, _load(register, 0, lanes), [_span(place, lanes)])
         for register, place in zip(registers, places, strict=True)
     ]
     kind = ForKind.PARALLEL if threads > 1 else ForKind.SERIAL
-    return function_of(
-        [rows, columns, totals], For(thread, int32(0), int32(threads), kind, SeqStmt([*begin, loop, *end]))
-    )
+    body = For(thread, int32(0), int32(threads), kind, SeqStmt([*begin, loop, *end]))
+    if instruction.intrinsic in FUNCTIONS:
+        body = AttrStmt(int32(0), "pragma_import_llvm", StringImm(FUNCTIONS[instruction.intrinsic]), body)
+    return function_of([rows, columns, totals], body)
 
 
 def _chain(repetitions: int) -> PrimFunc:
@@ -191,6 +193,13 @@ def check_code(code: str, instruction: Instruction) -> None:
             f"{instruction.name}: a repetition has {ROWS * COLUMNS}, and the code's basic blocks have "
             f"{', '.join(str(count) for count in blocks if count) or 'none'}"
         )
+
+
+def _stored(instruction: Instruction, values: Array) -> Array:
+    """Whole numbers as the instruction's operands; those of bfloat16 are the upper halves of float32."""
+    if instruction.operand == "bfloat16":
+        return np.asarray(values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return np.asarray(values.astype(instruction.operand))
 
 
 def _expected(instruction: Instruction, rows: Array, columns: Array) -> Array:

@@ -90,6 +90,14 @@ def quantize(
         list[str] | None,
         typer.Option("--wide", metavar="TENSOR", help="Give the operator that makes this tensor 16 bits. Repeatable."),
     ] = None,
+    bfloat16: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bfloat16",
+            metavar="TENSOR",
+            help="Multiply bfloat16 in the Conv, Gemm or MatMul that makes this tensor. Repeatable.",
+        ),
+    ] = None,
     equalize: Annotated[
         bool, typer.Option("--equalize", help="First scale channels of neighbouring layers to equal ranges.")
     ] = False,
@@ -178,6 +186,7 @@ def quantize(
             activations=storage,
             keep=tuple(keep or ()),
             wide=tuple(wide or ()),
+            bfloat16=tuple(bfloat16 or ()),
             equalize=equalize,
             correct_bias=correct_bias,
             adaround=adaround,

@@ -77,6 +77,7 @@ class QuantizationOptions:
         activations: how they are stored.
         keep: names of operators' outputs that stay in float.
         wide: names of operators' outputs that have 16 bits, with weights of 8.
+        bfloat16: names of outputs of Conv, Gemm and MatMul whose operands are rounded to bfloat16.
         equalize: whether channels of neighbouring layers are scaled to equal ranges first.
         correct_bias: whether biases take back what rounding weights adds to the mean of each channel.
         adaround: whether weights are rounded so that results change least, not each to the nearest.
@@ -96,6 +97,7 @@ class QuantizationOptions:
     activations: Storage = Storage.UINT8
     keep: tuple[str, ...] = ()
     wide: tuple[str, ...] = ()
+    bfloat16: tuple[str, ...] = ()
     equalize: bool = False
     correct_bias: bool = False
     adaround: bool = False
@@ -141,6 +143,7 @@ class QuantizationOptions:
             "activations": self.activations,
             "keep": list(self.keep),
             "wide": list(self.wide),
+            "bfloat16": list(self.bfloat16),
             "equalize": self.equalize,
             "correct_bias": self.correct_bias,
             "adaround": self.adaround,
@@ -164,6 +167,7 @@ class QuantizationOptions:
             activations=Storage(members["activations"]),
             keep=tuple(members["keep"]),
             wide=tuple(members["wide"]),
+            bfloat16=tuple(members["bfloat16"]),
             equalize=members["equalize"],
             correct_bias=members["correct_bias"],
             adaround=members["adaround"],

@@ -111,16 +111,20 @@ class Document:
         self._names.add(name)
         return name
 
-    def add_constant(self, stem: str, values: Array) -> str:
-        """A new constant's name."""
+    def add_constant(self, stem: str, values: Array, dtype: str | None = None) -> str:
+        """A new constant's name; as `set_constant`."""
         name = self.new_name(stem)
-        self.set_constant(name, values)
+        self.set_constant(name, values, dtype)
         return name
 
-    def set_constant(self, name: str, values: Array) -> None:
-        """Makes `name`, which no operator makes any more, a constant."""
+    def set_constant(self, name: str, values: Array, dtype: str | None = None) -> None:
+        """Makes `name`, which no operator makes any more, a constant.
+
+        Args:
+            dtype: in the file, where that is not the type of `values`: bfloat16 of float32 (`Tensor.data`).
+        """
         self.constants[name] = np.array(values, order="C")  # which keeps scalars scalars
-        self._tensors[name] = Tensor(name, values.dtype.name, values.shape, self.constants[name])
+        self._tensors[name] = Tensor(name, dtype or values.dtype.name, values.shape, self.constants[name])
 
     def add_input(self, name: str, size: int) -> None:
         """One more input of the model, `[size]` float32, behind the others."""

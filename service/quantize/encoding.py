@@ -10,6 +10,7 @@ import numpy as np
 from service.compiler.importers.onnx import schema
 from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.wire import Wire
+from service.compiler.qnn.numerics.bfloat16 import BFLOAT16, words_of
 from service.quantize import protobuf
 
 DTYPES = {name: number for number, name in schema.DTYPES.items()}
@@ -33,7 +34,8 @@ def attribute(name: str, value: Attribute) -> bytes:
 
 
 def tensor(name: str, dtype: str, values: Array) -> bytes:
-    """A TensorProto of a dtype of `RAW`."""
+    """A TensorProto of a dtype of `RAW`; values of bfloat16 are float32."""
+    values = words_of(values) if dtype == BFLOAT16 else values
     dims = b"".join(protobuf.number(1, size) for size in values.shape)
     kind, raw = protobuf.number(2, DTYPES[dtype]), np.ascontiguousarray(values).tobytes()
     return dims + kind + protobuf.text(8, name) + protobuf.message(9, raw)

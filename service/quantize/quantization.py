@@ -16,6 +16,7 @@ from service.quantize.equalizing import equalize
 from service.quantize.fitting import NEAREST, Fit, fitted, operands
 from service.quantize.folding import tidy
 from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
+from service.quantize.narrowing import check_narrow, narrow
 from service.quantize.observing import Workshop
 from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
 from service.quantize.rewriting import Fitted, rewrite
@@ -35,6 +36,7 @@ class Options:
         storage: of activations; weights are int8, symmetric, with a scale for each channel.
         kept: names of operators' outputs that stay in float.
         wide: of those whose weights have 8 bits, and whose activations have 16.
+        bfloat16: of those whose operands are rounded to bfloat16.
         fit: how weights and biases become integers.
         equalize: whether channels of neighbouring layers are scaled to equal ranges first.
         rounds: how often ranges are chosen again, by what the quantized model makes of the inputs.
@@ -45,6 +47,7 @@ class Options:
     storage: str = "uint8"
     kept: Collection[str] = ()
     wide: Collection[str] = ()
+    bfloat16: Collection[str] = ()
     fit: Fit = NEAREST
     equalize: bool = False
     rounds: int = 0
@@ -75,14 +78,16 @@ class Calibration:
 
         Raises:
             Unsupported: the model is quantized, or has nothing that could be.
+            InvalidInput: as `quantize`.
             OctetError: it does not compile, or `data` does not fit it.
         """
         self.model, self._workshop, self._data = model, workshop, data
-        document, planned = _planned(model, replace(options, wide=()))
+        document, planned = _planned(model, replace(options, wide=(), bfloat16=()))
         if not planned.layers:
             raise Unsupported(
                 "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
             )
+        check_narrow(document, options.bfloat16)  # before anything runs
         self._kept, self._tensors = options.kept, planned.tensors
         wanted = dict.fromkeys((*planned.observed, *(operands(planned) if options.fit else ())))
         self.names = (*document.outputs, *(name for name in wanted if _is_made(document, name)))
@@ -128,19 +133,26 @@ class Calibration:
             return {}
         key = (options.choose, options.storage, options.fit, options.equalize)
         if key not in self._fitted:
-            document, planned = _planned(self.model, replace(options, kept=self._kept, wide=()))
+            document, planned = _planned(self.model, replace(options, kept=self._kept, wide=(), bfloat16=()))
             types = self._types(planned, options)
             parts = (self._workshop, self._observed, self._ends, self._data)
             self._fitted[key] = fitted(document, planned, types, options.fit, *parts)
         return self._fitted[key]
 
     def quantize(self, options: Options) -> Quantized:
-        """The model, quantized by what was seen. Raises `Unsupported`: its operator set is too old."""
+        """The model, quantized by what was seen.
+
+        Raises:
+            Unsupported: its operator set is too old.
+            InvalidInput: there is no bfloat16 for one of the layers that are to have it.
+        """
         document, planned = _planned(self.model, options)
+        check_narrow(document, options.bfloat16)
         whole = _planned(self.model, replace(options, wide=()))[1] if options.wide else planned
         stored = rewrite(document, planned, self._types(planned, options), self._fits(options))
         raised = [layer for layer in whole.layers if layer.name in options.wide and layer.name not in options.kept]
         widen(document, raised, self._wide_types(whole))
+        narrow(document, {*options.bfloat16} - {*options.kept, *options.wide})
         file = document.written()
         twins = [stored[name].dequantized if name in stored else name for name in self.names[len(document.outputs) :]]
         return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
@@ -226,8 +238,9 @@ def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
     tidy(document)
     if options.equalize:
         equalize(document)
-    planned = plan(document, options.patterns, {*options.kept, *options.wide})
-    unknown = {*options.kept, *options.wide} - {node.outputs[0] for node in document.nodes}
+    raised = {*options.kept, *options.wide, *options.bfloat16}
+    planned = plan(document, options.patterns, raised)
+    unknown = raised - {node.outputs[0] for node in document.nodes}
     if unknown:
         raise InvalidInput(f"no operator makes {', '.join(sorted(unknown))}", hint="name the outputs of operators")
     return document, planned

@@ -13,16 +13,19 @@ from typer.testing import CliRunner
 
 from service.cli.app import app
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.qnn import oracle
+from service.compiler.importers.onnx.reader import read_model
+from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.build import Stage
 from service.core.numerics import ONNXRUNTIME
 from service.core.settings import load_settings
 from service.quantize.data import Data
 from service.quantize.document import Document
+from service.quantize.folding import tidy
 from service.quantize.observing import Children, Workshop
 from service.quantize.quantization import Calibration, Options
 from tests.support.float_networks import INPUT, dense_network, pictures, residual_network
+from tests.support.onnx_reference import Reference
 
 
 @pytest.fixture
@@ -217,3 +220,35 @@ def test_there_is_one_way_at_a_time(model: Path, tmp_path: Path) -> None:
         status, told = asked(model, *arguments)
         assert status == 1
         assert told["error"]["code"] == "invalid_input"
+
+
+def test_a_layer_in_bfloat16_is_that_of_onnx_runtime(model: Path, tmp_path: Path) -> None:
+    """Quantized by command, then compiled for this machine: its integers are exact, and its sums within rounding."""
+    document = Document(residual_network())
+    tidy(document)
+    layer = [node for node in document.nodes if node.op_type == "Conv" and node.attributes.get("group", 1) == 1][1]
+    name, images = layer.outputs[0], pictures(8)
+    np.savez(tmp_path / "x.npz", image=images)
+    status, told = asked(model, "--data", tmp_path / "x.npz", "--bfloat16", name, "-o", tmp_path / "q.onnx")
+    assert status == 0, told
+    assert told["bfloat16"] == [name]
+    file = (tmp_path / "q.onnx").read_bytes()
+    stored = [tensor for tensor in read_model(file).constants.values() if tensor.dtype == "bfloat16"]
+    assert [tensor.shape for tensor in stored] == [document.constants[layer.inputs[1]].shape]
+    products = [
+        operation
+        for _, _, operation in graph.operations(graph.main_of(import_model(file).module))
+        if operation is not None and operation.name == "qnn.real_conv2d"
+    ]
+    assert [str(product.attr("operand_dtype")) for product in products] == ["bfloat16"]
+    expected = np.stack([Reference(file, optimized=True)([image[None]])[0] for image in images])
+    np.testing.assert_allclose(answers(file, images), expected, rtol=0, atol=1e-2)
+    assert told["outputs_db"]["scores"] > 20
+
+
+def test_bfloat16_of_what_multiplies_nothing_is_refused(model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(4))
+    softmax = next(node for node in Document(residual_network()).nodes if node.op_type == "Softmax")
+    status, told = asked(model, "--data", tmp_path / "x.npz", "--bfloat16", softmax.outputs[0])
+    assert status != 0
+    assert "made by Softmax, which has no bfloat16" in json.dumps(told)

@@ -76,6 +76,13 @@ async def quantize(
             max_length=10_000, description="The output of an operator that has 16 bits, with weights of 8. Repeatable."
         ),
     ] = None,
+    bfloat16: Annotated[
+        list[str] | None,
+        Query(
+            max_length=10_000,
+            description="The output of a Conv, Gemm or MatMul that multiplies bfloat16 values. Repeatable.",
+        ),
+    ] = None,
     equalize: Annotated[
         bool, Query(description="First scale channels of neighbouring layers to equal ranges.")
     ] = False,
@@ -151,6 +158,7 @@ async def quantize(
         activations=activations,
         keep=tuple(keep or ()),
         wide=tuple(wide or ()),
+        bfloat16=tuple(bfloat16 or ()),
         equalize=equalize,
         correct_bias=correct_bias,
         adaround=adaround,

@@ -102,10 +102,16 @@ def test_progress_is_passed_on(session: sandboxed._Session) -> None:
 
 def test_options_come_back_from_json() -> None:
     bounds: dict[str, Any] = {"budget": 0.01, "latency_budget": LatencyBudget(1.2, "x")}
-    options = QuantizationOptions(keep=("a",), wide=("b",), correct_bias=True, rounds=2, **bounds)
+    options = QuantizationOptions(keep=("a",), wide=("b",), bfloat16=("c",), correct_bias=True, rounds=2, **bounds)
     members = json.loads(json.dumps(options.to_json()))
     assert QuantizationOptions.from_json(members) == options
     assert members["latency_budget"] == "1.2x"
     del members["latency_budget"]
-    del members["wide"], members["correct_bias"], members["rounds"], members["dynamic"]  # of an older build
+    del (
+        members["bfloat16"],
+        members["wide"],
+        members["correct_bias"],
+        members["rounds"],
+        members["dynamic"],
+    )  # of an older build
     assert QuantizationOptions.from_json(members) == QuantizationOptions(keep=("a",), budget=0.01)

@@ -67,7 +67,14 @@ def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Dig
 
 
 def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
-    asked: dict[str, Any] = {"keep": ["a", "b"], "wide": ["c"], "equalize": True, "adaround": True, "rounds": 2}
+    asked: dict[str, Any] = {
+        "keep": ["a", "b"],
+        "wide": ["c"],
+        "bfloat16": ["d"],
+        "equalize": True,
+        "adaround": True,
+        "rounds": 2,
+    }
     response = quantize(plane, method="kl", samples=10, budget="0.5%", latency_budget="1.2x", **asked)
     assert response.status_code == 202, response.text
     build = response.json()

@@ -20,13 +20,14 @@ export function asked(form) {
 
 /** What asks for the same as a quantization did, by the same inputs, with other layers raised to 16x8 and to float. */
 export function askedAgain({ version, target, options }, { kept, wide }) {
-  const { metadata, sensitivity, budget, latency_budget: bound, keep, wide: before, ...same } = options.quantize;
+  const { metadata, sensitivity, budget, latency_budget: bound, keep, wide: before, bfloat16 = [], ...same } = options.quantize;
   const query = new URLSearchParams({ version, target });
   for (const [name, value] of Object.entries(same)) if (value !== null) query.set(name, value);
   const shapes = Object.entries(options.input_shapes ?? {}).map(([name, shape]) => `${name}=${shape.join(",")}`);
   if (shapes.length) query.set("input_shape", shapes.join(";"));
   kept.forEach((name) => query.append("keep", name));
   wide.forEach((name) => query.append("wide", name));
+  bfloat16.forEach((name) => query.append("bfloat16", name));
   return query;
 }
 
