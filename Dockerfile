@@ -12,17 +12,27 @@
 
 ARG BASE=python:3.11-slim
 
-FROM ${BASE} AS build
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN python3 -m venv /opt/octet
+# An environment without the bytecode of its modules: at most a third of them is ever imported. `strip` takes out of libraries
+# what only linkers read.
+FROM ${BASE} AS tools
+ENV PIP_NO_CACHE_DIR=1 PIP_COMPILE=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends binutils \
+ && rm -r /var/lib/apt/lists/* \
+ && python3 -m venv /opt/octet
+
+FROM tools AS build
 COPY requirements/serve.lock /src/requirements/
 RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/serve.lock
 COPY pyproject.toml setup.py README.md LICENSE /src/
 COPY service /src/service
-RUN /opt/octet/bin/pip install --no-deps --no-build-isolation /src
+RUN /opt/octet/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels /src \
+ && /opt/octet/bin/pip install --no-deps /wheels/*.whl
 
 # NVIDIA's run-time compiler, for targets that are cards; LiteRT, ONNX Runtime and PyTorch, which builds are compared with.
-# PyTorch's builds without CUDA are in its own index; hashes say what may come from there.
+# PyTorch's builds without CUDA are in its own index; hashes say what may come from there. Then goes what no build loads: of
+# zig all but its linker, of the others their C++ headers, programs, tests, converters, other devices' parts and duplicates.
 FROM build AS build-compiler
 ARG WITNESSES=yes
 COPY requirements/cuda.lock requirements/witnesses.lock /src/requirements/
@@ -31,19 +41,28 @@ RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/cuda.lock \
       /opt/octet/bin/pip install --require-hashes --extra-index-url https://download.pytorch.org/whl/cpu \
         -r /src/requirements/witnesses.lock; \
     fi
+COPY scripts/slim.py /src/
+RUN python3 /src/slim.py /opt/octet
 
-# What loads and answers needs neither what compiles nor what reads model files, nor the tests inside of packages.
+# What loads and answers has neither what compiles nor what reads model files.
 FROM build AS build-worker
-RUN /opt/octet/bin/pip uninstall --yes apache-tvm apache-tvm-ffi ml-dtypes tflite ziglang setuptools pip \
- && find /opt/octet -depth -type d \( -name tests -o -name include \) -path '*/site-packages/*' -exec rm -r {} + \
- && find /opt/octet -name '*.pyi' -delete
+COPY requirements/worker.lock /src/requirements/
+COPY scripts/slim.py /src/
+RUN rm -rf /opt/octet \
+ && python3 -m venv /opt/octet \
+ && /opt/octet/bin/pip install --require-hashes -r /src/requirements/worker.lock \
+ && /opt/octet/bin/pip install --no-deps /wheels/*.whl \
+ && /opt/octet/bin/pip uninstall --yes pip setuptools \
+ && python3 /src/slim.py /opt/octet
 
 FROM ${BASE} AS base
 RUN groupadd --gid 10001 octet \
  && useradd --uid 10001 --gid octet --no-create-home --home-dir /data octet \
  && install --directory --owner octet --group octet /data
 ENV PATH=/opt/octet/bin:$PATH PYTHONUNBUFFERED=1 OCTET_DATA_DIR=/data OCTET_HOST=0.0.0.0 OCTET_PORT=8080
-ARG VERSION=0.1.0 REVISION="" CREATED=""
+ARG VERSION=0.1.0
+ARG REVISION=""
+ARG CREATED=""
 LABEL org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION" \

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest \
-	--python-version 3.11 --generate-hashes --extra server --extra postgres --extra objects --extra signing \
+	--python-version 3.11 --generate-hashes --extra postgres --extra objects --extra signing \
 	$(UPGRADE)
 # By files, whose fixtures are then made once; most of a test's time is spent in children, which use a core of their own.
 # In order of the folders: unit tests, whose files are short, last, so that both processes end at the same time.
@@ -96,9 +96,10 @@ format: $(VENV)/.develop ## rewrite the sources in the house style
 
 lock: $(VENV)/.develop ## resolve pyproject.toml into requirements/*.lock (UPGRADE=--upgrade takes newer versions)
 	$(PIP) install uv==0.13.8
-	$(LOCK) --group build --output-file requirements/serve.lock pyproject.toml
+	$(LOCK) --extra server --group build --output-file requirements/serve.lock pyproject.toml
+	$(LOCK) --extra worker --constraint requirements/serve.lock --output-file requirements/worker.lock pyproject.toml
 	$(LOCK) --extra cuda --constraint requirements/serve.lock --output-file requirements/cuda.lock pyproject.toml
-	$(LOCK) --group dev --constraint requirements/serve.lock --output-file requirements/dev.lock pyproject.toml
+	$(LOCK) --extra server --group dev --constraint requirements/serve.lock --output-file requirements/dev.lock pyproject.toml
 	$(filter-out --universal --fork-strategy fewest,$(LOCK)) --extra witnesses --torch-backend cpu \
 		--constraint requirements/serve.lock --output-file requirements/witnesses.lock pyproject.toml
 

@@ -20,9 +20,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def _server_packages() -> tuple[str, ...]:
-    """The folders in site-packages of what the extra `server` brings, but `tflite`'s, which begins like another's."""
+    """The folders in site-packages of what `server` and `worker` bring; but `tflite`'s, which begins like another's."""
     required = importlib.metadata.requires("octet-serve") or []
-    names = [re.split(r"[^\w-]", each)[0] for each in required if 'extra == "server"' in each]
+    extras = re.compile(r'(?!octet-serve)([\w-]+).* extra == "(server|worker)"')
+    names = [found[1] for found in map(extras.match, required) if found]
     folders = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi", "opentelemetry-sdk": "opentelemetry"}
     others = ("apache_tvm", "multipart", "python_multipart", "starlette")
     return (*(folders.get(name, name.replace("-", "_")) for name in names), *others)
