@@ -1,4 +1,4 @@
-"""Buckets for tests: in memory, and of a real S3 server; what is in them can be damaged, and made to look older."""
+"""Buckets for tests: in memory, and of servers as each provider has; what is in them can be damaged, and made older."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from service.cache import OciLayout
 from service.cache.bucket import Bucket, MemoryBucket, ObjectInfo
 from service.cache.remote import BucketBlobStore
 from service.core.digest import Digest
+from tests.support import azure_server as azure
+from tests.support import gcs_server as gcs
 from tests.support import s3_server as s3
 from tests.support.blobs import age_blob, flipped
 
@@ -104,6 +106,43 @@ def s3_bucket(s3_url: str) -> TestedBucket:
     from service.cache.objects import ObjectBucket
 
     return TestedBucket(ObjectBucket(s3_url, timeout_s=30.0))
+
+
+@pytest.fixture(scope="session")
+def gcs_server(s3_server: int) -> Iterator[int]:
+    """The port of a server."""
+    with gcs.server(s3_server) as port:
+        yield port
+
+
+@pytest.fixture
+def gcs_bucket(gcs_server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestedBucket:
+    """An empty place in its bucket."""
+    return _bucket(f"gs://{gcs.BUCKET}", gcs.environment(gcs_server, tmp_path), monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[int]:
+    """The port of a server."""
+    reason = azure.why_not()
+    if reason:
+        pytest.skip(f"NOT TESTED ON AZURE: {reason}")
+    with azure.server() as port:
+        yield port
+
+
+@pytest.fixture
+def azure_bucket(azure_server: int, monkeypatch: pytest.MonkeyPatch) -> TestedBucket:
+    """An empty place in its container."""
+    return _bucket(f"az://{azure.CONTAINER}", azure.environment(azure_server), monkeypatch)
+
+
+def _bucket(url: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> TestedBucket:
+    from service.cache.objects import ObjectBucket
+
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return TestedBucket(ObjectBucket(f"{url}/{uuid.uuid4().hex}", timeout_s=30.0))
 
 
 def _name(digest: Digest) -> str:

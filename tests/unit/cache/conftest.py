@@ -10,21 +10,34 @@ from service.cache.memory import MemoryBlobStore
 from service.cache.remote import BucketBlobStore
 from service.core.digest import Digest
 from tests.support.blobs import age_blob, damage_blob, flipped
-from tests.support.buckets import TestedBucket, memory_bucket, s3_bucket, s3_server, s3_url
+from tests.support.buckets import (
+    TestedBucket,
+    azure_bucket,
+    azure_server,
+    gcs_bucket,
+    gcs_server,
+    memory_bucket,
+    s3_bucket,
+    s3_server,
+    s3_url,
+)
 
-__all__ = ["s3_bucket", "s3_server", "s3_url"]
+__all__ = ["azure_bucket", "azure_server", "gcs_bucket", "gcs_server", "s3_bucket", "s3_server", "s3_url"]
 
 CACHE_BYTES = 1 << 30
 
 
-@pytest.fixture(params=["local", "memory", "bucket", "s3"])
+_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("gcs", "azure")]
+
+
+@pytest.fixture(params=["local", "memory", "bucket", "s3", *_SLOW])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     """Each test of the contract runs on all stores."""
     if request.param == "local":
         return LocalBlobStore(tmp_path / "store")
     if request.param == "memory":
         return MemoryBlobStore()
-    bucket = memory_bucket() if request.param == "bucket" else request.getfixturevalue("s3_bucket")
+    bucket = memory_bucket() if request.param == "bucket" else request.getfixturevalue(f"{request.param}_bucket")
     return BucketBlobStore(bucket, tmp_path / "cache", CACHE_BYTES)
 
 
