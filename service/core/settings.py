@@ -78,8 +78,12 @@ class Quota(BaseModel):
     requests_per_day: int | None = Field(
         None, gt=0, description="from midnight to midnight, UTC; by default any number"
     )
-    builds_per_day: int | None = Field(None, gt=0, description="builds that are begun, likewise")
-    stored_bytes: int | None = Field(None, gt=0, description="size of all model files; by default any")
+    builds_per_day: int | None = Field(
+        None, gt=0, description="builds that are begun, likewise; a quantization counts as two"
+    )
+    stored_bytes: int | None = Field(
+        None, gt=0, description="size of all model files and calibration sets; by default any"
+    )
 
 
 class Settings(BaseSettings, Serving, DataDir):

@@ -228,6 +228,14 @@ class BuildStore(BuildQueue):
         return [build for build in self._wanted_by({model}) if is_quantization(build.options)]
 
     @repeated
+    def quantizations_of(self, tenant: str) -> Builds:
+        """Those for a tenant's models that wait, run or answer: they keep their calibration sets and results."""
+        own = builds.c.model.startswith(prefix_of(tenant), autoescape=True)
+        with self._database.read() as connection:
+            rows = connection.execute(sa.select(builds).where(is_live, own)).all()
+        return [build_from(row) for row in rows if is_quantization(row.options)]
+
+    @repeated
     def _wanted_by(self, models: Collection[str]) -> Builds:
         query = as_asked(sa.select(builds)).where(build_requests.c.model.in_(models))
         with self._database.read() as connection:

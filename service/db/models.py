@@ -133,16 +133,13 @@ class ModelStore:
             return [Digest(source) for source in connection.execute(query).scalars()]
 
     @repeated
-    def stored_bytes(self, tenant: str) -> int:
-        """The size of a tenant's model files; one that several models share counts once."""
-        files = (
-            sa.select(model_versions.c.source, sa.func.max(model_versions.c.size_bytes).label("size_bytes"))
-            .where(model_versions.c.name.startswith(prefix_of(tenant), autoescape=True))
-            .group_by(model_versions.c.source)
-            .subquery()
+    def file_sizes(self, tenant: str) -> dict[Digest, int]:
+        """The size in bytes of each of a tenant's model files."""
+        query = sa.select(model_versions.c.source, model_versions.c.size_bytes).where(
+            model_versions.c.name.startswith(prefix_of(tenant), autoescape=True)
         )
         with self._database.read() as connection:
-            return int(connection.execute(sa.select(sa.func.sum(files.c.size_bytes))).scalar_one() or 0)
+            return {Digest(row.source): row.size_bytes for row in connection.execute(query)}
 
     @repeated_if_undone
     def delete(self, name: str, number: int | None = None, *, force: bool = False) -> Deleted:

@@ -146,13 +146,13 @@ class Access:
         """The keys, and what is known of their use; and what opens nothing, but counts for all of a tenant."""
         return [self._meters.known(key) for key in (*self._known.values(), *self._common.values())]
 
-    def check_builds(self, tenant: str) -> None:
+    def check_builds(self, tenant: str, count: int = 1) -> None:
         """Raises `QuotaExceeded`: the tenant may begin no more builds today."""
-        self._meters.check_builds(tenant)
+        self._meters.check_builds(tenant, count)
 
-    def count_build(self, tenant: str) -> None:
+    def count_builds(self, tenant: str, count: int = 1) -> None:
         """Notes that a build of a tenant was begun."""
-        self._meters.count_build(tenant)
+        self._meters.count_builds(tenant, count)
 
     def used(self, counts: Mapping[str, int]) -> bool:
         """Counts requests that the data plane has let through, by the id of their key; whether there were any."""

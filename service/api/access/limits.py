@@ -94,12 +94,13 @@ class Meter:
             self.usage = self._begin(now.date())  # a new object: saving the old one does not change it
         return self.usage
 
-    def check_day(self) -> None:
-        """Raises `QuotaExceeded`."""
+    def check_day(self, count: int = 1) -> None:
+        """Raises `QuotaExceeded`: there may not be `count` more."""
         now, most = self._clock.now(), self._limits.requests_per_day
-        if most is not None and self.today.total >= most:
+        if most is not None and self.today.total + count > most:
             raise QuotaExceeded(
-                f"{self._what.format(most)} of this day are used up",
+                f"{self._what.format(most)} of this day are used up"
+                + (f": {count} more are asked for, and {most - self.today.total} are left" if count > 1 else ""),
                 hint="the next day begins at midnight, UTC",
                 retry_after_s=(_midnight_after(now) - now).total_seconds(),
             )
@@ -148,15 +149,15 @@ class Meters:
         if tenant is not None:
             tenant.today.own += 1
 
-    def check_builds(self, tenant: str) -> None:
-        """Raises `QuotaExceeded`: the tenant may begin no more builds today."""
+    def check_builds(self, tenant: str, count: int = 1) -> None:
+        """Raises `QuotaExceeded`: the tenant may not begin so many builds today."""
         if (meter := self._builds.get(tenant)) is not None:
-            meter.check_day()
+            meter.check_day(count)
 
-    def count_build(self, tenant: str) -> None:
-        """Notes that a build of a tenant was begun."""
+    def count_builds(self, tenant: str, count: int = 1) -> None:
+        """Notes that builds of a tenant were begun."""
         if (meter := self._builds.get(tenant)) is not None:
-            meter.today.own += 1
+            meter.today.own += count
 
     def add(self, key: Key, count: int) -> None:
         """Counts requests that were let through elsewhere in this replica."""

@@ -16,7 +16,7 @@ from service.core.errors import Forbidden, InvalidInput, NotFound
 from service.core.tenant import SEPARATOR, owner_of, prefix_of, shown
 
 if TYPE_CHECKING:  # they load SQLAlchemy
-    from service.db import BuildStore, ModelStore
+    from service.db import BuildStore
 
 tenant: ContextVar[str] = ContextVar("tenant", default="")
 """Of the key of the request that is answered, set where it is admitted; empty: the operator's, or none is asked for."""
@@ -24,7 +24,8 @@ tenant: ContextVar[str] = ContextVar("tenant", default="")
 _OPEN = re.compile(
     r"""
     /v2 (/.*)?
-    | /api/v1/models (/[^/]+ (/versions(/[^/]+)? | /aliases(/[^/]+)? | /builds | /promote | /rollback)? )?
+    | /api/v1/models (/[^/]+ (/versions(/[^/]+)? | /aliases(/[^/]+)? | /builds | /promote | /rollback
+        | /quantizations(/[^/]+(/file)?)?)? )?
     | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
     | /api/v1/keys (/[^/]+)?
     | /api/v1/(targets | audit)
@@ -94,9 +95,3 @@ def check_artifact(builds: BuildStore, artifact: Digest) -> None:
     """Raises `NotFound`: no build of a model that the request may see has made it."""
     if tenant.get() and not any(is_own(build.model) for build in builds.answering(artifact)):
         raise NotFound(f"there is no artifact {artifact}")
-
-
-def check_source(models: ModelStore, source: Digest) -> None:
-    """Raises `NotFound`: the file is of no model that the request may see. Then it has to be sent."""
-    if tenant.get() and source not in models.sources(tenant.get()):
-        raise NotFound(f"there is no blob {source}", hint="send the file itself")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.api.access.tenants import check_source
 from service.api.control import paths, wire
 from service.api.control.body import receive_blob
+from service.api.control.room import check_source
 from service.api.injected import ServicesOf
 from service.core.digest import Digest
 
@@ -26,7 +26,7 @@ _RAW_BODY = {"requestBody": {"required": True, "content": {"application/octet-st
     },
 )
 def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
-    check_source(services.models, Digest(digest))
+    check_source(services, Digest(digest))
     size_bytes = services.layout.blobs.renew(Digest(digest))  # the client relies on it, and does not send the blob
     return Response(headers={"content-length": str(size_bytes), "etag": f'"{digest}"'})
 

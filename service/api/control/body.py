@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.access.tenants import check_source
 from service.api.control import multipart
+from service.api.control.room import check_source
 from service.api.services import Services
 from service.cache import BlobStore
 from service.compiler.importers.detect import HEAD_BYTES
@@ -87,7 +87,7 @@ async def source_of(
         return received.digest
     if has_body(request):
         raise InvalidInput("there is both a source and a body", hint="send only one of them")
-    await run_in_threadpool(check_source, services.models, Digest(source))
+    await run_in_threadpool(check_source, services, Digest(source))
     return Digest(source)
 
 

@@ -14,6 +14,7 @@ from service.api.access.tenants import tenant
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute
+from service.api.control.room import check_room
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.compiler.importers.detect import detect_format, format_of
@@ -118,7 +119,7 @@ async def push(
         parse_mode(numerics)
     declared = request.headers.get("content-length", "0")
     await run_in_threadpool(
-        submission.check_room, services, tenant.get(), None, 0 if source or not declared.isdecimal() else int(declared)
+        check_room, services, tenant.get(), None, 0 if source or not declared.isdecimal() else int(declared)
     )
     digest = await source_of(request, services, source, detect_format)
     size_bytes, format = await run_in_threadpool(_describe, services, digest)

@@ -12,6 +12,7 @@ from starlette.responses import FileResponse
 from service.api.control import models, paths, submission, views, wire
 from service.api.control.body import has_body, source_of
 from service.api.control.bounded import BoundedRoute
+from service.api.control.room import check_room
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.core.build import Build
@@ -31,6 +32,7 @@ from service.core.quantization import (
     is_quantization,
     parse_share,
 )
+from service.core.tenant import owner_of
 from service.quantize.formats import require
 from service.quantize.stored import stored
 
@@ -173,11 +175,15 @@ async def quantize(
     )
     has_inputs = options.takes_inputs or data is not None or has_body(request)
     options.check(has_inputs)
+    declared = request.headers.get("content-length", "0")
+    size_bytes = int(declared) if has_inputs and data is None and declared.isdecimal() else 0
+    await run_in_threadpool(check_room, services, owner_of(name), None, size_bytes, found.size_bytes)
     digest = await source_of(request, services, data, _check_head) if has_inputs else None
 
     def record() -> wire.Build:
         if digest is not None:
-            services.layout.blobs.renew(digest)  # or it could be garbage until the build names it
+            size_bytes = services.layout.blobs.renew(digest)  # or it could be garbage until the build names it
+            check_room(services, owner_of(name), digest, size_bytes, found.size_bytes)
         metadata = replace(found.metadata.over(_said(services, found)), labels=())
         asked = replace(options, metadata=metadata, data=digest)
         build = submission.request_quantization(services, found, resolved, asked, shapes)

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError
 from types import MappingProxyType
 from typing import Any
 
+from service.api.control.room import check_room
 from service.api.services import Services
 from service.cache import OciLayout
 from service.compiler import toolchain
@@ -14,7 +15,7 @@ from service.compiler.artifact_archive import received
 from service.core.artifact import ARCHIVE_FORMAT, Report
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, InvalidInput, NotFound, TenantFull, Unsupported
+from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
@@ -26,6 +27,8 @@ from service.quantize import stored
 from service.workers.catalog import record_build, record_metadata, record_version
 from service.workers.quantized import add_quantized
 
+QUANTIZATION_BUILDS = 2  # of a tenant's quota: the quantization, and the build of the version that it makes
+
 
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
     """The version of `name` that is the stored file `source`. The index has it before the answer is sent."""
@@ -33,27 +36,6 @@ def add_version(services: Services, name: str, source: Digest, format: str, size
     version = services.models.push(name, source, format, size_bytes)
     record_version(services.layout, services.models, version)
     return version
-
-
-def check_room(services: Services, tenant: str, source: Digest | None, size_bytes: int) -> None:
-    """To be called before a file becomes a tenant's, and before it is received.
-
-    Args:
-        source: None where it is not known yet.
-
-    Raises:
-        TenantFull: its model files would take more than they may.
-    """
-    quota = services.settings.tenants.get(tenant)
-    if quota is None or quota.stored_bytes is None or (source and source in services.models.sources(tenant)):
-        return
-    left_bytes = quota.stored_bytes - services.models.stored_bytes(tenant)
-    if size_bytes > left_bytes:
-        raise TenantFull(
-            f"the file has {size_bytes} bytes, and of the {quota.stored_bytes} that the tenant {tenant} may store "
-            f"{max(0, left_bytes)} are left",
-            hint="octet rm MODEL:VERSION makes room at once",
-        )
 
 
 def describe(services: Services, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
@@ -127,10 +109,14 @@ def request_quantization(
     require_compiler()
     options = {**with_shapes(shapes), QUANTIZE: asked.to_json()}
     inputs = stored.build_inputs(version.source, target, DEFAULT_MODE[version.format], options)
-    build, _ = services.builds.submit(inputs, version.name, version.number)
+    tenant = owner_of(version.name)
+    services.access.check_builds(tenant, QUANTIZATION_BUILDS)
+    build, created = services.builds.submit(inputs, version.name, version.number)
     if build.state is BuildState.SUCCEEDED and build.artifact and not stored.is_intact(services.layout, build.artifact):
         services.builds.invalidate(build.artifact)
-        build, _ = services.builds.submit(inputs, version.name, version.number)
+        build, created = services.builds.submit(inputs, version.name, version.number)
+    if created:
+        services.access.count_builds(tenant, QUANTIZATION_BUILDS)
     _check_still_there(services, version)
     if build.state is BuildState.SUCCEEDED and build.artifact:
         add_quantized(services.layout, services.builds, services.models, build, build.artifact, version)
@@ -209,7 +195,7 @@ def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -
         services.builds.invalidate(artifact)
         build, created = services.builds.submit(inputs, model, version)
     if created:
-        services.access.count_build(tenant)
+        services.access.count_builds(tenant)
         services.metrics.cache_misses.labels("artifact").inc()
     elif build.state is BuildState.SUCCEEDED:
         services.metrics.cache_hits.labels("artifact").inc()

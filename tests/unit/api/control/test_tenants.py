@@ -13,14 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.api.access.access import Access
+from service.api.control.room import files_of
 from service.core.digest import digest_of
 from service.core.errors import QuotaExceeded
 from service.core.key import Limits, Scope
+from service.core.quantization import quantization_of
 from service.core.tenant import owner_of
+from service.quantize.stored import store
+from service.workers.quantized import add_for_all
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem
+from tests.support.float_networks import residual_network
 
 ALL = [Scope.PREDICT, Scope.READ, Scope.PUSH, Scope.METRICS, Scope.ADMIN]
 QUOTAS = {"frugal": {"builds_per_day": 2, "stored_bytes": 250, "requests_per_day": 1000}}
+FLOAT, QUANTIZED, SET = residual_network(), b"an ONNX file", b"PK: a calibration set"
 SECRET = MODEL + b"the other's"  # a file that only beta has
 NOBODY = "0123456789abcdef"
 
@@ -49,6 +55,8 @@ class House:
     frugal: Tenant
     artifact: str  # of beta's secret
     build: str
+    quantization: str  # of beta's
+    calibration: str
 
 
 def tenant_of(plane: ControlPlane, tenant: str) -> Tenant:
@@ -69,7 +77,32 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             plane.services.crashes.note([artifact], "signal 11")
         assert acme.push().status_code == 202
         plane.succeed()
-        yield House(plane, operator, acme, beta, frugal, str(artifact), secret["id"])
+        for tenant in (acme, beta):
+            cancel(tenant, tenant.push(FLOAT, "net"))
+        quantization = beta.ask("POST", "/api/v1/models/net/quantizations", content=SET).json()["id"]
+        cancel(beta, quantized(plane, beta, folder))
+        yield House(plane, operator, acme, beta, frugal, str(artifact), secret["id"], quantization, str(digest_of(SET)))
+
+
+def cancel(tenant: Tenant, answer: httpx.Response) -> None:
+    assert tenant.ask("POST", f"/api/v1/builds/{answer.json()['id']}/cancel").status_code == 200
+
+
+def quantized(plane: ControlPlane, tenant: Tenant, folder: Path) -> httpx.Response:
+    """Does the tenant's quantization, as a worker would; the build of the version that it made."""
+    claim, services = plane.claim(), plane.services
+    asked = quantization_of(claim.inputs.options)
+    assert asked is not None
+    (folder / "made").write_bytes(QUANTIZED)
+    result = store(services.layout, claim.inputs.source, folder / "made", asked.data, {})
+    add_for_all(services.layout, services.builds, services.models, claim.build, result)
+    services.builds.finish(claim, artifact=result)
+    (build,) = [
+        each
+        for each in tenant.ask("GET", "/api/v1/builds?model=net&state=queued").json()["builds"]
+        if each["version"] == 2
+    ]
+    return tenant.ask("GET", f"/api/v1/builds/{build['id']}")
 
 
 def test_two_tenants_have_models_of_the_same_name(house: House) -> None:
@@ -79,7 +112,8 @@ def test_two_tenants_have_models_of_the_same_name(house: House) -> None:
         (version,) = found["versions"]
         assert (version["version"], version["url"]) == (1, "/api/v1/models/digits/versions/1")
     names = [[each["name"] for each in who.ask("GET", "/api/v1/models").json()["models"]] for who in everybody(house)]
-    assert names == [["acme~digits", "beta~digits", "beta~private"], ["digits"], ["digits", "private"]]
+    tenants = ["acme~digits", "acme~net", "beta~digits", "beta~net", "beta~private"]
+    assert names == [tenants, ["digits", "net"], ["digits", "net", "private"]]
 
 
 def everybody(house: House) -> list[Tenant]:
@@ -103,7 +137,9 @@ SOURCE = str(digest_of(SECRET))
 THEIRS = st.sampled_from(["private", "beta~private", "beta~digits", "acme~digits"])
 
 
-def requests(build: str, artifact: str, name: str, source: str) -> list[tuple[str, str, dict[str, Any]]]:
+def requests(
+    build: str, artifact: str, name: str, source: str, quantization: str, calibration: str
+) -> list[tuple[str, str, dict[str, Any]]]:
     """Every way to name what is another's, in one's own words or in the inside's."""
     model, whole = f"/api/v1/models/{name}", {"force": "true"}
     return [
@@ -129,16 +165,28 @@ def requests(build: str, artifact: str, name: str, source: str) -> list[tuple[st
             ("GET", f"/api/v1/artifacts/{artifact}{what}", {})
             for what in ("", "/content", "/numerics", "/coverage", "/profile", "/facts", "/provenance", "/layers")
         ],
+        ("POST", f"{model}/quantizations", {"content": SET}),
+        ("POST", f"/api/v1/models/{name}/quantizations", {"params": {"dynamic": "true"}}),
+        ("GET", f"{model}/quantizations", {}),
+        ("GET", f"{model}/quantizations/{quantization}", {}),
+        ("GET", f"{model}/quantizations/{quantization}/file", {}),
+        ("GET", f"/api/v1/models/net/quantizations/{quantization}", {}),
+        ("GET", f"/api/v1/models/net/quantizations/{quantization}/file", {}),
+        ("POST", "/api/v1/models/net/quantizations", {"params": {"data": calibration}}),
+        ("HEAD", f"/api/v1/blobs/{calibration}", {}),
         ("HEAD", f"/api/v1/blobs/{source}", {}),
         ("PUT", "/api/v1/models", {"params": {"name": "mine", "target": HOST_TARGET, "source": source}}),
     ]
 
 
-@given(name=THEIRS, index=st.integers(0, 27))
+@given(name=THEIRS, index=st.integers(0, 36))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_anothers_is_not_told_from_what_is_not_there(house: House, name: str, index: int) -> None:
-    method, path, more = requests(house.build, house.artifact, name, SOURCE)[index]
-    absent = requests(NOBODY, str(digest_of(b"nothing")), "nothing", str(digest_of(b"nothing")))[index]
+    nothing = str(digest_of(b"nothing"))
+    method, path, more = requests(house.build, house.artifact, name, SOURCE, house.quantization, house.calibration)[
+        index
+    ]
+    absent = requests(NOBODY, nothing, "nothing", nothing, NOBODY, nothing)[index]
     theirs, nothings = house.acme.ask(method, path, **more), house.acme.ask(absent[0], absent[1], **absent[2])
     assert theirs.status_code == nothings.status_code == 404
     if method != "HEAD":
@@ -177,11 +225,8 @@ def test_every_operation_of_the_document_is_closed_or_shows_only_ones_own(house:
         ("GET", "/api/v1/something-new"),
         ("GET", "/api/v1/models/digits/something-new"),
         ("GET", "/api/v1/models/digits/matrix"),
+        ("POST", "/api/v1/models/digits/matrix"),
         ("POST", "/api/v1/models/digits/compare"),
-        ("POST", "/api/v1/models/digits/quantizations"),
-        ("GET", "/api/v1/models/digits/quantizations"),
-        ("GET", f"/api/v1/models/digits/quantizations/{NOBODY}"),
-        ("GET", f"/api/v1/models/digits/quantizations/{NOBODY}/file"),
     ],
 )
 def test_what_is_the_operators_is_closed_whatever_the_keys_scopes(house: House, method: str, path: str) -> None:
@@ -189,12 +234,12 @@ def test_what_is_the_operators_is_closed_whatever_the_keys_scopes(house: House, 
 
 
 def test_lists_show_ones_own_only(house: House) -> None:
-    assert {each["model"] for each in house.acme.ask("GET", "/api/v1/builds").json()["builds"]} == {"digits"}
+    assert {each["model"] for each in house.acme.ask("GET", "/api/v1/builds").json()["builds"]} == {"digits", "net"}
     assert house.acme.ask("GET", "/api/v1/quarantine").json() == {"artifacts": []}
     (held,) = house.beta.ask("GET", "/api/v1/quarantine").json()["artifacts"]
     assert [each["name"] for each in held["models"]] == ["private"]
     indexed = [each["name"] for each in house.acme.ask("POST", "/v2/repository/index").json()]
-    assert indexed == ["digits"]
+    assert indexed == ["digits", "net"]
 
 
 def test_keys_and_the_audit_log_are_ones_own(house: House) -> None:
@@ -207,7 +252,7 @@ def test_keys_and_the_audit_log_are_ones_own(house: House) -> None:
     assert house.acme.ask("DELETE", f"/api/v1/keys/{made['id']}").status_code == 200
     entries = house.acme.ask("GET", "/api/v1/audit").json()["entries"]
     assert {entry["who"] for entry in entries} == {house.acme.id}
-    assert next(entry for entry in entries if entry["action"] == "push")["model"] == "digits"
+    assert {entry["model"] for entry in entries if entry["action"] == "push"} == {"digits", "net"}
 
 
 def test_a_tenant_has_no_names_with_anothers_in_front(house: House) -> None:
@@ -225,9 +270,52 @@ def test_a_tenant_that_has_used_up_its_builds_is_told_so(house: House) -> None:
 
 def test_a_tenant_stores_no_more_than_it_may(house: House) -> None:
     files = house.plane.services.models
-    room = QUOTAS["frugal"]["stored_bytes"] - files.stored_bytes("frugal")
+    room = QUOTAS["frugal"]["stored_bytes"] - sum(files.file_sizes("frugal").values())
     refused = problem(house.frugal.push(MODEL + 200 * b"x", "large"), 507, "tenant_full")
     assert f"{room} are left" in refused["detail"]
+
+
+def test_a_quantization_is_ones_own_and_counts_as_two_builds(tmp_path: Path) -> None:
+    with control_plane(tmp_path / "data", auth="on", tenants={"acme": {"builds_per_day": 6}}) as plane:
+        acme = tenant_of(plane, "acme")
+        cancel(acme, acme.push(FLOAT, "net"))
+        build = acme.ask("POST", "/api/v1/models/net/quantizations", content=SET).json()
+        again = acme.ask("POST", "/api/v1/models/net/quantizations", params={"data": digest_of(SET)})
+        assert again.json()["id"] == build["id"], "what is under way is not begun again"
+        made = quantized(plane, acme, tmp_path).json()
+        assert (made["model"], made["version"]) == ("net", 2)
+        said = acme.ask("GET", build["links"]["quantization"]).json()
+        assert (said["version"], said["source"]) == (2, digest_of(QUANTIZED))
+        assert acme.ask("GET", said["file"]).content == QUANTIZED
+        assert [each["id"] for each in acme.ask("GET", "/api/v1/models/net/quantizations").json()["builds"]] == [
+            build["id"]
+        ]
+        other = {"data": digest_of(SET), "version": 1}
+        assert acme.ask("POST", "/api/v1/models/net/quantizations", params={**other, "method": "kl"}).is_success
+        refused = acme.ask("POST", "/api/v1/models/net/quantizations", params={**other, "method": "mse"})
+        said_so = problem(refused, 429, "quota_exceeded")["detail"]
+        assert said_so == "the tenant acme's 6 builds of this day are used up: 2 more are asked for, and 1 are left"
+        assert acme.push(MODEL, "other").status_code == 202
+
+
+def test_calibration_sets_and_results_are_stored_bytes(tmp_path: Path) -> None:
+    """And before a quantization begins there is room for a result as large as the model."""
+    needed = 2 * len(FLOAT) + len(SET)
+    tenants = {"acme": {"stored_bytes": needed}, "beta": {"stored_bytes": needed - 1}}
+    with control_plane(tmp_path / "data", auth="on", tenants=tenants) as plane:
+        acme, beta = tenant_of(plane, "acme"), tenant_of(plane, "beta")
+        for tenant in (acme, beta):
+            cancel(tenant, tenant.push(FLOAT, "net"))
+        refused = beta.ask("POST", "/api/v1/models/net/quantizations", content=SET)
+        assert f"{len(FLOAT)} are kept free" in problem(refused, 507, "tenant_full")["detail"]
+        assert acme.ask("POST", "/api/v1/models/net/quantizations", content=SET).status_code == 202
+        assert sum(files_of(plane.services, "acme").values()) == len(FLOAT) + len(SET)
+        cancel(acme, quantized(plane, acme, tmp_path))
+        assert acme.ask("DELETE", "/api/v1/models/net/versions/2").is_success
+        kept = files_of(plane.services, "acme")
+        assert sum(kept.values()) == len(FLOAT) + len(SET) + len(QUANTIZED), "the quantization answers with it"
+        assert acme.ask("DELETE", "/api/v1/models/net").is_success
+        assert files_of(plane.services, "acme") == {}
 
 
 def test_requests_of_all_keys_of_a_tenant_count_together(tmp_path: Path) -> None:
