@@ -90,7 +90,9 @@ class Images:
         with self._container(tag) as container:
             for command in (
                 ["usermod", "--uid", "999", "postgres"],
-                ["chown", "-R", "postgres:postgres", "/var/run/postgresql", "/var/lib/postgresql"],
+                # The socket's folder, which is otherwise made as the machine starts.
+                ["install", "--directory", "--owner=postgres", "--group=postgres", "/var/run/postgresql"],
+                ["chown", "--recursive", "postgres:postgres", "/var/lib/postgresql"],
             ):
                 self.buildah("run", "--isolation", "chroot", container, "--", *command)
             script = ROOT / "tests" / "cluster" / "postgres-entrypoint.sh"
