@@ -11,11 +11,11 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.core.errors import Unsupported
+from service.core.errors import MalformedModel, Unsupported
 from service.core.numerics import LITERT_REFERENCE
 from tests.support import litert
 from tests.support.qnn_models import compile_and_run_all
-from tests.support.tflite_builder import Array, ModelBuilder, Quant
+from tests.support.tflite_builder import Array, ModelBuilder, Quant, serialize
 from tests.support.tflite_real import OPERATORS, network
 
 # Float32 sums of some hundred terms, and exp of a C library, against float64.
@@ -59,3 +59,51 @@ def test_float16_weights_equal_litert() -> None:
 def test_float16_activations_are_refused() -> None:
     with pytest.raises(Unsupported, match="DEQUANTIZE #1 computes its input 0"):
         import_model(_half_weights(None))
+
+
+def _transposed(weights: Array, bias: Array, same: bool, strides: tuple[int, int], shape: tuple[int, ...]) -> bytes:
+    """MediaPipe's Convolution2DTransposeBias, of `[1, 4, 6, 3]`."""
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (1, 4, 6, 3), np.float32), builder.tensor("y", shape, np.float32)
+    builder.operator("CUSTOM", [x, builder.constant("weights", weights), builder.constant("bias", bias)], [y])
+    builder.build([x], [y])
+    builder.model.operatorCodes[0].customCode = "Convolution2DTransposeBias"
+    options = np.array([1 if same else 2, strides[1], strides[0]], np.int32)  # TfLiteTransposeConvParams
+    builder.graph.operators[0].customOptions = options.view(np.uint8)
+    return serialize(builder.model)
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize(
+    ("kernel", "strides"), [((2, 2), (2, 2)), ((3, 3), (2, 2)), ((3, 2), (1, 3)), ((5, 4), (3, 2))]
+)
+def test_a_transposed_convolution_of_mediapipe(same: bool, kernel: tuple[int, int], strides: tuple[int, int]) -> None:
+    """By its kernel's definition: each element of the input adds its multiple of the filters to a window."""
+    rng = np.random.default_rng(0)
+    weights, bias = rng.normal(0, 1, (2, *kernel, 3)).astype(np.float32), np.array([0.5, -2], np.float32)
+    x = rng.normal(0, 1, (1, 4, 6, 3)).astype(np.float32)
+    lost = [max(0, k - (n - 1) % s - 1) if same else 0 for n, k, s in zip((4, 6), kernel, strides, strict=True)]
+    whole = np.zeros((1, *((n - 1) * s + k for n, k, s in zip((4, 6), kernel, strides, strict=True)), 2))
+    for row, column in np.ndindex(4, 6):
+        window = np.einsum("c,okwc->kwo", x[0, row, column].astype(np.float64), weights)
+        top, left = row * strides[0], column * strides[1]
+        whole[0, top : top + kernel[0], left : left + kernel[1]] += window
+    ends = [size - missing + missing // 2 for size, missing in zip(whole.shape[1:3], lost, strict=True)]
+    expected = whole[:, lost[0] // 2 : ends[0], lost[1] // 2 : ends[1]] + bias
+    imported = import_model(_transposed(weights, bias, same, strides, expected.shape))
+    (actual,) = oracle.run(imported.module, get_mode(LITERT_REFERENCE), [x])
+    np.testing.assert_allclose(actual, expected, RELATIVE, 2e-6)
+    with pytest.raises(MalformedModel):
+        import_model(_transposed(weights, bias, same, strides, (*expected.shape[:3], 3)))
+
+
+def test_an_average_of_a_large_image_is_a_mean() -> None:
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (1, 40, 30, 2), np.float32), builder.tensor("y", (1, 1, 1, 2), np.float32)
+    options = schema.Pool2DOptionsT(padding=1, strideH=40, strideW=30, filterHeight=40, filterWidth=30)
+    builder.operator("AVERAGE_POOL_2D", [x], [y], options)
+    data = builder.build([x], [y])
+    inputs = [np.random.default_rng(0).normal(1, 1, (1, 40, 30, 2)).astype(np.float32)]
+    (expected,) = litert.run(litert.interpreter(data), inputs)
+    (actual,) = oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)
+    np.testing.assert_allclose(actual, expected, 1e-5)  # LiteRT adds 1,200 values in float32

@@ -58,6 +58,11 @@ OPERATORS: dict[str, tuple[Sequence[Array], Sequence[int], Any]] = {
     "SUB": ([ROW], SHAPE, schema.SubOptionsT()),
     "SUM": ([AXES], (1, 1, 1, 4), KEEP),
     "TANH": ([], SHAPE, None),
+    "TRANSPOSE_CONV": (
+        [np.array([1, 16, 8, 5], np.int32), WEIGHTS, BIAS],
+        (1, 16, 8, 5),
+        schema.TransposeConvOptionsT(strideH=2, strideW=1, fusedActivationFunction=1),
+    ),
 }
 
 
@@ -71,5 +76,6 @@ def network(name: str, *, stored: bool) -> bytes:
         builder.operator("DEQUANTIZE", [x], [real])
     y = builder.tensor("y", shape, np.float32)
     others = [builder.constant(f"c{place}", np.asarray(value)) for place, value in enumerate(constants)]
-    builder.operator(name, [real, *others], [y], options)
+    first = 2 if name == "TRANSPOSE_CONV" else 0
+    builder.operator(name, [*others[:first], real, *others[first:]], [y], options)
     return builder.build([x], [y])

@@ -24,8 +24,8 @@ def decompose(module: tvm.IRModule) -> tvm.IRModule:
         is_one = operation is not None and operation.name == "qnn.conv2d_transpose"
         if operation is not None and is_one and not operation.is_simulated:
             phases = Phases.of(operation)
-            sums = graph.emit(builder, phases.convolution(*args), f"{args[0].name}_phases")
-            result = graph.emit(builder, phases.interleaved(builder, sums), f"{args[0].name}_interleaved")
+            sums = graph.emit(builder, phases.convolution(operation, *args), f"{args[0].name}_phases")
+            result = graph.emit(builder, phases.interleaved(builder.emit, sums), f"{args[0].name}_interleaved")
             phased[result] = phases, sums
             return result
         if operation is None or operation.name != "qnn.requantize" or args[0] not in phased:
@@ -33,6 +33,6 @@ def decompose(module: tvm.IRModule) -> tvm.IRModule:
         phases, sums = phased[args[0]]
         in_type = phases.repeated(operation.quantized("in_type"))
         scaled = graph.emit(builder, ops.with_operands(call, sums, in_type=in_type), f"{sums.name}_requantized")
-        return phases.interleaved(builder, scaled)
+        return phases.interleaved(builder.emit, scaled)
 
     return relax.transform.DeadCodeElimination()(graph.rewrite(module, decompose_call))

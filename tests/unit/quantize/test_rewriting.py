@@ -8,6 +8,7 @@ import pytest
 from service.compiler.coverage import report
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.importers.onnx.reader import read_model
+from service.compiler.qnn.printer import text_of
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import Unsupported
 from service.quantize.document import Document
@@ -34,6 +35,45 @@ def test_every_product_is_one_of_integers(storage: str) -> None:
     covered = report(import_model(file).module)
     assert covered["integer_percent"] == 100
     assert [each["op"].split("_")[0] for each in covered["floating"] if not each.get("boundary")] == ["Softmax"]
+
+
+def test_the_text_before_and_after() -> None:
+    """Convolution, Relu and addition go to affine space, each with one requantization; Softmax stays real."""
+    model = OnnxBuilder()
+    x = model.input("x", "float32", (1, 2, 4, 4))
+    filters = model.constant(np.array([[-1, -0.5], [0, 0.5]]).reshape(2, 2, 1, 1), "float32")
+    y = model.node("Conv", [x, filters, model.constant([1.0, -1.0], "float32")], kernel_shape=[1, 1])
+    scores = model.node("Softmax", [model.node("Add", [x, model.node("Relu", [y])])], ["scores"], axis=1)
+    model.output(scores, "float32", (1, 2, 4, 4))
+    document = Document(model.build())
+    before = text_of(import_model(model.build()).module)
+    assert [_operator(line) for line in before.splitlines() if "real_conv2d" in line or "relu" in line] == [
+        "%4 = qnn.real_conv2d(%3, %2, const<2xf32>)",
+        "%6 = nn.relu(%5)",
+    ]
+    planned = plan(document)
+    assert planned.real == {"Softmax → scores": "it has no pattern"}
+    types = dict.fromkeys(planned.observed, QuantizedType("uint8", (0.25,)))
+    rewrite(document, planned, {**types, "x": QuantizedType("uint8", (0.5,), (128,))})
+    lines = text_of(import_model(document.written()).module).splitlines()
+    assert lines[0] == "!0 = !quant.uniform<u8:f32, 0.5:128>"
+    assert lines[3] == "!3 = !quant.uniform<u8:f32, 0.25>"
+    assert [line.split(" : ")[0].strip() for line in lines[6:13] if "conv2d" not in line] == [
+        "%1 = qnn.quantize(%0) {out_type = !0}",
+        "%2 = permute_dims(%1) {axes = [0, 2, 3, 1]}",
+        "%4 = qnn.requantize(%3) {in_type = !2, out_type = !3}",
+        "%5 = permute_dims(%4) {axes = [0, 3, 1, 2]}",
+        "%6 = qnn.add(%1, %5) {lhs_type = !0, rhs_type = !3, out_type = !3}",
+        "%7 = qnn.dequantize(%6) {in_type = !3}",
+    ]
+    assert _operator(lines[8]) == "%3 = qnn.conv2d(%2, const<2x1x1x2xi8>, const<2xi32>)"
+    rest = "\n".join(lines[13:])
+    assert "qnn.real_exp" in rest, "what stays real"
+    assert "quantize" not in rest.replace("Softmax", "")
+
+
+def _operator(line: str) -> str:
+    return line.strip().split(" {")[0].split(" : ")[0]
 
 
 def test_an_output_that_is_stored_keeps_its_name() -> None:

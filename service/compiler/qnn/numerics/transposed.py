@@ -12,6 +12,7 @@ once their zero point is subtracted, and add nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +23,8 @@ from service.compiler.qnn.numerics.accumulate import Conv2d, accumulated, center
 from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+
+Pair = tuple[int, int]
 
 
 class Conv2dTranspose:
@@ -53,9 +56,9 @@ class Conv2dTranspose:
         bias: relax.Expr | None = None,
     ) -> relax.Expr:
         phases = Phases.of(operation)
-        convolution = builder.normalize(phases.convolution(x, weight, bias))
+        convolution = builder.normalize(phases.convolution(operation, x, weight, bias))
         sums = Conv2d().lower(Operation(convolution), builder, *convolution.args)
-        return phases.interleaved(builder, builder.emit(sums))
+        return phases.interleaved(builder.emit, builder.emit(sums))
 
 
 @dataclass(frozen=True)
@@ -63,81 +66,90 @@ class Phases:
     """A transposed convolution as an ordinary one with a filter for each of its own in each phase.
 
     Attributes:
-        operation: the `qnn.conv2d_transpose`.
+        size: rows and columns of the output.
         strides: how many phases there are, of rows and of columns.
         taps: the ordinary kernel's rows and columns.
         padding: the ordinary convolution's.
         crop: rows and columns of the first phases that lie before the output.
     """
 
-    operation: Operation
-    strides: tuple[int, int]
-    taps: tuple[int, int]
+    size: Pair
+    strides: Pair
+    taps: Pair
     padding: tuple[int, int, int, int]
-    crop: tuple[int, int]
+    crop: Pair
 
     @staticmethod
     def of(operation: Operation) -> Phases:
-        (stride_h, stride_w), padding = operation.ints("strides", 2, 1), operation.ints("padding", 4, 0)
+        stride_h, stride_w = operation.ints("strides", 2, 1)
+        top, left, _, _ = operation.ints("padding", 4, 0)
         (_, height, width, _), _ = operation.tensor(0, 4)
         (_, kernel_h, kernel_w, _), _ = operation.tensor(1, 4)
         _, out_height, out_width, _ = (int(dim) for dim in operation.call.ty.shape)
-        top, bottom = _around(height, kernel_h, stride_h, padding[0], out_height)
-        left, right = _around(width, kernel_w, stride_w, padding[1], out_width)
-        return Phases(
-            operation,
-            (stride_h, stride_w),
-            (-(-kernel_h // stride_h), -(-kernel_w // stride_w)),
-            (top, left, bottom, right),
-            (padding[0] % stride_h, padding[1] % stride_w),
+        return Phases.around(
+            (height, width), (kernel_h, kernel_w), (stride_h, stride_w), (top, left), (out_height, out_width)
         )
 
-    def convolution(self, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None) -> relax.Call:
-        """Its accumulators: `[N, …, …, s_h * s_w * O]`, phase by phase."""
-        own = bias
+    @staticmethod
+    def around(image: Pair, kernel: Pair, strides: Pair, before: Pair, size: Pair) -> Phases:
+        """Of an image of rows and columns, whose full output loses `before` at the top and on the left."""
+        (top, bottom), (left, right) = (
+            _around(*axis) for axis in zip(image, kernel, strides, before, size, strict=True)
+        )
+        return Phases(
+            size,
+            strides,
+            (-(-kernel[0] // strides[0]), -(-kernel[1] // strides[1])),
+            (top, left, bottom, right),
+            (before[0] % strides[0], before[1] % strides[1]),
+        )
+
+    def convolution(
+        self, operation: Operation, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None
+    ) -> relax.Call:
+        """The accumulators of `qnn.conv2d_transpose`: `[N, …, …, s_h * s_w * O]`, phase by phase."""
+        own, weight_type = bias, operation.quantized("weight_type")
         if bias is not None:
-            own = relax.const(np.tile(constant(self.operation, bias), self._count), str(bias.ty.dtype))
+            own = relax.const(np.tile(constant(operation, bias), self.count), str(bias.ty.dtype))
         return ops.conv2d(
             x,
-            relax.const(self._kernel(constant(self.operation, weight))),
+            relax.const(self.kernel(constant(operation, weight), weight_type.zero_points)),
             own,
-            self.operation.per_tensor("in_type"),
-            self.repeated(self.operation.quantized("weight_type")),
+            operation.per_tensor("in_type"),
+            self.repeated(weight_type),
             padding=self.padding,
-            accum_dtype=str(self.operation.attr("accum_dtype")),
+            accum_dtype=str(operation.attr("accum_dtype")),
         )
 
     def repeated(self, quantized: QuantizedType) -> QuantizedType:
         """A type of the filters, or of their accumulators, for the filters of every phase."""
         if quantized.axis is None:
             return quantized
-        return replace(
-            quantized, scales=quantized.scales * self._count, zero_points=quantized.zero_points * self._count
-        )
+        return replace(quantized, scales=quantized.scales * self.count, zero_points=quantized.zero_points * self.count)
 
-    def interleaved(self, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    def interleaved(self, emit: Callable[[relax.Expr], relax.Expr], x: relax.Expr) -> relax.Expr:
         """Moves the phases of the ordinary convolution's result to rows and columns."""
         (stride_h, stride_w), (above, before) = self.strides, self.crop
         n, rows, columns, channels = (int(dim) for dim in x.ty.shape)
-        _, height, width, _ = (int(dim) for dim in self.operation.call.ty.shape)
-        out_channels = channels // self._count
-        if self._count > 1:
-            x = builder.emit(relax.op.reshape(x, (n, rows, columns, stride_h, stride_w, out_channels)))
-            x = builder.emit(relax.op.permute_dims(x, (0, 1, 3, 2, 4, 5)))
-            x = builder.emit(relax.op.reshape(x, (n, rows * stride_h, columns * stride_w, out_channels)))
+        (height, width), out_channels = self.size, channels // self.count
+        if self.count > 1:
+            x = emit(relax.op.reshape(x, (n, rows, columns, stride_h, stride_w, out_channels)))
+            x = emit(relax.op.permute_dims(x, (0, 1, 3, 2, 4, 5)))
+            x = emit(relax.op.reshape(x, (n, rows * stride_h, columns * stride_w, out_channels)))
         if (height, width) == (rows * stride_h, columns * stride_w):
             return x
         return relax.op.strided_slice(x, (1, 2), (above, before), (above + height, before + width))
 
     @property
-    def _count(self) -> int:
+    def count(self) -> int:
+        """Of phases."""
         return self.strides[0] * self.strides[1]
 
-    def _kernel(self, weight: Array) -> Array:
+    def kernel(self, weight: Array, zero_points: Sequence[int] = (0,)) -> Array:
         """`[O, KH, KW, C]` -> `[s_h * s_w * O, taps, taps, C]`, in reverse, filled up with the zero point."""
         (stride_h, stride_w), (taps_h, taps_w) = self.strides, self.taps
         filters, kernel_h, kernel_w, channels = weight.shape
-        points = np.array(self.operation.quantized("weight_type").zero_points, weight.dtype)
+        points = np.array(zero_points, weight.dtype)
         filled = np.empty((filters, taps_h * stride_h, taps_w * stride_w, channels), weight.dtype)
         filled[:] = points.reshape(-1, 1, 1, 1)
         filled[:, :kernel_h, :kernel_w] = weight

@@ -137,6 +137,9 @@ RULES: Mapping[str, Rule] = {
     "CEIL": _real(relax.op.ceil),
     "CONCATENATION": _moving(joining.concatenation, (1, _ANY_NUMBER), activations=None),
     "CONV_2D": _wide(convolution.conv2d, (2, 3)),
+    "CUSTOM(Convolution2DTransposeBias)": Rule(
+        transposed.transpose_conv_with_bias, (3, 3), reads=_FLOAT, writes=_FLOAT
+    ),
     "CUSTOM(TFLite_Detection_PostProcess)": Rule(
         detection.detection_postprocess,
         (3, 3),
@@ -259,6 +262,7 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "SUB": real.binary(relax.op.subtract),
     "SUM": real.sum_,
     "TANH": real.function(functions.of_float32("tanh")),
+    "TRANSPOSE_CONV": transposed.real_transpose_conv,
 }
 _HYBRID: Mapping[str, Callable[[Node], relax.Expr]] = {
     "CONV_2D": hybrid.conv2d,

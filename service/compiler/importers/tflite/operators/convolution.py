@@ -93,15 +93,15 @@ def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> rel
     return node.constant(place, flat)
 
 
-def bias_of_reals(node: Node, filters: int) -> relax.Expr | None:
-    """The bias of a layer on real values, float32: input 2."""
-    if not node.has_input(2):
+def bias_of_reals(node: Node, filters: int, place: int = 2, times: int = 1) -> relax.Expr | None:
+    """The bias of a layer on real values, float32, so many times."""
+    if not node.has_input(place):
         return None
-    bias = node.input(2)
+    bias = node.input(place)
     fits = bias.dtype == "float32" and math.prod(bias.shape) == filters
     node.require(fits, f"has a bias of {bias.dtype} {list(bias.shape)} for {filters} filters", bias)
-    node.reserve(4 * filters)
-    return relax.const(flat(node.data(2)))
+    node.reserve(4 * filters * times)
+    return relax.const(np.tile(flat(node.data(place)), times))
 
 
 def image_channels(node: Node) -> int:

@@ -18,7 +18,8 @@ from tvm import relax
 from service.compiler.importers import real, windows
 from service.compiler.importers.real import Real
 from service.compiler.importers.resizing import PLACES, bilinear
-from service.compiler.importers.tflite.model import Array, Quantization
+from service.compiler.importers.tflite.geometry import VALID
+from service.compiler.importers.tflite.model import Array, Quantization, Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import (
@@ -32,6 +33,7 @@ from service.compiler.importers.windows import MOST_PLACES, Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 
+_MOST_ADDED = 1 << 8  # elements of an average: an operator each
 Convert = Callable[[Node], relax.Expr]
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
 
@@ -83,14 +85,23 @@ def max_pool2d(node: Node) -> relax.Expr:
 
 
 def average_pool2d(node: Node) -> relax.Expr:
-    """Of the elements that lie in the image (`AveragePool` in tflite/kernels/internal/reference/pooling.h)."""
-    made = windows.average(Real(node.emit, node.expr(0)), _windows(node))
+    """Of the elements that lie in the image (`AveragePool` in tflite/kernels/internal/reference/pooling.h). One large
+    window is a mean."""
+    x, size = Real(node.emit, node.expr(0)), (node.int_option("filter_height"), node.int_option("filter_width"))
+    is_whole = size == _windowed(node).shape[1:3] and node.int_option("padding") == VALID
+    is_mean = is_whole and math.prod(size) > _MOST_ADDED
+    made = x.mean(x.x, (1, 2)) if is_mean else windows.average(x, _windows(node))
     return clamped(node, node.emit(made), node.activation())
 
 
-def _windows(node: Node) -> Windows:
+def _windowed(node: Node) -> Tensor:
     source = node.input(0)
     node.require(len(source.shape) == 4, f"has an input of {list(source.shape)}, not [N, H, W, C]", source)
+    return source
+
+
+def _windows(node: Node) -> Windows:
+    source = _windowed(node)
     size = (node.int_option("filter_height", least=1), node.int_option("filter_width", least=1))
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     padding = window_padding(node, size, strides, (1, 1))

@@ -1,24 +1,97 @@
-"""TRANSPOSE_CONV."""
+"""TRANSPOSE_CONV, and MediaPipe's custom operator Convolution2DTransposeBias."""
 
 from __future__ import annotations
 
 import math
+import struct
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.geometry import SAME, VALID, output_size, padding_2d
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.convolution import accumulators_of, bias_of, requantized, weights_type
+from service.compiler.importers.tflite.operators.convolution import (
+    accumulators_of,
+    bias_of,
+    bias_of_reals,
+    requantized,
+    weights_type,
+)
+from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.qnn import ops
+from service.compiler.qnn.numerics.transposed import Phases
 
 _SHAPE, _SOURCE, _BIAS = 0, 2, 3  # places of the inputs; weights are at 1
+_PARAMETERS = struct.Struct("<iii")  # TfLiteTransposeConvParams: the padding scheme, and strides by columns and rows
+_SAME_PADDING = 1
 _MAX_ELEMENTS = (1 << 31) - 1
+Pair = tuple[int, int]
+Shape = tuple[int, int, int, int]
 
 
 def transpose_conv(node: Node) -> relax.Var:
     """Output shape `[N, OH, OW, O]` as an int32 constant, weights `[O, KH, KW, C]`, per axis over 0, the input and
     maybe a bias. The padding is that of the convolution which makes the input's size of the output's, and there has to
     be one (`Prepare` in tflite/kernels/transpose_conv.cc)."""
+    shape, strides, padding, output_padding = _geometry(node)
+    in_type, weight_type = node.in_type(_SOURCE), weights_type(node, channel_axis=0, source=_SOURCE)
+    call = ops.conv2d_transpose(
+        node.expr(_SOURCE),
+        node.constant(1),
+        bias_of(node, shape[3], source=_SOURCE, place=_BIAS),
+        in_type,
+        weight_type,
+        strides=strides,
+        padding=padding,
+        output_padding=output_padding,
+        accum_dtype=accumulators_of(node, _SOURCE),
+    )
+    return requantized(node, call, in_type, weight_type)
+
+
+def real_transpose_conv(node: Node) -> relax.Expr:
+    """The same of float32."""
+    shape, strides, padding, _ = _geometry(node)
+    return clamped(node, _in_phases(node, _SOURCE, _BIAS, shape, strides, padding[:2]), node.activation())
+
+
+def transpose_conv_with_bias(node: Node) -> relax.Expr:
+    """Input, weights `[O, KH, KW, C]` and bias of float32; sizes are those of its `Prepare`
+    (mediapipe/util/tflite/operations/transpose_conv_bias.cc), whose padding is not TensorFlow's."""
+    source, weights, options = node.input(0), node.input(1), node.operator.custom_options
+    for tensor in (source, weights):
+        node.require(len(tensor.shape) == 4, f"has an operand of {list(tensor.shape)}, not four dimensions", tensor)
+    node.require(source.shape[3] == weights.shape[3], f"has {source.shape[3]} channels", weights)
+    node.require(len(options) == _PARAMETERS.size, f"has options of {len(options)} bytes")
+    scheme, stride_w, stride_h = _PARAMETERS.unpack(options)
+    node.require(min(stride_h, stride_w) > 0, f"has strides of {stride_h} and {stride_w}")
+    sizes, before = [], []
+    for size, extent, stride in zip(source.shape[1:3], weights.shape[1:3], (stride_h, stride_w), strict=True):
+        lost = max(0, extent - (size - 1) % stride - 1) if scheme == _SAME_PADDING else 0
+        sizes.append(stride * (size - 1) + extent - lost)
+        before.append(lost // 2)
+    shape = (source.shape[0], sizes[0], sizes[1], weights.shape[0])
+    if math.prod(shape) > _MAX_ELEMENTS:
+        node.unsupported(f"makes {math.prod(shape)} elements")
+    return _in_phases(node, 0, 2, shape, (stride_h, stride_w), (before[0], before[1]))
+
+
+def _in_phases(node: Node, source: int, bias: int, shape: Shape, strides: Pair, before: Pair) -> relax.Expr:
+    """By the ordinary convolution that computes all phases."""
+    weights = node.data(1)
+    if weights.dtype != np.float32:
+        node.unsupported(f"has weights of {weights.dtype}", node.input(1))
+    (_, height, width, _), (_, rows, columns, _) = node.input(source).shape, weights.shape
+    phases = Phases.around((height, width), (rows, columns), strides, before, (shape[1], shape[2]))
+    node.reserve(weights.itemsize * math.prod((*phases.taps, phases.count, shape[3], weights.shape[3])))
+    own = bias_of_reals(node, shape[3], bias, phases.count)
+    kernel = relax.const(phases.kernel(weights))
+    sums = node.emit(ops.real_conv2d(node.expr(source), kernel, own, padding=phases.padding), "phases")
+    return node.emit(phases.interleaved(node.emit, sums), "interleaved")
+
+
+def _geometry(node: Node) -> tuple[Shape, Pair, tuple[int, int, int, int], Pair]:
+    """The output's shape, strides, and padding of the full output and of the output."""
     source, weights = node.input(_SOURCE), node.input(1)
     shape = tuple(int(size) for size in node.integers(_SHAPE).reshape(-1))
     for tensor in (source, weights):
@@ -35,19 +108,7 @@ def transpose_conv(node: Node) -> relax.Var:
 
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     padding, output_padding = _padding(node, shape[1:3], tuple(sizes), tuple(kernel), strides)
-    in_type, weight_type = node.in_type(_SOURCE), weights_type(node, channel_axis=0, source=_SOURCE)
-    call = ops.conv2d_transpose(
-        node.expr(_SOURCE),
-        node.constant(1),
-        bias_of(node, filters, source=_SOURCE, place=_BIAS),
-        in_type,
-        weight_type,
-        strides=strides,
-        padding=padding,
-        output_padding=output_padding,
-        accum_dtype=accumulators_of(node, _SOURCE),
-    )
-    return requantized(node, call, in_type, weight_type)
+    return (n, shape[1], shape[2], filters), strides, padding, output_padding
 
 
 def _padding(
