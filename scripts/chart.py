@@ -21,6 +21,7 @@ CHART = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "octet"
 # Settings that the chart makes of other values, or that no container has a use for.
 _OWN = {
     *("role", "pool", "target", "advertise", "cluster_key", "cluster_key_file", "build_targets"),
+    *("cluster_ca", "cluster_tls_name"),
     *("host", "port", "grpc", "grpc_port", "data_dir", "database_url", "store_url", "grace_s"),
     *("admin_key", "tls_cert", "tls_key", "model_files"),
 }

@@ -55,6 +55,8 @@ def member(
     no_grpc: NoGrpcOption = False,
     data_dir: DataDirOption = None,
     no_auth: NoAuthOption = False,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
     threads: ThreadsOption = None,
     instances: InstancesOption = None,
     queue_size: QueueSizeOption = None,
@@ -72,6 +74,7 @@ def member(
     flags |= {"data_dir": data_dir, "threads": threads, "instances": instances, "queue_size": queue_size}
     flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s, "log_format": log_format}
     flags |= {"grpc": False if no_grpc else None, "auth": Auth.OFF if no_auth else None}
+    flags |= {"tls_cert": tls_cert, "tls_key": tls_key}
     run(load_checked({**flags, "role": Role.WORKER}), verbose, as_json)
 
 

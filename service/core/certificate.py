@@ -98,6 +98,28 @@ class Certificate:
         connection.context = self.pair().context
 
 
+def authorities_in(path: Path) -> bytes:
+    """The certificates of authorities in a PEM file.
+
+    Raises:
+        InvalidInput: it cannot be read, or holds none.
+    """
+    try:
+        pem = path.read_bytes()
+        trusting(pem)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise InvalidInput(f"{path} holds no certificates of authorities: {error}", hint="a PEM file") from error
+    return pem
+
+
+def trusting(authorities: bytes) -> ssl.SSLContext:
+    """For a client that knows servers by these authorities, PEM, and no others. Raises `ValueError`, `ssl.SSLError`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_verify_locations(cadata=authorities.decode("ascii"))
+    return context
+
+
 def certificate_of(settings: Settings) -> Certificate | None:
     """The certificate of the settings; None for connections in plain text. Raises as `Certificate`."""
     if settings.tls_cert is None or settings.tls_key is None:

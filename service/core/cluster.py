@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 
+from service.core.certificate import authorities_in
 from service.core.errors import InvalidInput, Unsupported
 from service.core.settings import Role, Settings
 from service.core.target import Host, Target, parse_target
@@ -31,9 +32,9 @@ def check(settings: Settings, host: Host) -> None:
             "a cluster's API and workers know each other by a secret that they share, and there is none",
             hint="OCTET_CLUSTER_KEY=$(openssl rand -hex 32), or OCTET_CLUSTER_KEY_FILE",
         )
+    if settings.role is Role.API and settings.cluster_ca is not None:
+        authorities_in(settings.cluster_ca)
     if settings.role is Role.WORKER:
-        if settings.tls_cert is not None:
-            raise InvalidInput("the API talks to workers in plain text", hint="have octet api encrypt: tls_cert there")
         target_of(settings, host)
 
 
@@ -71,7 +72,12 @@ def pool_of(settings: Settings, host: Host) -> str:
 
 
 def address_of(settings: Settings) -> str:
-    """HOST:PORT by which the API reaches a worker: what it was told, or else where it listens."""
+    """By which the API reaches a worker: what it was told, or else where it listens. See `Worker.address`."""
+    place = _place(settings)
+    return place if settings.tls_cert is None else f"https://{place}"
+
+
+def _place(settings: Settings) -> str:
     if settings.advertise is not None:
         has_port = settings.advertise.rpartition(":")[2].isdigit() and not settings.advertise.endswith("]")
         return settings.advertise if has_port else f"{settings.advertise}:{settings.port}"

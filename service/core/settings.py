@@ -115,6 +115,16 @@ class Settings(BaseSettings, Serving, DataDir):
         None, description="the secret that API and workers share: 16 or more characters, none of them a space"
     )
     cluster_key_file: Path | None = Field(None, description="a file that holds `cluster_key`")
+    cluster_ca: Path | None = Field(
+        None,
+        description="a PEM file of the authorities by whose certificates the API knows workers: it then speaks TLS to "
+        "them, and to no other; by default plain text",
+    )
+    cluster_tls_name: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,252})$",
+        description="the name that the certificates of workers are for; by default the host of each one's address",
+    )
     worker_heartbeat_s: float = Field(
         2.0,
         gt=0,

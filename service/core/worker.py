@@ -5,6 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
+
+_ENCRYPTED = "https://"
+
+
+class Place(NamedTuple):
+    """Where a worker takes requests."""
+
+    host: str
+    port: int
+    is_encrypted: bool
+
+
+def place_of(address: str) -> Place:
+    """What `Worker.address` says. Raises `ValueError`: it is none."""
+    host, _, port = address.removeprefix(_ENCRYPTED).rpartition(":")
+    return Place(host.strip("[]"), int(port), address.startswith(_ENCRYPTED))
 
 
 class WorkerKind(StrEnum):
@@ -27,7 +44,7 @@ class Worker:
         seen_at: its last sign of life.
         build: the build that it works on, if it does.
         pool: of the workers that are like it; None where it is of no cluster.
-        address: HOST:PORT where the API reaches it by HTTP; None where it is of no cluster.
+        address: HOST:PORT where the API reaches it by HTTP, or https://HOST:PORT; None where it is of no cluster.
         features: of its CPU and its cards, as `core.target` names them.
         capacity: how many calls it computes at a time.
         loaded: the names that it has in memory: models, and versions as they were asked for; "" for none.

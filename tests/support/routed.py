@@ -24,16 +24,18 @@ from service.workers.data_plane import loads, orders, program
 from service.workers.data_plane.frames import Frames, frame
 from service.workers.data_plane.table import Table
 from tests.support import gates, runners
+from tests.support.certificates import Files
 from tests.support.runners import FunctionRunner
 from tests.support.waiting import GIVE_UP_S, eventually
 
 KEY = "the cluster's key, which nobody else knows".replace(" ", "-")
 _numbers = itertools.count(1)
 
+Said = tuple[dict[str, Any], bytes]
 Array = npt.NDArray[Any]
 
 
-def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any]], binary: Path) -> Started:
+def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any] | Said], binary: Path) -> Started:
     with ExitStack() as stack:
         listeners = {
             name: stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512)) for name in ("http", "grpc")
@@ -44,7 +46,7 @@ def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any]], bin
             listener.setblocking(False)
         first = os.memfd_create("orders")
         stack.callback(os.close, first)
-        os.write(first, b"".join(frame(each) for each in said))
+        os.write(first, b"".join(frame(*each) if isinstance(each, tuple) else frame(each) for each in said))
         os.lseek(first, 0, os.SEEK_SET)
         descriptors = {name: listener.fileno() for name, listener in listeners.items()}
         descriptors |= {"orders": first, "gates": gates.descriptor()}
@@ -82,6 +84,7 @@ class WorkerProcess:
     pool: str = "p"
     capacity: float = 4
     state: str = "ready"
+    server_name: str = ""
 
     def kill(self) -> None:
         self.started.end()
@@ -94,6 +97,7 @@ class Cluster:
     workers: those that it is told of by `tell`.
     places: where connections are opened for a worker that is no process of ours, by its id.
     asked: what the router asked, as it came.
+    distrusted: why a worker's certificate was not gone by, as it said last.
     resolve: called for a name that the router does not know; an error's code, or None: it may know it now.
     """
 
@@ -103,6 +107,7 @@ class Cluster:
     places: dict[str, int] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
+    distrusted: dict[str, str] = field(default_factory=dict)
     resolve: Callable[[str, str], str | None] = lambda model, version: "not_found"
     _link: socket.socket | None = None
     _saying: Any = field(default_factory=threading.Lock)
@@ -120,7 +125,15 @@ class Cluster:
     def tell(self) -> None:
         """Says what has changed of workers and models; returns when the router has heard it."""
         told = [
-            orders.Worker(each.id, each.pool, each.capacity, each.state, tuple(each.loaded)) for each in self.workers
+            orders.Worker(
+                each.id,
+                each.pool,
+                each.capacity,
+                each.state,
+                tuple(each.loaded),
+                server_name=each.server_name,
+            )
+            for each in self.workers
         ]
         self._table.set_key(KEY)
         self._table.set_workers(told)
@@ -128,9 +141,9 @@ class Cluster:
         self.say(self._table.changes())
         self.gather()
 
-    def say(self, message: Mapping[str, Any], passed: socket.socket | None = None) -> None:
+    def say(self, message: Mapping[str, Any], passed: socket.socket | None = None, data: bytes = b"") -> None:
         assert self._link is not None
-        raw = frame(message)
+        raw = frame(message, data)
         with self._saying:
             if passed is not None:
                 sent = socket.send_fds(self._link, [raw], [passed.fileno()])
@@ -166,6 +179,8 @@ class Cluster:
     def _hear(self, message: dict[str, Any]) -> None:
         if message["type"] == "report":
             self.reports.append(message)
+        if message["type"] == "distrusted":
+            self.distrusted[message["worker"]] = message["reason"]
         if message["type"] == "question":
             self.asked.append(message)
             answer = {"type": "answer", "question": message["question"]}
@@ -185,10 +200,14 @@ class Cluster:
             problem = {"code": "restarting", "title": "gone", "http": 503, "grpc": 14, "detail": "it is not there"}
             self.say({**answer, "problem": problem})
 
-    def worker(self, models: Mapping[str, FunctionRunner], **members: Any) -> WorkerProcess:
-        """Starts one more that has `models` loaded."""
+    def worker(
+        self, models: Mapping[str, FunctionRunner], certificate: Files | None = None, **members: Any
+    ) -> WorkerProcess:
+        """Starts one more that has `models` loaded, and encrypts with a certificate."""
         settings = Settings(data_dir=Path("/nonexistent"), auth="on")
-        said: list[Mapping[str, Any]] = [orders.configure(settings), orders.keys(True, (), KEY)]
+        said: list[Mapping[str, Any] | Said] = [orders.configure(settings), orders.keys(True, (), KEY)]
+        if certificate is not None:
+            said.append(orders.certificate(certificate.cert.read_bytes(), certificate.key.read_bytes()))
         named = []
         for key, (name, runner) in enumerate(models.items(), 1):
             part = runner.part(1, digest_of(name.encode()))

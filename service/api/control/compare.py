@@ -14,6 +14,7 @@ from service.core.errors import NotReady, TooLarge, Unsupported
 from service.core.settings import Role
 from service.core.worker import Worker, WorkerState
 from service.workers.routing.comparing import Answer, ask_all, differences
+from service.workers.routing.security import security_of
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 
@@ -62,7 +63,7 @@ def _compare(
     if not asked:
         raise NotReady("no worker is there", hint="octet worker starts one")
     path = f"/v2/models/{name}/versions/{found.number}/infer"
-    answers = ask_all(asked, path, headers, body, settings.key_of_cluster, settings.max_predict_bytes)
+    answers = ask_all(asked, path, headers, body, security_of(settings), settings.max_predict_bytes)
     answered = [each for each in answers if each.outputs is not None]
     shown = [_shown(each, answered[0] if answered else each) for each in answers]
     return wire.Comparison(

@@ -29,6 +29,7 @@ def list_workers(services: ServicesOf) -> wire.Workers:
                 release=worker.release,
                 pool=worker.pool,
                 address=worker.address,
+                refused=services.routing and services.routing.refusal(worker.id),
                 features=list(worker.features),
                 capacity=worker.capacity,
                 loaded=[wire.LoadedModel(model=model, versions=names) for model, names in worker.models.items()],

@@ -51,6 +51,10 @@ class Listener(Unheard):
         if self._services.tracing is not None:
             self._services.tracing.note(trace)
 
+    def distrusted(self, worker: str, reason: str) -> None:
+        if self._services.routing is not None:
+            self._services.routing.distrusted(worker, reason)
+
     def connected(self, descriptor: int) -> None:
         self._take(descriptor)
 

@@ -52,6 +52,7 @@ class Worker:
         state: `ready`, or it is sent nothing more.
         loaded: model and version, as they are asked for, of what it has in memory.
         key: what it knows the router by; empty for the cluster's.
+        server_name: what its certificate has to be for; empty: it is spoken to in plain text.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Worker:
     state: str
     loaded: Sequence[tuple[str, str]] = ()
     key: str = ""
+    server_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,11 @@ def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
         chain, key: PEM, the server's certificate first; the key without a password.
     """
     return {"type": "certificate", "chain_bytes": len(chain)}, chain + key
+
+
+def authority(certificates: bytes) -> tuple[Members, bytes]:
+    """The order to know workers by certificates of these authorities, PEM, and the bytes behind it; empty: by none."""
+    return {"type": "authority"}, certificates
 
 
 def workers(

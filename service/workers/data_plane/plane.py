@@ -87,6 +87,9 @@ class Unheard:
     def traced(self, trace: Members) -> None:
         """A request that is traced was answered."""
 
+    def distrusted(self, worker: str, reason: str) -> None:
+        """The certificate of a worker is not one that it goes by."""
+
     def connected(self, descriptor: int) -> None:
         """Requests that it does not answer come here; the descriptor is the callee's to close."""
         socket.socket(fileno=descriptor).close()
@@ -259,6 +262,8 @@ class DataPlane:
                 _settle(self._gathering.pop(message["gather"], None))
             case "question":
                 self._do(self._answer(message, data))
+            case "distrusted":
+                self.listener.distrusted(message["worker"], message["reason"])
             case "connection":
                 self.listener.connected(descriptor)
             case "trace":

@@ -9,7 +9,8 @@ from http.client import HTTPConnection, HTTPException, HTTPMessage
 from typing import NamedTuple, TypeVar
 
 from service.core.errors import NotReady
-from service.core.worker import Worker
+from service.core.worker import Worker, place_of
+from service.workers.routing.security import Security
 
 KEY_HEADER = "octet-cluster-key"
 _ANSWER_S = 60.0  # it may have to load the model
@@ -27,7 +28,7 @@ class Response(NamedTuple):
 
 
 def post(
-    worker: Worker, path: str, headers: Mapping[str, str], body: bytes, cluster_key: str, most_bytes: int
+    worker: Worker, path: str, headers: Mapping[str, str], body: bytes, security: Security, most_bytes: int
 ) -> Response:
     """Sends a request to a worker. Blocks for up to a minute.
 
@@ -37,10 +38,11 @@ def post(
     Raises:
         NotReady: the worker did not answer.
     """
-    host, _, port = (worker.address or "").rpartition(":")
+    if (refusal := security.refusal(worker)) is not None:
+        raise NotReady(refusal)
     try:
-        with closing(HTTPConnection(host.strip("[]"), int(port), timeout=_ANSWER_S)) as connection:
-            connection.request("POST", path, body, {**headers, KEY_HEADER: cluster_key})
+        with closing(_connection(worker, security)) as connection:
+            connection.request("POST", path, body, {**headers, KEY_HEADER: security.key})
             response = connection.getresponse()
             answer = response.read(most_bytes + 1)
     except (OSError, HTTPException, ValueError) as error:
@@ -48,6 +50,16 @@ def post(
     if len(answer) > most_bytes:
         raise NotReady(f"its answer has more than {most_bytes} bytes")
     return Response(response.status, response.headers, answer)
+
+
+def _connection(worker: Worker, security: Security) -> HTTPConnection:
+    host, port, is_encrypted = place_of(worker.address or "")
+    connection = HTTPConnection(host, port, timeout=_ANSWER_S)
+    if is_encrypted:
+        connection.connect()
+        name = security.server_name(worker)
+        connection.sock = security.context().wrap_socket(connection.sock, server_hostname=name)
+    return connection
 
 
 def of_each(workers: Sequence[Worker], ask: Callable[[Worker], Result]) -> list[Result]:

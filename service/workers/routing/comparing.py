@@ -11,6 +11,7 @@ from typing import Literal
 from service.core.errors import NotReady, OctetError
 from service.core.worker import Worker
 from service.workers.routing.asking import Response, of_each, post
+from service.workers.routing.security import Security
 
 _HEADER_LENGTH = "inference-header-content-length"
 # Integers of as many bits as an element has; elements of other types have 8.
@@ -56,7 +57,7 @@ class Answer:
 
 
 def ask_all(
-    workers: Sequence[Worker], path: str, headers: Mapping[str, str], body: bytes, cluster_key: str, most_bytes: int
+    workers: Sequence[Worker], path: str, headers: Mapping[str, str], body: bytes, security: Security, most_bytes: int
 ) -> list[Answer]:
     """Sends the same request to each of the workers at the same time. Blocks.
 
@@ -66,7 +67,7 @@ def ask_all(
 
     def ask(worker: Worker) -> Answer:
         try:
-            return Answer(worker, _outputs(worker, path, headers, body, cluster_key, most_bytes))
+            return Answer(worker, _outputs(worker, path, headers, body, security, most_bytes))
         except OctetError as error:
             return Answer(worker, problem=error.message)
 
@@ -92,10 +93,10 @@ def _difference(name: str, one: Output | None, other: Output | None) -> Differen
 
 
 def _outputs(
-    worker: Worker, path: str, headers: Mapping[str, str], body: bytes, cluster_key: str, most_bytes: int
+    worker: Worker, path: str, headers: Mapping[str, str], body: bytes, security: Security, most_bytes: int
 ) -> Outputs:
     """Raises `NotReady`: it did not answer, or not with a prediction."""
-    response = post(worker, path, headers, body, cluster_key, most_bytes)
+    response = post(worker, path, headers, body, security, most_bytes)
     try:
         return _read(response)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -11,13 +11,14 @@ from urllib.parse import quote
 from service.core.errors import NotReady
 from service.core.worker import Worker
 from service.workers.routing.asking import of_each, post
+from service.workers.routing.security import Security
 
 Action = Literal["load", "unload"]
 _MOST_BYTES = 1 << 20
 _SHOWN = 3  # of the workers that did not
 
 
-def have_all(workers: Sequence[Worker], action: Action, model: str, cluster_key: str) -> None:
+def have_all(workers: Sequence[Worker], action: Action, model: str, security: Security) -> None:
     """Has each of the workers load or unload a model. Blocks until all have answered.
 
     Raises:
@@ -27,7 +28,7 @@ def have_all(workers: Sequence[Worker], action: Action, model: str, cluster_key:
 
     def problem(worker: Worker) -> str:
         try:
-            response = post(worker, path, {"content-type": "application/json"}, b"{}", cluster_key, _MOST_BYTES)
+            response = post(worker, path, {"content-type": "application/json"}, b"{}", security, _MOST_BYTES)
         except NotReady as error:
             return error.message
         return "" if response.status == HTTPStatus.OK else _reason(response.status, response.body)

@@ -7,12 +7,13 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import NoReturn, Protocol
+from functools import partial
+from typing import Any, NoReturn, Protocol
 
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
 from service.core.settings import Settings
 from service.core.target import TARGETS, Target
-from service.core.worker import Worker, WorkerState
+from service.core.worker import Worker, WorkerState, place_of
 from service.db.bell import Bell, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
@@ -24,6 +25,7 @@ from service.workers.inference.routes import Name, Reference
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.routing.loading import have_all
 from service.workers.routing.members import Members
+from service.workers.routing.security import Security, security_of
 from service.workers.routing.servable import Servable, targets_of
 
 _logger = logging.getLogger(__name__)
@@ -37,6 +39,9 @@ class Follower(Protocol):
     def follow(self, table: Table) -> None:
         """Has it know what has changed in the table."""
 
+    def order(self, members: dict[str, Any], data: bytes = b"") -> None:
+        """What stands until another order of this type."""
+
 
 class Routing:
     """For one event loop; whatever blocks runs in a thread."""
@@ -47,7 +52,7 @@ class Routing:
         servable: Servable,
         plane: Follower,
         bell: Bell,
-        cluster_key: Callable[[], str],
+        security: Callable[[], Security],
         heartbeat_s: float,
         changes: Changes | None = None,
     ) -> None:
@@ -55,12 +60,14 @@ class Routing:
         Args:
             plane: is told who there is.
             bell: rung where a worker comes, goes or loads, and where builds end.
-            cluster_key: what workers know the API by.
+            security: how workers are spoken to.
             changes: of what the tables say of models; None where nobody tells.
         """
         self._members, self._servable, self._plane, self._bell = members, servable, plane, bell
-        self._cluster_key, self._heartbeat_s = cluster_key, heartbeat_s
+        self._security, self._heartbeat_s = security, heartbeat_s
         self._workers: Mapping[str, Worker] = {}
+        self._refused: Mapping[str, str] = {}  # why others that are there are sent nothing, by their ids
+        self._distrusted: dict[str, str] = {}  # why handshakes with them failed
         self._names: set[Name] = set()  # that were asked for
         self._table = Table()
         self._targets: Mapping[str, Collection[str]] = {}  # of the pools that are there
@@ -105,13 +112,25 @@ class Routing:
         member = self._workers.get(worker)
         if member is None or member.address is None:
             raise NotReady(f"worker {worker} is gone", hint="try again later")
-        host, _, port = member.address.rpartition(":")
+        host, port, _ = place_of(member.address)
         try:
             async with asyncio.timeout(_CONNECT_S):
-                return await connected_to(host.strip("[]"), int(port))
+                return await connected_to(host, port)
         except (OSError, TimeoutError) as error:
             why = error if isinstance(error, OSError) and str(error) else f"no answer in {_CONNECT_S:g} s"
             raise NotReady(f"worker {worker} cannot be reached at {member.address}: {why}") from error
+
+    def distrusted(self, worker: str, reason: str) -> None:
+        """The data plane could not make sure who a worker is; no reason: now it could."""
+        if not reason:
+            self._distrusted.pop(worker, None)
+        elif worker in self._workers:
+            self._distrusted[worker] = f"its certificate is refused: {reason}"
+            _logger.error("worker %s is sent nothing: %s", worker, self._distrusted[worker])
+
+    def refusal(self, worker: str) -> str | None:
+        """Why a worker is sent nothing though it is there; None where it is."""
+        return self._refused.get(worker) or self._distrusted.get(worker)
 
     async def index(self) -> list[Indexed]:
         """Every version of every model, and whether a worker has it in memory; by name, the oldest version first."""
@@ -127,7 +146,7 @@ class Routing:
         workers = await asyncio.to_thread(self._members.look)
         pools = await asyncio.to_thread(self._servable.pools, model, None, targets_of(workers.values()))
         asked = [each for each in _ready(workers.values()) if each.pool in pools]
-        await asyncio.to_thread(have_all, asked, "load", model, self._cluster_key())
+        await asyncio.to_thread(have_all, asked, "load", model, self._security())
 
     async def unload(self, model: str) -> None:
         """Has all ready workers unload a model, and refuse requests for it until a load.
@@ -141,7 +160,7 @@ class Routing:
         asked = _ready(workers.values())
         if not asked:
             raise NotReady("no worker is there", hint="octet worker starts one")
-        await asyncio.to_thread(have_all, asked, "unload", model, self._cluster_key())
+        await asyncio.to_thread(have_all, asked, "unload", model, self._security())
 
     def targets(self) -> list[Target]:
         """Those that workers serve; of CPUs first, the best first.
@@ -163,14 +182,23 @@ class Routing:
         return best if best.device == "cpu" else _no_worker()
 
     async def _look(self) -> None:
-        workers = await asyncio.to_thread(self._members.look)
+        workers = self._admitted(await asyncio.to_thread(self._members.look))
         for id in workers.keys() - self._workers.keys():
             _logger.info("worker %s of pool %s is there", id, workers[id].pool)
         for id in self._workers.keys() - workers.keys():
             _logger.warning("worker %s of pool %s is gone", id, self._workers[id].pool)
         self._workers = workers
+        self._distrusted = {id: why for id, why in self._distrusted.items() if id in workers}
+        security = self._security()
         self._table.set_workers(
-            orders.Worker(each.id, each.pool or "", max(1, each.capacity), each.state.value, each.loaded)
+            orders.Worker(
+                each.id,
+                each.pool or "",
+                max(1, each.capacity),
+                each.state.value,
+                each.loaded,
+                server_name=security.server_name(each),
+            )
             for each in workers.values()
         )
         if (targets := targets_of(workers.values())) != self._targets:
@@ -188,6 +216,15 @@ class Routing:
         self._tell()
         self._has_looked.set()
 
+    def _admitted(self, workers: Mapping[str, Worker]) -> dict[str, Worker]:
+        """Without those that are not spoken to as the settings say."""
+        security = self._security()
+        refused = {id: why for id, each in workers.items() if (why := security.refusal(each)) is not None}
+        for id in refused.keys() - self._refused.keys():
+            _logger.error("worker %s of pool %s is sent nothing: %s", id, workers[id].pool, refused[id])
+        self._refused = refused
+        return {id: each for id, each in workers.items() if id not in refused}
+
     async def _resolve(self, name: Name) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_S):
@@ -196,12 +233,19 @@ class Routing:
         self._tell()
 
     async def _look_at(self, name: Name) -> None:
-        pools = await asyncio.to_thread(self._servable.pools, *name, self._targets)
+        try:
+            pools = await asyncio.to_thread(self._servable.pools, *name, self._targets)
+        except NotReady as error:
+            for id, why in sorted(self._refused.items())[:1]:
+                raise type(error)(f"{error.message}; worker {id} is sent nothing: {why}", hint=error.hint) from error
+            raise
         self._names.add(name)
         self._table.put_model(orders.Servable(*_said(name), tuple(pools)))
 
     def _tell(self) -> None:
-        self._table.set_key(self._cluster_key())
+        security = self._security()
+        self._plane.order(*orders.authority(security.authorities()))
+        self._table.set_key(security.key)
         self._plane.follow(self._table)
 
 
@@ -228,4 +272,4 @@ def routing_of(
 ) -> Routing:
     """The routing that settings ask for."""
     beat_s = settings.worker_heartbeat_s
-    return Routing(members, servable, plane, bell, lambda: settings.key_of_cluster, beat_s, changes)
+    return Routing(members, servable, plane, bell, partial(security_of, settings), beat_s, changes)

@@ -90,9 +90,17 @@ def test_the_api_serves_nothing_itself_on_any_machine() -> None:
     cluster.check(settings(Role.API), Host("vax", frozenset()))
 
 
-def test_a_worker_does_not_encrypt(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="plain text"):
-        cluster.check(settings(tls_cert=tmp_path, tls_key=tmp_path), HOST)
+def test_a_worker_that_encrypts_says_so_in_its_address(tmp_path: Path) -> None:
+    encrypted = settings(tls_cert=tmp_path, tls_key=tmp_path, advertise="10.1.2.3", port=9000)
+    cluster.check(encrypted, HOST)
+    assert cluster.address_of(encrypted) == "https://10.1.2.3:9000"
+
+
+@pytest.mark.parametrize("text", ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_an_api_does_not_start_without_the_authorities_that_it_was_told_of(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ca.pem").write_text(text)
+    with pytest.raises(InvalidInput, match=r"ca\.pem holds no certificates of authorities"):
+        cluster.check(settings(Role.API, cluster_ca=tmp_path / "ca.pem"), HOST)
 
 
 def test_a_compile_worker_builds_for_what_it_was_told() -> None:

@@ -224,6 +224,15 @@ lifecycle:
 {{- end -}}
 {{- end -}}
 
+{{- /* The Secret with the certificate of workers; empty where they take requests in plain text. */ -}}
+{{- define "octet.workerTlsSecret" -}}
+{{- if .Values.workerTls.certManager.enabled -}}
+{{ .Values.workerTls.secretName | default (printf "%s-worker-tls" (include "octet.fullname" .)) }}
+{{- else -}}
+{{ .Values.workerTls.secretName }}
+{{- end -}}
+{{- end -}}
+
 {{- define "octet.scheme" -}}
 {{ if include "octet.tlsSecret" . }}https{{ else }}http{{ end }}
 {{- end -}}

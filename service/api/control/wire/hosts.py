@@ -71,6 +71,7 @@ class Worker(Wire):
     release: str = Field(description="The version of its program.")
     pool: str | None = Field(description="The workers that are like it; only in a cluster.")
     address: str | None = Field(description="Where the API reaches it; only in a cluster.")
+    refused: str | None = Field(None, description="Why the API sends it nothing, though it is there.")
     features: list[str] = Field(description="What its CPU and its cards report; only in a cluster.")
     capacity: int = Field(description="How many calls it computes at a time; only in a cluster.")
     loaded: list[LoadedModel] = Field(description="What it has in memory; only in a cluster.")

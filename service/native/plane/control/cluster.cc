@@ -55,6 +55,14 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string none_after(const std::vector<WorkerRef>& tried) {
+  std::string text = "no other worker that could answer is ready";
+  for (const WorkerRef& each : tried) {
+    if (!each->distrusted.empty()) text.append("; worker ").append(each->id).append(" is not trusted: ").append(each->distrusted);
+  }
+  return text;
+}
+
 // Of a vector whose order means nothing.
 void take_out(std::vector<WorkerRef>& workers, const WorkerRef& worker) {
   auto found = std::find(workers.begin(), workers.end(), worker);
@@ -82,6 +90,7 @@ Cluster::Change Cluster::apply(ClusterOrder order) {
       remove(worker);
     } else if (auto again = before.extract(told.id)) {
       worker = std::move(again.mapped());
+      worker->distrusted.clear();  // who resets has not heard of it
     } else {
       worker = std::make_shared<Worker>();
     }
@@ -109,6 +118,7 @@ void Cluster::put(WorkerRef worker, ToldWorker told) {
   worker->is_ready = told.is_ready;
   worker->pool = std::move(told.pool);
   worker->key = std::move(told.key);
+  worker->server_name = std::move(told.server_name);
   worker->loaded = std::move(told.loaded);
   worker->id = told.id;
   add(worker);
@@ -150,6 +160,11 @@ void Cluster::forget(const std::string& address) {
   found->second.pools.clear();
   found->second.reason.clear();
   found->second.is_told = false;
+}
+
+WorkerRef Cluster::find(const std::string& id) const {
+  auto found = workers_.find(id);
+  return found == workers_.end() ? nullptr : found->second;
 }
 
 std::vector<WorkerRef> Cluster::candidates(const Name& name, const Tried& tried) const {
@@ -207,7 +222,7 @@ WorkerRef Cluster::choose(std::string_view address, const std::optional<std::str
     std::vector<WorkerRef> others = more(workers, names_in(address).first, tried, now_s);
     return others.empty() ? best : least_busy(others, now_s);
   }
-  if (!tried.empty()) throw Problem(Kind::kRestarting, "no other worker that could answer is ready", "try again later");
+  if (!tried.empty()) throw Problem(Kind::kRestarting, none_after(tried), "try again later");
   if (!name.pools.empty()) {
     throw Problem(Kind::kNotReady, "no worker is ready in the pools that can serve it: " + listed(name.pools), "try again later");
   }

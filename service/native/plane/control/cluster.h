@@ -19,6 +19,8 @@ namespace octet::plane {
 struct Worker {
   std::string id, pool;
   std::string key;           // what it knows this process by; empty: the cluster's
+  std::string server_name;   // that its certificate is for; empty: it is spoken to in plain text
+  std::string distrusted;    // why it was, at the last handshake
   double capacity = 1;       // calls at a time
   bool is_ready = false;     // else it drains, or is in no order any more
   uint64_t hash = 0;         // of its id
@@ -30,7 +32,7 @@ using WorkerRef = std::shared_ptr<Worker>;
 
 // What an order says: rows that are new or have changed, each whole, and what is there no more.
 struct ToldWorker {
-  std::string id, pool, key;
+  std::string id, pool, key, server_name;
   double capacity = 1;
   bool is_ready = false;
   std::vector<std::string> loaded;  // addresses
@@ -70,6 +72,7 @@ class Cluster {
   // What a worker knows this process by.
   const std::string& key_for(const Worker& worker) const { return worker.key.empty() ? key_ : worker.key; }
 
+  WorkerRef find(const std::string& id) const;  // null: it is in no order any more
   bool knows(std::string_view address) const { return names_.count(std::string(address)) > 0; }
   // Of the workers that are ready and not among `tried`: one that has it loaded, or else one of a pool that can serve it.
   // The least busy for its capacity, by chance among equals; those whose connections failed lately come last. Where all

@@ -91,6 +91,7 @@ ToldWorker read_worker(JsonReader& json) {
   read_object(json, {{"id", text(json, worker.id)},
                      {"pool", text(json, worker.pool)},
                      {"key", text(json, worker.key)},
+                     {"server_name", text(json, worker.server_name)},
                      {"capacity", real(json, worker.capacity)},
                      {"state", text(json, state)},
                      {"loaded", [&] { json.array([&] { worker.loaded.push_back(read_address(json)); }); }}});

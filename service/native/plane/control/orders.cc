@@ -47,6 +47,7 @@ void Orders::obey(const Link::Frame& frame) {
   if (type == "answer") return answer(frame);
   if (type == "gather") return report(number);
   if (type == "certificate") return certify(frame);
+  if (type == "authority") return trust(frame);
 }
 
 void Orders::greet() {
@@ -247,6 +248,15 @@ void Orders::certify(const Link::Frame& frame) {
   JsonWriter answer;
   answer.begin('{').member("type").string("certificate").member("problem").string(problem).end('}');
   plane_.link.send(answer.take());
+}
+
+// Of the control planes of APIs alone, which have read the same with OpenSSL. One that is of no use stays out.
+void Orders::trust(const Link::Frame& frame) {
+  try {
+    plane_.authority = frame.bytes.empty() ? nullptr : std::make_unique<Authority>(frame.bytes);
+  } catch (const std::runtime_error& error) {
+    failure_ = error.what();
+  }
 }
 
 void Orders::gather() {

@@ -44,6 +44,7 @@ class Orders {
   void set_workers(std::string_view json);
   void answer(const Link::Frame& frame);
   void certify(const Link::Frame& frame);
+  void trust(const Link::Frame& frame);
   void send_failure(int64_t key, const Problem& problem);
   void prune(double now_s);
 

@@ -24,6 +24,7 @@
 #include "queue/job.h"
 #include "queue/tensor.h"
 #include "request/problem.h"
+#include "tls/authority.h"
 #include "tls/certificate.h"
 
 namespace octet::plane {
@@ -100,6 +101,7 @@ class Plane {
   std::string not_ready = "the server is starting";   // why requests are not welcome; empty while they are
   std::string release;
   std::unique_ptr<Certificate> certificate;  // by which connections are encrypted; null: they are not
+  std::unique_ptr<Authority> authority;      // by which workers are known that encrypt
   bool speaks_grpc = false;   // over HTTP/2, on the port for HTTP too
   bool is_stopping = false;
   bool is_alone = false;      // no control plane will come: what is not known here is not there

@@ -43,7 +43,7 @@ void Forward::begin() {
   if (!plane.link.is_open() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) < 0) {
     return connection_.respond(plane.is_alone ? Problem(Kind::kNotFound, "there is nothing at this path") : plane.nobody());
   }
-  auto upstream = std::make_unique<Upstream>(plane, ends[0]);
+  auto upstream = std::make_unique<Upstream>(plane, ends[0], std::make_unique<PlainTransport>(ends[0]));
   upstream_ = upstream->id();
   upstream->serve(connection_.id(), self_);
   plane.take_in(ends[0], std::move(upstream));

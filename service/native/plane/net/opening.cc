@@ -38,6 +38,22 @@ std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, s
                                           now_s());
 }
 
+void shake_aside(Plane& plane, int64_t id, std::weak_ptr<bool> is_here, std::unique_ptr<TlsTransport> transport,
+                 std::function<void(std::unique_ptr<TlsTransport> transport, TlsTransport::Handshake state)> then) {
+  struct Step {
+    std::unique_ptr<TlsTransport> transport;  // the socket stays open as long as the thread uses it
+    TlsTransport::Handshake state = TlsTransport::Handshake::kNotYet;
+  };
+  auto step = std::make_shared<Step>(Step{std::move(transport)});
+  auto work = [step, is_here] {
+    if (!is_here.expired()) step->state = step->transport->shake();
+  };
+  plane.handshakes.post(work, [&plane, id, step, is_here, then = std::move(then)] {
+    if (is_here.expired()) return;
+    plane.with(id, [&](Peer&) { then(std::move(step->transport), step->state); });
+  });
+}
+
 Opening::Opening(Plane& plane, Port port, int descriptor, std::string client, Holding seat)
     : plane_(plane),
       port_(port),
@@ -54,21 +70,9 @@ void Opening::shake() {
     has_more_ = true;
     return;
   }
-  struct Step {
-    std::unique_ptr<TlsTransport> transport;  // the socket stays open as long as the thread uses it
-    TlsTransport::Handshake state = TlsTransport::Handshake::kNotYet;
-  };
-  auto step = std::make_shared<Step>(Step{std::move(transport_)});
-  std::weak_ptr<bool> is_here = is_here_;
-  auto work = [step, is_here] {
-    if (!is_here.expired()) step->state = step->transport->shake();
-  };
-  plane_.handshakes.post(work, [this, step, is_here] {
-    if (is_here.expired()) return;
-    plane_.with(id_, [&](Peer&) {
-      transport_ = std::move(step->transport);
-      shaken(step->state);
-    });
+  shake_aside(plane_, id_, is_here_, std::move(transport_), [this](std::unique_ptr<TlsTransport> transport, auto state) {
+    transport_ = std::move(transport);
+    shaken(state);
   });
 }
 

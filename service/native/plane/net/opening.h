@@ -1,6 +1,7 @@
 // How connections begin: with TLS or without, and what is spoken over them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,11 @@ enum class Port { kHttp, kGrpc };
 
 // A connection that a port has taken.
 std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, std::string client, Holding seat);
+
+// Goes on with a handshake of the connection `id` on another thread; `then` is called while that connection acts, unless it
+// is over by then: when `is_here` is gone.
+void shake_aside(Plane& plane, int64_t id, std::weak_ptr<bool> is_here, std::unique_ptr<TlsTransport> transport,
+                 std::function<void(std::unique_ptr<TlsTransport> transport, TlsTransport::Handshake state)> then);
 
 // A connection whose TLS handshake is under way: by a thread, since the private key's part of it takes as long as many
 // requests (RSA of 2048 bits: 0.25 ms, of 4096: 4 ms).

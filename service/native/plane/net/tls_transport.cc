@@ -10,6 +10,7 @@ namespace octet::plane {
 
 namespace {
 
+constexpr long kVerified = 0;  // X509_V_OK
 constexpr size_t kRecordBytes = 16 << 10;  // the most that one holds (RFC 8446, section 5.1)
 
 // Pieces, a record's worth at a time: small ones are copied together, since each record costs as much as 200 bytes and a
@@ -58,13 +59,17 @@ class Records {
 TlsTransport::Handshake TlsTransport::shake() {
   const OpenSsl& its = openssl();
   its.clear_error();
-  int result = its.accept(ssl_.get());
+  int result = its.do_handshake(ssl_.get());
   is_open_ = result == 1;
   if (is_open_) return Handshake::kDone;
   int error = its.get_error(ssl_.get(), result);
   if (error == OpenSsl::kErrorWantRead || error == OpenSsl::kErrorWantWrite) return Handshake::kNotYet;
   unsigned long why = its.peek_last_error();
   bool is_plain = OpenSsl::library_of(why) == OpenSsl::kLibrarySsl && OpenSsl::reason_of(why) == OpenSsl::kHttpRequest;
+  long verified = its.get_verify_result(ssl_.get());
+  failure_ = verified != kVerified ? its.verify_error_string(verified)
+             : why == 0            ? "the connection ended during the handshake"
+                                   : its.what();
   return is_plain ? Handshake::kIsPlain : Handshake::kFailed;
 }
 

@@ -1,9 +1,11 @@
 // A connection's bytes under TLS.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "net/transport.h"
+#include "tls/authority.h"
 #include "tls/certificate.h"
 
 namespace octet::plane {
@@ -13,10 +15,15 @@ class TlsTransport final : public Transport {
   // `protocols`: see Certificate::connection.
   TlsTransport(int descriptor, const Certificate& certificate, const std::string_view& protocols)
       : Transport(descriptor), ssl_(certificate.connection(descriptor, protocols)) {}
+  // To a server: see Authority::connection.
+  TlsTransport(int descriptor, const Authority& authority, const std::string& name)
+      : Transport(descriptor), ssl_(authority.connection(descriptor, name)) {}
 
   enum class Handshake { kDone, kNotYet, kFailed, kIsPlain };  // the last: the peer speaks HTTP, without TLS
   // Goes on with the handshake as far as it gets. Before it is done nothing is received or sent.
   Handshake shake();
+  // Why it failed.
+  const std::string& failure() const { return failure_; }
   // What ALPN chose; empty where the peer asked for nothing.
   std::string_view protocol() const;
 
@@ -28,7 +35,8 @@ class TlsTransport final : public Transport {
  private:
   ssize_t failed(int result);
 
-  const Certificate::Connection ssl_;
+  const SslConnection ssl_;
+  std::string failure_;
   bool is_open_ = false;  // the handshake is done, and nothing has failed
 };
 

@@ -14,8 +14,8 @@ constexpr double kIdleS = 30;    // less than a worker lets one be idle, or a re
 
 }  // namespace
 
-Upstream::Upstream(Plane& plane, int descriptor)
-    : plane_(plane), id_(plane.next_exchange(descriptor)), transport_(descriptor), due_s_(now_s() + kIdleS) {}
+Upstream::Upstream(Plane& plane, int descriptor, std::unique_ptr<Transport> transport)
+    : plane_(plane), id_(plane.next_exchange(descriptor)), transport_(std::move(transport)), due_s_(now_s() + kIdleS) {}
 
 void Upstream::serve(int64_t exchange, std::weak_ptr<Asker> asker, double due_s, double rest_s) {
   exchange_ = exchange;
@@ -27,7 +27,7 @@ void Upstream::serve(int64_t exchange, std::weak_ptr<Asker> asker, double due_s,
 
 bool Upstream::send(const std::vector<std::string_view>& pieces) {
   bool was_empty = outbox_.is_empty();
-  if (outbox_.send(transport_, pieces)) {
+  if (outbox_.send(*transport_, pieces)) {
     was_used_ = true;
     return true;
   }
@@ -50,7 +50,7 @@ void Upstream::release() {
 void Upstream::happened(uint32_t events) {
   may_read_ = true;
   bool was_full = unsent_bytes() > kMostUnsent;
-  if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) && !outbox_.flush(transport_)) outbox_ = {};
+  if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) && !outbox_.flush(*transport_)) outbox_ = {};
   if (was_full && unsent_bytes() <= kMostUnsent) {
     tell([](Asker& asker) {
       asker.on_taken();
@@ -81,7 +81,7 @@ void Upstream::read() {
       return;
     }
     std::array<char, 64 << 10> bytes;
-    ssize_t count = transport_.receive(bytes.data(), bytes.size());
+    ssize_t count = transport_->receive(bytes.data(), bytes.size());
     if (count == Transport::kNothingNow) {
       may_read_ = false;
       break;

@@ -32,7 +32,7 @@ class Asker {
 
 class Upstream final : public Peer {
  public:
-  Upstream(Plane& plane, int descriptor);
+  Upstream(Plane& plane, int descriptor, std::unique_ptr<Transport> transport);
   ~Upstream() override { on_gone(); }
 
   void begin() override { read(); }
@@ -72,7 +72,7 @@ class Upstream final : public Peer {
   const int64_t id_;
   int64_t exchange_ = 0;
   std::weak_ptr<Asker> asker_;
-  PlainTransport transport_;
+  const std::unique_ptr<Transport> transport_;
   Outbox outbox_;
   double due_s_, rest_s_ = kNever;
   bool may_read_ = true, wants_turn_ = false, is_over_ = false, was_used_ = false, is_announced_ = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "net/client_handshake.h"
 #include "net/upstream.h"
 #include "text/json_writer.h"
 
@@ -59,18 +60,52 @@ void Upstreams::ask(const std::string& worker) {
 }
 
 void Upstreams::opened(const std::string& worker, int descriptor) {
-  auto line = lines_.find(worker);
-  if (line == lines_.end()) {
+  WorkerRef its = plane_.cluster.find(worker);
+  if (its == nullptr || lines_.count(worker) == 0) {
     ::close(descriptor);
     return;
   }
-  auto upstream = std::make_unique<Upstream>(plane_, descriptor);
+  if (its->server_name.empty()) {
+    return plane_.take_in(descriptor, take(worker, descriptor, std::make_unique<PlainTransport>(descriptor)));
+  }
+  if (!plane_.authority) {  // never in plain text instead
+    ::close(descriptor);
+    return distrust(worker, "there is no authority to know it by");
+  }
+  auto done = [this, worker, descriptor](std::unique_ptr<Transport> transport) {
+    tell_trust(worker, {});
+    return lines_.count(worker) == 0 ? nullptr : take(worker, descriptor, std::move(transport));
+  };
+  auto failed = [this, worker](const std::string& why) { distrust(worker, why); };
+  auto transport = std::make_unique<TlsTransport>(descriptor, *plane_.authority, its->server_name);
+  plane_.take_in(descriptor, std::make_unique<ClientHandshake>(plane_, descriptor, std::move(transport), done, failed));
+}
+
+// The worker is there, and gives no proof that it is one.
+void Upstreams::distrust(const std::string& worker, const std::string& why) {
+  tell_trust(worker, why);
+  refused(worker);
+}
+
+void Upstreams::tell_trust(const std::string& worker, const std::string& distrusted) {
+  WorkerRef its = plane_.cluster.find(worker);
+  if (its == nullptr || its->distrusted == distrusted) return;
+  its->distrusted = distrusted;
+  JsonWriter json;
+  json.begin('{').member("type").string("distrusted").member("worker").string(worker);
+  json.member("reason").string(distrusted).end('}');
+  plane_.link.send(json.take());
+}
+
+std::unique_ptr<Peer> Upstreams::take(const std::string& worker, int descriptor, std::unique_ptr<Transport> transport) {
+  auto line = lines_.find(worker);
+  auto upstream = std::make_unique<Upstream>(plane_, descriptor, std::move(transport));
   int64_t id = upstream->id();
   line->second.all.insert(id);
   upstream->on_free = [this, worker, id] { is_free(worker, id); };
   upstream->on_rested = [this, worker] { has_rested(worker); };
   upstream->on_gone = [this, worker, id] { is_gone(worker, id); };
-  plane_.take_in(descriptor, std::move(upstream));
+  return upstream;
 }
 
 // One who waits, for this connection or for another, looks elsewhere.

@@ -12,6 +12,8 @@
 
 #include "control/cluster.h"
 #include "control/plane.h"
+#include "net/reactor.h"
+#include "net/transport.h"
 
 namespace octet::plane {
 
@@ -47,7 +49,10 @@ class Upstreams {
 
   void ask(const std::string& worker);
   void opened(const std::string& worker, int descriptor);
+  std::unique_ptr<Peer> take(const std::string& worker, int descriptor, std::unique_ptr<Transport> transport);
   void refused(const std::string& worker);
+  void distrust(const std::string& worker, const std::string& why);
+  void tell_trust(const std::string& worker, const std::string& distrusted);  // empty: it is trusted
   void is_free(const std::string& worker, int64_t upstream);
   void has_rested(const std::string& worker);
   void is_gone(const std::string& worker, int64_t upstream);

@@ -1,10 +1,9 @@
 // A certificate and its key, by which connections are encrypted: TLS 1.2 and 1.3.
 #pragma once
 
-#include <memory>
 #include <string_view>
 
-#include "tls/openssl.h"
+#include "tls/context.h"
 
 namespace octet::plane {
 
@@ -13,24 +12,15 @@ class Certificate {
   // Of PEM: the certificates, the server's first, and a key without a password. Throws std::runtime_error.
   Certificate(std::string_view chain, std::string_view key);
 
-  struct Free {
-    void operator()(Ssl* ssl) const { openssl().ssl_free(ssl); }
-  };
-  using Connection = std::unique_ptr<Ssl, Free>;
-
   // A connection on a socket, which stays the caller's, of a server that speaks `protocols`: as ALPN lists them, each
   // behind its length, the dearest first. It goes on by this certificate when there is another. Throws std::bad_alloc.
-  Connection connection(int descriptor, const std::string_view& protocols) const;
+  SslConnection connection(int descriptor, const std::string_view& protocols) const;
 
  private:
-  struct FreeContext {
-    void operator()(SslContext* context) const { openssl().context_free(context); }
-  };
-
   void use_chain(std::string_view pem);
   void use_key(std::string_view pem);
 
-  const std::unique_ptr<SslContext, FreeContext> context_;
+  const SslContextRef context_;
 };
 
 }  // namespace octet::plane

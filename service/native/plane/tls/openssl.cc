@@ -23,6 +23,7 @@ struct Loaded {
     }
     find("OPENSSL_init_ssl", its.init_ssl);
     find("TLS_server_method", its.server_method);
+    find("TLS_client_method", its.client_method);
     find("SSL_CTX_new", its.context_new);
     find("SSL_CTX_free", its.context_free);
     find("SSL_CTX_ctrl", its.context_ctrl);
@@ -32,12 +33,20 @@ struct Loaded {
     find("SSL_CTX_use_PrivateKey", its.context_use_private_key);
     find("SSL_CTX_check_private_key", its.context_check_private_key);
     find("SSL_CTX_set_alpn_select_cb", its.context_set_alpn_select);
+    find("SSL_CTX_set_verify", its.context_set_verify);
+    find("SSL_CTX_get_cert_store", its.context_get_cert_store);
+    find("X509_STORE_add_cert", its.store_add_cert);
     find("SSL_new", its.ssl_new);
     find("SSL_free", its.ssl_free);
     find("SSL_set_fd", its.set_fd);
+    find("SSL_set1_host", its.set1_host);
+    find("SSL_ctrl", its.ssl_ctrl);
+    find("SSL_get_verify_result", its.get_verify_result);
     find("SSL_set_ex_data", its.set_ex_data);
     find("SSL_get_ex_data", its.get_ex_data);
-    find("SSL_accept", its.accept);
+    find("SSL_set_accept_state", its.set_accept_state);
+    find("SSL_set_connect_state", its.set_connect_state);
+    find("SSL_do_handshake", its.do_handshake);
     find("SSL_read_ex", its.read);
     find("SSL_write_ex", its.write);
     find("SSL_has_pending", its.has_pending);
@@ -47,6 +56,7 @@ struct Loaded {
     find("ERR_clear_error", its.clear_error);
     find("ERR_peek_last_error", its.peek_last_error);
     find("ERR_reason_error_string", its.reason_error_string);
+    find("X509_verify_cert_error_string", its.verify_error_string);
     find("BIO_new_mem_buf", its.bio_new_mem_buf);
     find("BIO_free", its.bio_free);
     find("PEM_read_bio_X509", its.pem_read_x509);

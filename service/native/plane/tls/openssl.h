@@ -13,6 +13,7 @@ struct SslContext;  // SSL_CTX
 struct SslMethod;   // SSL_METHOD
 struct Bio;         // BIO
 struct X509;
+struct X509Store;  // X509_STORE
 struct PrivateKey;  // EVP_PKEY
 
 // By the names that its manual has them under; the numbers of ssl.h, which are part of its binary interface.
@@ -23,6 +24,7 @@ struct OpenSsl {
 
   int (*init_ssl)(uint64_t, const void*);
   const SslMethod* (*server_method)();
+  const SslMethod* (*client_method)();
   SslContext* (*context_new)(const SslMethod*);
   void (*context_free)(SslContext*);
   long (*context_ctrl)(SslContext*, int, long, void*);
@@ -34,13 +36,22 @@ struct OpenSsl {
   using ChooseProtocol = int(Ssl*, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in,
                              unsigned in_bytes, void* argument);
   void (*context_set_alpn_select)(SslContext*, ChooseProtocol*, void*);
+  using Verify = int(int is_good, void* store_context);
+  void (*context_set_verify)(SslContext*, int, Verify*);
+  X509Store* (*context_get_cert_store)(const SslContext*);
+  int (*store_add_cert)(X509Store*, X509*);
 
   Ssl* (*ssl_new)(SslContext*);
   void (*ssl_free)(Ssl*);
   int (*set_fd)(Ssl*, int);
+  int (*set1_host)(Ssl*, const char*);
+  long (*ssl_ctrl)(Ssl*, int, long, void*);
+  long (*get_verify_result)(const Ssl*);
   int (*set_ex_data)(Ssl*, int, void*);
   void* (*get_ex_data)(const Ssl*, int);
-  int (*accept)(Ssl*);
+  void (*set_accept_state)(Ssl*);
+  void (*set_connect_state)(Ssl*);
+  int (*do_handshake)(Ssl*);
   int (*read)(Ssl*, void*, size_t, size_t*);
   int (*write)(Ssl*, const void*, size_t, size_t*);
   int (*has_pending)(const Ssl*);
@@ -51,6 +62,7 @@ struct OpenSsl {
   void (*clear_error)();
   unsigned long (*peek_last_error)();
   const char* (*reason_error_string)(unsigned long);
+  const char* (*verify_error_string)(long);
 
   Bio* (*bio_new_mem_buf)(const void*, int);
   int (*bio_free)(Bio*);

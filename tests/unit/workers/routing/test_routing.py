@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,8 @@ from service.workers.data_plane.table import Table
 from service.workers.inference.ports import Changes
 from service.workers.inference.routes import Reference
 from service.workers.routing import Members, Routing, Servable
+from service.workers.routing.security import Security
+from tests.support.certificates import Authority
 from tests.support.changes import Told as ToldChanges
 from tests.support.told import Told
 from tests.support.waiting import GIVE_UP_S
@@ -28,6 +31,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 W1 = Worker(
     "w1", WorkerKind.INFERENCE, "h", 1, "x86-64-v3", START, START, pool="old", address="127.0.0.1:1", capacity=2
 )
+KEYS = {"key": "", "server_name": ""}
 W2 = replace(W1, id="w2", pool="new", target="x86-64-v4+vnni", loaded=(("digits", ""),), capacity=4)
 
 
@@ -39,6 +43,8 @@ class Cluster:
         self.asked = 0
         self.built: dict[tuple[str, Reference], set[str]] = {}
         self.is_there = True
+        self.security = Security("secret")
+        self.authorities: bytes | None = None
         self.orders: list[dict[str, Any]] = []
         self.told = Told()
         self.routing = Routing(
@@ -46,7 +52,7 @@ class Cluster:
             cast(Servable, self),
             self,
             ClockworkBell(),
-            lambda: "secret",
+            lambda: self.security,
             0.1,
             changes,
         )
@@ -69,6 +75,10 @@ class Cluster:
         if not self.is_there:
             raise DatabaseUnreachable
 
+    def order(self, members: dict[str, Any], data: bytes = b"") -> None:
+        assert members == {"type": "authority"}
+        self.authorities = data
+
     def follow(self, table: Table) -> None:
         self.orders.append(table.changes() if self.orders else table.whole())
         self.told.apply(self.orders[-1])
@@ -81,6 +91,11 @@ class Cluster:
         """Returns when the routing knows that these are there, and no others."""
         self.workers = {each.id: each for each in workers}
         await self.until(lambda: self.told.workers.keys() == self.workers.keys())
+
+    async def sees_but(self, refused: str, *others: Worker) -> None:
+        """Returns when the routing knows that these are there; the refused one it does not count."""
+        self.workers |= {each.id: each for each in others}
+        await self.until(lambda: self.told.workers.keys() == self.workers.keys() - {refused})
 
     async def until_quiet(self, changes: ToldChanges) -> None:
         """Returns when nothing is looked for any more, though it is asked what has changed."""
@@ -123,7 +138,7 @@ async def test_it_is_told_who_is_there_and_what_each_has_loaded() -> None:
     async with following() as cluster:
         await cluster.sees(W1, W2)
         told = cluster.told.workers
-        assert told["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": (), "key": ""}
+        assert told["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": ()} | KEYS
         assert (told["w2"]["capacity"], told["w2"]["loaded"]) == (4, (("digits", ""),))
         await cluster.sees(W2)
         assert list(cluster.told.workers) == ["w2"]
@@ -172,6 +187,45 @@ async def test_a_name_is_looked_at_when_its_model_or_the_pools_have_changed() ->
         cluster.built["digits", 2] = {"x86-64-v3"}
         changes.note("digits")
         await cluster.until(lambda: cluster.models == [("digits", "2", ["old"])])
+
+
+async def test_who_takes_plain_text_is_sent_nothing_where_tls_is_asked_for(tmp_path: Path) -> None:
+    async with following() as cluster:
+        cluster.security = Security("secret", Authority(tmp_path).file)
+        cluster.workers = {"w1": W1}
+        cluster.built["digits", None] = {"x86-64-v3"}
+        await cluster.sees_but("w1", replace(W2, address="https://10.0.0.2:8080"))
+        assert cluster.told.workers["w2"]["server_name"] == "10.0.0.2"
+        assert cluster.security.ca is not None
+        assert cluster.authorities == cluster.security.ca.read_bytes()
+        assert "cluster_ca asks for TLS" in str(cluster.routing.refusal("w1"))
+        with pytest.raises(NotReady, match=r"worker w1 is sent nothing: it takes requests in plain text"):
+            await cluster.routing.resolve("digits")
+        assert [target.name for target in cluster.routing.targets()] == ["x86-64-v4+vnni"]
+
+
+async def test_nor_who_takes_tls_where_no_authority_is_known() -> None:
+    async with following() as cluster:
+        await cluster.sees_but("w1", W2)
+        cluster.workers["w1"] = replace(W1, address="https://10.0.0.2:8080")
+        await cluster.until(lambda: "no cluster_ca" in str(cluster.routing.refusal("w1")))
+        assert "w1" not in cluster.told.workers
+
+
+async def test_certificates_are_for_one_name_where_the_settings_say_so(tmp_path: Path) -> None:
+    async with following() as cluster:
+        cluster.security = Security("secret", Authority(tmp_path).file, "workers.example")
+        await cluster.sees(replace(W2, address="https://10.0.0.2:8080"))
+        assert cluster.told.workers["w2"]["server_name"] == "workers.example"
+
+
+async def test_whose_certificate_is_refused_is_known_until_it_is_not() -> None:
+    async with following() as cluster:
+        await cluster.sees(W1)
+        cluster.routing.distrusted("w1", "certificate has expired")
+        assert cluster.routing.refusal("w1") == "its certificate is refused: certificate has expired"
+        cluster.routing.distrusted("w1", "")
+        assert cluster.routing.refusal("w1") is None
 
 
 async def test_workers_that_drain_can_serve_nothing_new() -> None:
