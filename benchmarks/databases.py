@@ -5,7 +5,8 @@
     python -m benchmarks.databases --postgresql postgresql://…        # a server that is there, and an empty database
 
 The workers are processes, which do nothing between a claim and its end. Both engines write to the same disk, and
-answer when what they wrote is on it. Without `--postgresql` a server is started from the system's packages.
+answer when what they wrote is on it. PostgreSQL's own pgbench runs the same statements on the same server. Without
+`--postgresql` a server is started from the system's packages.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.pgbench import builds_per_s
 from service.core.build import BuildInputs
 from service.core.digest import digest_of
 from service.db import BuildStore, Database
 from tests.support import postgres
 
 _LEASE_S = 600.0
-_ARTIFACT = digest_of(b"artifact")
+ARTIFACT = digest_of(b"artifact")
 
 
 def main() -> None:
@@ -40,15 +42,18 @@ def main() -> None:
     if arguments.work:
         _work(arguments.work[0], int(arguments.work[1]))
         return
-    with _urls(arguments.postgresql) as urls:
+    with urls_of(arguments.postgresql) as urls:
         for number in range(1, arguments.rounds + 1):
             for name, url in urls.items():
                 rate = _round(url, f"round {number}", arguments.builds, arguments.queued, arguments.workers)
                 print(f"round {number}  {name:10}  {rate:7.0f} builds/s", flush=True)
+            peer = _peer(urls["PostgreSQL"], f"peer {number}", arguments.builds, arguments.workers)
+            if peer is not None:
+                print(f"round {number}  pgbench     {peer:7.0f} builds/s", flush=True)
 
 
 @contextmanager
-def _urls(postgresql: str | None) -> Iterator[dict[str, str]]:
+def urls_of(postgresql: str | None) -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="octet-databases-") as folder:
         sqlite = f"sqlite:///{Path(folder) / 'octet.sqlite3'}"
         if postgresql is not None:
@@ -64,7 +69,7 @@ def _round(url: str, name: str, count: int, queued: int, workers: int) -> float:
     database.migrate()
     builds = BuildStore(database)
     for number in range(count + queued):
-        builds.submit(_inputs(f"{name} {number}"), "model", 1)
+        builds.submit(build_inputs(f"{name} {number}"), "model", 1)
     command = [sys.executable, "-m", "benchmarks.databases", "--work", url, str(count // workers)]
     started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(workers)]
     for worker in started:
@@ -80,9 +85,22 @@ def _round(url: str, name: str, count: int, queued: int, workers: int) -> float:
         assert worker.returncode == 0
     took_s = time.perf_counter() - begin_s
     while (left := builds.claim("sweeper", _LEASE_S)) is not None:  # the next round begins with an empty queue
-        builds.finish(left, artifact=_ARTIFACT)
+        builds.finish(left, artifact=ARTIFACT)
     database.close()
     return count // workers * workers / took_s
+
+
+def _peer(url: str, name: str, count: int, workers: int) -> float | None:
+    """The same by pgbench, without Python in it."""
+    database = Database(url)
+    builds = BuildStore(database)
+    for number in range(count):
+        builds.submit(build_inputs(f"{name} {number}"), "model", 1)
+    rate = builds_per_s(url, count, workers)
+    while (left := builds.claim("sweeper", _LEASE_S)) is not None:
+        builds.finish(left, artifact=ARTIFACT)
+    database.close()
+    return rate
 
 
 def _work(url: str, count: int) -> None:
@@ -93,10 +111,10 @@ def _work(url: str, count: int) -> None:
     for _ in range(count):
         claim = builds.claim("worker", _LEASE_S)
         assert claim is not None
-        builds.finish(claim, artifact=_ARTIFACT)
+        builds.finish(claim, artifact=ARTIFACT)
 
 
-def _inputs(source: str) -> BuildInputs:
+def build_inputs(source: str) -> BuildInputs:
     return BuildInputs(digest_of(source.encode()), "x86-64-v3", "tflite", {"tvm": "0"}, {})
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def why_not() -> str | None:
     """Why no server can be started here; None if one can."""
-    if _binaries() is None:
+    if binaries() is None:
         return "no PostgreSQL server is installed (Debian: apt-get install postgresql)"
     if find_spec("psycopg") is None:
         return "the driver psycopg is not installed"
@@ -41,9 +41,9 @@ class Server:
     """
 
     def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
-        binaries = _binaries()
-        assert binaries is not None
-        self.folder, self._binaries, self._options = folder, binaries, options
+        programs = binaries()
+        assert programs is not None
+        self.folder, self._binaries, self._options = folder, programs, options
         self._log = folder / "log"
         self._user = _unprivileged() if os.getuid() == 0 else None
         if self._user is not None:
@@ -136,7 +136,7 @@ def database_url(server: str, schema: str = "public") -> str:
     return f"postgresql://octet@/postgres?host={quote(server, safe='')}&options=-csearch_path%3D{schema}"
 
 
-def _binaries() -> Path | None:
+def binaries() -> Path | None:
     """The folder of the newest installed server: Debian keeps them apart and off the path."""
     on_path = shutil.which("initdb")
     if on_path:
