@@ -63,6 +63,7 @@ def test_a_worker_that_is_cut_off_loses_no_request_and_comes_back(cluster: Clust
     with watched(cluster, name) as seen:
         with dropped(cluster, pod, fault):
             time.sleep(AWAY_S)
+            assert is_there(cluster) == (fault == "the bucket")
         eventually_seen(lambda: is_there(cluster))
     assert seen.counts().keys() == {"right"}
     assert cluster.restarts(pod) == restarts
