@@ -48,7 +48,8 @@ def main() -> None:
         calibration.measure(home)
     elif not arguments.page:
         failed = accuracy(home, titles, arguments.lines)
-    _PAGE.write_text(page(read(home, [*NETWORKS]), [speed.section(home), calibration.section(home)]))
+    parts = [speed.section(home), calibration.section(home)]
+    _PAGE.write_text(page(read(home, [*NETWORKS]), parts, _PAGE.read_text()))
     if failed:
         sys.exit(f"could not be measured: {', '.join(failed)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from benchmarks.measure import table
@@ -11,14 +12,16 @@ from benchmarks.quantization.records import Record, Row
 
 # Of each tool, what it does where it is told nothing.
 _DEFAULTS = ("ONNX Runtime, MinMax", "NNCF, performance", "torchao, PT2E", "AI Edge Quantizer")
+_BEGINNING = re.compile(r"^(?=## )", re.MULTILINE)
 _PLUS = "\N{PLUS-MINUS SIGN}"
 
 
-def page(records: Sequence[Record], parts: Sequence[str]) -> str:
+def page(records: Sequence[Record], parts: Sequence[str], before: str = "") -> str:
     """The document.
 
     Args:
         parts: further sections, of other passes.
+        before: the document so far, whose sections stay where nothing that is kept takes their place.
     """
     taken = [record for record in records if not record.refused]
     sections = [_HEAD, _summary(taken), *parts, *map(_section, taken)]
@@ -26,7 +29,13 @@ def page(records: Sequence[Record], parts: Sequence[str]) -> str:
     if refused:
         rows = [[record.title, record.what, record.refused] for record in refused]
         sections.append(f"## Networks that Octet does not take\n\n{table(['network', 'what it is', 'why'], rows)}")
+    written = {_title(section) for section in sections}
+    sections += [each for each in _BEGINNING.split(before)[1:] if _title(each) not in written]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
+
+
+def _title(section: str) -> str:
+    return section.partition("\n")[0]
 
 
 def _summary(records: Sequence[Record]) -> str:
@@ -91,7 +100,8 @@ def _share(counted: Counted | None) -> str:
 _HEAD = f"""# What quantization costs
 
 Written by `python -m benchmarks.quantization`, which takes all networks, or those with a word in their title (`--only
-WORD`), and then writes this page of all results that are kept.
+WORD`), and then writes this page of all results that are kept. A section that does not say when it was measured is
+older, of this command as it was then, and stays until its network is measured again.
 
 Each network is quantized from float32 by
 

@@ -92,6 +92,15 @@ def test_the_page_sets_our_default_beside_the_best_other() -> None:
     assert written.index("## Another") < written.index("## Digits")
 
 
+def test_sections_that_nothing_takes_the_place_of_stay() -> None:
+    before = "# Costs\n\nHow.\n\n## Digits\n\nold digits\n\n## Another network\n\nold\n"
+    record = _record(float=each([1, 0]), ours=each([1, 1]), theirs=each([0, 0]))
+    written = page([record], [], before)
+    assert "old digits" not in written
+    assert written.endswith("\n\n## Another network\n\nold\n")
+    assert page([record], [], written) == written
+
+
 def test_records_are_read_as_they_were_written() -> None:
     record = _record(float=each([1, 0]), ours=each([1, 1]), theirs=each([0, 0]))
     read = Record.from_json(record.to_json())
