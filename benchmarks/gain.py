@@ -51,10 +51,11 @@ def twins() -> Iterator[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--models", nargs="+", default=[], help="default: all with both forms")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     home, rules = default_home(), Rules(arguments.rounds, repeats=1)
-    rows = [row for row in twins() if _made(home, row)]
+    rows = [row for row in twins() if row.name in (arguments.models or [row.name]) and _made(home, row)]
     if arguments.compile:
         for row in rows:
             _compile(home, row)

@@ -164,7 +164,8 @@ def _detector(package: str, file: str, said: str) -> Callable[[int], Network]:
 
         return Network(
             f"{said}, of {_version(package)}. {len(images)} pages of three lines as above (seed 4), with "
-            f"{sizes.sum():,} characters but spaces: found are those whose middle lies in a pixel of text. "
+            f"{sizes.sum():,} characters but spaces: found are those whose middle lies in a pixel of text, "
+            "of which a noisy answer has too many: see the overlap, too. "
             f"{_CALIBRATING} other pages (seed 5) calibrate.",
             packaged(default_home(), package, file).read_bytes(),
             images,

@@ -14,6 +14,7 @@ from torch.nn import functional  # type: ignore[import-not-found]
 
 Inputs = list[Any]
 Attributes = Mapping[str, Any]
+_SETTINGS = ("Clip", "Pad", "Pow", "Resize")
 
 
 class OnnxModule(torch.nn.Module):  # type: ignore[misc]
@@ -25,34 +26,37 @@ class OnnxModule(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self._nodes, self._fixed = list(model.graph.node), {}
-        self._names = {value.name: f"constant_{place}" for place, value in enumerate(model.graph.initializer)}
-        for value in model.graph.initializer:
-            array = numpy_helper.to_array(value)
-            self._fixed[value.name] = _number(array)
-            if _is_real(self._fixed[value.name]):
-                kept = torch.nn.Parameter(torch.from_numpy(array.copy()), requires_grad=False)
-                self.register_parameter(self._names[value.name], kept)
-        self._source = next(each.name for each in model.graph.input if each.name not in self._fixed)
+        self._nodes = [node for node in model.graph.node if node.op_type != "Constant"]
+        constants = {value.name: numpy_helper.to_array(value) for value in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant":
+                constants[node.output[0]] = numpy_helper.to_array(_attributes(node)["value"])
+        # What exporting traces has no value: bounds, exponents and scales stay arrays, which are read.
+        read = {name for node in self._nodes if node.op_type in _SETTINGS for name in node.input[1:]}
+        traced = [name for name, values in constants.items() if values.dtype == np.float32 and name not in read]
+        self._fixed = {name: values for name, values in constants.items() if name not in traced}
+        self._names = {name: f"constant_{place}" for place, name in enumerate(traced)}
+        for name, own in self._names.items():
+            values = torch.from_numpy(constants[name].copy())
+            self.register_parameter(own, torch.nn.Parameter(values, requires_grad=False))
+        self._source = next(each.name for each in model.graph.input if each.name not in constants)
         self._results = [each.name for each in model.graph.output]
-        unknown = sorted({node.op_type for node in self._nodes} - {*_OPERATORS, "Constant"})
+        unknown = sorted({node.op_type for node in self._nodes} - {*_OPERATORS})
         if unknown:
             raise NotImplementedError(f"no form in PyTorch for {', '.join(unknown)}")
 
     def forward(self, x: Any) -> Any:
-        made: dict[str, Any] = {self._source: x, "": None}
-        for name, values in self._fixed.items():
-            made[name] = getattr(self, self._names[name]) if _is_real(values) else values
+        made: dict[str, Any] = {self._source: x, "": None, **self._fixed}
+        made |= {name: getattr(self, own) for name, own in self._names.items()}
         for node in self._nodes:
-            attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-            if node.op_type == "Constant":
-                value = _number(numpy_helper.to_array(attributes["value"]))
-                found = torch.from_numpy(value.copy()) if _is_real(value) else value
-            else:
-                found = _OPERATORS[node.op_type]([made[name] for name in node.input], attributes)
+            found = _OPERATORS[node.op_type]([made[name] for name in node.input], _attributes(node))
             several = found if isinstance(found, tuple) else (found,)
             made |= dict(zip(node.output, several, strict=False))
         return tuple(made[name] for name in self._results)
+
+
+def _attributes(node: Any) -> Attributes:
+    return {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
 
 
 def name_sources(exported: Any) -> None:
@@ -69,15 +73,6 @@ def name_sources(exported: Any) -> None:
     for node in exported.graph.nodes:
         if node.target in sources:
             node.meta["source_fn_stack"] = [(node.name, sources[node.target])]
-
-
-def _number(values: Any) -> Any:
-    """A real number that is no tensor stays one: exporting traces tensors, and bounds are read from it."""
-    return float(values) if values.dtype == np.float32 and values.ndim == 0 else values
-
-
-def _is_real(values: Any) -> bool:
-    return isinstance(values, np.ndarray) and values.dtype == np.float32
 
 
 def _conv(inputs: Inputs, given: Attributes) -> Any:
