@@ -1,4 +1,6 @@
-"""A rebuild on another machine gives the same digest: here, one whose folders, environment and name are others."""
+"""A rebuild on another machine gives the same digest: here, one whose folders, environment and name are others; and so
+does another way to build.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,8 @@ import pytest
 
 from service.core.cores import usable_cores
 from tests.support.compiled import EXAMPLES
+from tests.support.serving import RUNS_HERE, serving
+from tests.support.signing import needs_signatures, write_pair
 from tests.support.waiting import WORK_TIMEOUT_S
 
 MODEL = EXAMPLES / "digits_int8.tflite"
@@ -32,6 +36,19 @@ def test_the_digest_depends_on_nothing_but_the_inputs(tmp_path: Path, target: st
         [*_other_host(), "taskset", "-c", str(min(min(core) for core in usable_cores()))],
     )
     assert here == elsewhere
+
+
+@pytest.mark.slow
+@needs_signatures
+def test_a_server_builds_what_the_command_builds(tmp_path: Path) -> None:
+    """Also where it signs: what is said of an artifact is attached to it, and no part of it."""
+    (tmp_path / "server").mkdir()
+    key, _ = write_pair(tmp_path)
+    with serving(tmp_path / "server", signing_key=key) as served:
+        built = served.ended(served.push(MODEL.name, target=RUNS_HERE)["id"])
+        assert served.stop() == 0
+    assert built["state"] == "succeeded", built
+    assert built["artifact"] == build(tmp_path / "here", "model.tflite", RUNS_HERE, {})
 
 
 def build(folder: Path, name: str, target: str, environment: dict[str, str], prefix: Sequence[str] = ()) -> str:
