@@ -6,19 +6,16 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
 
+from benchmarks.serving.own_cluster import own_cluster
 from benchmarks.serving.processes import tree
-from tests.support import postgres
-from tests.support import s3_server as s3
-from tests.support.cluster import Cluster, cluster, workers
+from tests.support.cluster import workers
 from tests.support.serving import RUNS_HERE, Served
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
@@ -55,14 +52,7 @@ _FAILURES = (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP))
 
 @contextmanager
 def _started(heartbeat_s: float) -> Iterator[tuple[Served, list[Served]]]:
-    with ExitStack() as stack:
-        server = stack.enter_context(postgres.server())
-        previous = dict(os.environ)
-        stack.callback(os.environ.update, previous)
-        os.environ.update(s3.environment(stack.enter_context(s3.server())))
-        stores = {"database_url": postgres.database_url(server), "store_url": f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"}
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-        made: Cluster = stack.enter_context(cluster(folder, **stores, worker_heartbeat_s=heartbeat_s))
+    with own_cluster(heartbeat_s) as made:
         api = made.start("api")
         made.compile_worker(RUNS_HERE)
         members = [made.start("worker", "--target", RUNS_HERE) for _ in range(3)]
