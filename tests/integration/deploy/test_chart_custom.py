@@ -47,12 +47,15 @@ _SELECTOR = strict(
         strict("key operator values", key=_TEXT, operator={"enum": ["In", "NotIn"]}, values=several(_TEXT))
     ),
 )
+_KEY = strict("name key", name=_TEXT, key=_TEXT)
 _ENDPOINT = strict(
     "port",
     port=_TEXT,
     path=_TEXT,
     interval=_DURATION,
-    authorization=strict("type credentials", type=_TEXT, credentials=strict("name key", name=_TEXT, key=_TEXT)),
+    scheme={"enum": ["http", "https"]},
+    tlsConfig=strict("ca", serverName=_TEXT, ca=strict("secret", secret=_KEY)),
+    authorization=strict("type credentials", type=_TEXT, credentials=_KEY),
 )
 _RULE = strict("alert expr", alert=_TEXT, expr=_TEXT, **{"for": _DURATION}, labels=_FREE, annotations=_FREE)
 _PARENTS = several(strict("name", name=_TEXT, namespace=_TEXT, sectionName=_TEXT))
@@ -166,6 +169,15 @@ def test_rules_and_dashboard_are_those_of_deploy() -> None:
 def test_what_alerts_call_the_job_is_what_prometheus_calls_it() -> None:
     """`process_start_time_seconds{job="octet"}`: the operator takes the job's name from this label of the Service."""
     objects = rendered(CASES["everything"])
-    (monitor,) = of_kind(objects, "ServiceMonitor")
-    jobs = {each["metadata"]["labels"][monitor["spec"]["jobLabel"]] for each in of_kind(objects, "Service")}
+    labels = {monitor["spec"]["jobLabel"] for monitor in of_kind(objects, "ServiceMonitor")}
+    jobs = {each["metadata"]["labels"][label] for each in of_kind(objects, "Service") for label in labels}
     assert jobs == {"octet"}
+
+
+def test_each_service_is_scraped_by_one_monitor() -> None:
+    """Of the API and of workers, which may differ in whether they speak TLS."""
+    objects = rendered(CASES["everything"])
+    chosen = [each["spec"]["selector"]["matchLabels"].items() for each in of_kind(objects, "ServiceMonitor")]
+    for service in of_kind(objects, "Service"):
+        if "http" in {port["name"] for port in service["spec"]["ports"]}:
+            assert sum(labels <= service["metadata"]["labels"].items() for labels in chosen) == 1
