@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from service.compiler.importers import detect
 from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.settings import load_settings
 from service.core.target import detect_host
+from service.quantize.building import build
 from service.quantize.data import Data
 from service.quantize.export.model import as_onnx
 from service.quantize.fitting import Fit
@@ -61,12 +63,24 @@ def measured(title: str, network: Network) -> Record:
     record = Record(title, network.what, at=now, machine=detect_host().model_name, load=load)
     try:
         model = as_onnx(network.source, {})
+        if not len(network.inputs):
+            _refuse(model)
         folder = folder_of(default_home(), title)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return _measured(replace(record, inputs=len(network.inputs)), network, model, folder)
     except (Unsupported, UnsupportedOperator) as error:
         return replace(record, refused=error.message.partition(". They are")[0])
+
+
+def _refuse(model: bytes) -> None:
+    """Raises what building the model raises."""
+    with TemporaryDirectory() as scratch:
+        source = Path(scratch) / "float.onnx"
+        source.write_bytes(model)
+        (directory := Path(scratch) / "built").mkdir()
+        build(source, directory, Silent(), load_settings(), {})
+    raise RuntimeError("it compiles, and needs inputs to be measured")
 
 
 def _measured(record: Record, network: Network, model: bytes, folder: Path) -> Record:

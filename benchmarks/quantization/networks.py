@@ -280,21 +280,35 @@ def _ends(content: bytes, told: Mapping[str, int]) -> Array:
 
 
 def _silero(count: int) -> Network:
-    sound = np.zeros((1, 576), np.float32)
     file = packaged(default_home(), "silero-vad", "silero_vad/data/silero_vad_openvino_16k.onnx")
     what = f"Silero's voice activity detector, of {_version('silero-vad')}, its form without If."
-    return Network(what, file.read_bytes(), sound, sound, "class", _same)
+    return _refused(what, file.read_bytes())
 
 
 def _mediapipe(file: str) -> bytes:
     return packaged(default_home(), "mediapipe", f"mediapipe/modules/{file}").read_bytes()
 
 
-def _refused(file: str, said: str) -> Callable[[int], Network]:
-    nothing = np.zeros((1, 1), np.float32)
-    return lambda count: Network(
-        f"{said}, of {_version('mediapipe')}.", _mediapipe(file), nothing, nothing, "class", _same
+def _person(count: int) -> Network:
+    def scenes(count: int, seed: int) -> Array:
+        return np.asarray((faces.scenes(count, 256, seed)[0] + 1) / 2, np.float32)
+
+    return Network(
+        f"MediaPipe's selfie segmentation, of {_version('mediapipe')}. {count} photographs with one portrait each, as "
+        f"for the face detector (seed 11); {_CALIBRATING} others (seed 12) calibrate. There are no labels.",
+        _mediapipe("selfie_segmentation/selfie_segmentation.tflite"),
+        scenes(count, 11),
+        scenes(_CALIBRATING, 12),
+        "mask",
+        overlap,
+        agreed="pixels of the person, overlap with float's (IoU)",
     )
+
+
+def _refused(what: str, source: bytes) -> Network:
+    """One that is expected to be, and has no inputs."""
+    nothing = np.zeros(0, np.float32)
+    return Network(what, source, nothing, nothing, "class", _same)
 
 
 def _version(package: str) -> str:
@@ -344,8 +358,8 @@ NETWORKS: Mapping[str, Callable[[int], Network]] = {
     ),
     "Magika": _magika,
     "Silero VAD": _silero,
-    "MediaPipe, pose detection": _refused("pose_detection/pose_detection.tflite", "MediaPipe's pose detector"),
-    "MediaPipe, selfie segmentation": _refused(
-        "selfie_segmentation/selfie_segmentation.tflite", "MediaPipe's selfie segmentation"
+    "MediaPipe, pose detection": lambda count: _refused(
+        f"MediaPipe's pose detector, of {_version('mediapipe')}.", _mediapipe("pose_detection/pose_detection.tflite")
     ),
+    "MediaPipe, selfie segmentation": _person,
 }
