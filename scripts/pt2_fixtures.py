@@ -134,6 +134,23 @@ class Layers(nn.Module):
         )
 
 
+class Padded(nn.Module):
+    """Padding of its own before convolutions, as of networks that were trained with TensorFlow's "same", by zeros, by
+    elements and by another number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.apart = nn.Conv2d(3, 8, 3, stride=2), nn.Conv2d(8, 8, 3, groups=8)
+        self.mixed, self.last = nn.Conv2d(8, 8, 3), nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pad = nn.functional.pad
+        x = nn.functional.relu6(self.stem(pad(x, (0, 1, 0, 1))))
+        x = torch.relu(self.apart(pad(x, (1, 1, 1, 1), value=0.5)))
+        x = torch.relu(self.mixed(pad(pad(x, (1, 1, 0, 0), mode="reflect"), (0, 0, 1, 1), mode="replicate")))
+        return self.last(pad(x, (2, 1, 1, 2), mode="circular"))
+
+
 class Affine(nn.Module):
     """torchao's conversions: activations per tensor, weights per axis and per tensor; a convolution along one axis."""
 
@@ -201,7 +218,7 @@ def main() -> None:
     }
     with torch.no_grad():
         for quantizer, make in quantizers.items():
-            for kind in (Residual, Branches):
+            for kind in (Residual, Branches, Padded):
                 torch.manual_seed(0)
                 save(f"{kind.__name__.lower()}_{quantizer}", quantized(kind(), make(), kind is Residual))
         for single in (Steps, Affine, Layers):

@@ -22,8 +22,8 @@ from service.compiler.qnn.types import QuantizedType
 _MOVES = frozenset(
     f"aten::{name}"
     for name in (
-        *("clone", "contiguous", "detach", "dropout", "flatten", "max_pool2d", "permute", "reshape", "select", "slice"),
-        *("squeeze", "transpose", "unsqueeze", "view"),
+        *("clone", "contiguous", "detach", "dropout", "flatten", "max_pool2d", "pad", "permute", "reshape", "select"),
+        *("slice", "squeeze", "transpose", "unsqueeze", "view"),
     )
 )
 # Activations: bounds of their result where the call does not say others, and the names of those that it says.
@@ -88,8 +88,23 @@ def fused(program: Program) -> tuple[list[Call], dict[str, Tensor]]:
     """The calls of `program` with quantized operators where float ones stood between conversions, and its constants
     with those that this took."""
     graph = ProgramGraph(program)
-    calls = fuse(graph, typed(program), _VOCABULARY)
+    calls = fuse(graph, [_told_apart(call) for call in typed(program)], _VOCABULARY)
     return cast("list[Call]", calls), graph.constants
+
+
+def _told_apart(call: Call) -> Call:
+    """Padding with zeros, which are stored exactly, or with elements is `aten::pad` and moves; with another number it
+    is `aten::constant_pad_nd`."""
+    if call.op_type == "aten::pad" and _given(call, 2, "mode", "constant") == "constant":
+        value = _given(call, 3, "value", 0)
+    elif call.op_type == "aten::constant_pad_nd":
+        value = _given(call, 2, "value", 0)
+    else:
+        return call
+    arguments = (call.arguments[0], _given(call, 1, "pad", None))
+    if type(value) in (int, float) and value == 0:
+        return replace(call, op_type="aten::pad", arguments=arguments, named={})
+    return replace(call, op_type="aten::constant_pad_nd", arguments=(*arguments, value), named={})
 
 
 def _is_per_tensor(_: ProgramGraph, conversion: Operator) -> bool:
@@ -107,7 +122,7 @@ def bounds_of(_: ProgramGraph, activation: Operator, name: str) -> Bounds | None
     return (float(low), float(high)) if known else None
 
 
-def _given(call: Call, place: int, name: str, default: float) -> Any:
+def _given(call: Call, place: int, name: str, default: Any) -> Any:
     """An argument by its place or name."""
     if not name:
         return default

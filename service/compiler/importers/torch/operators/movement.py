@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from tvm import relax
@@ -13,6 +13,13 @@ from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
 
 _MOST_PARTS = 1 << 10
+_WIDEST = 1 << 16  # of what is laid around an axis
+# Modes, as NumPy has them.
+_OF_ELEMENTS: dict[str, Literal["reflect", "edge", "wrap"]] = {
+    "reflect": "reflect",
+    "replicate": "edge",
+    "circular": "wrap",
+}
 
 
 def _reshaped(node: Node, x: Value, shape: list[int]) -> Value:
@@ -140,6 +147,53 @@ def _repeat(node: Node, input: Any, repeats: Any) -> Value:
     return node.value(relax.op.tile(x.expr, times), x.quantized)
 
 
+def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = None) -> Value:
+    """Before and behind each axis, the last one first: with a number, or with elements of the operand."""
+    x = node.tensor(input)
+    sides = _sides(node, pad, len(x.shape))
+    if mode == "constant":
+        fill = 0.0 if value is None else node.real(value)
+        widths = [width for pair in sides for width in pair]
+        return node.value(relax.op.nn.pad(x.expr, widths, pad_value=_filling(node, x, fill)), x.quantized)
+    if mode not in _OF_ELEMENTS:
+        node.unsupported(f"pads by {str(mode)[:20]!a}")
+    result = x.expr
+    for axis, (before, behind) in enumerate(sides):
+        size = x.shape[axis]
+        most = {"reflect": size - 1, "circular": size}.get(mode, _WIDEST)
+        node.require(max(before, behind) <= most and size > 0, f"pads {size} elements by more than there are")
+        if before or behind:
+            places = np.pad(np.arange(size, dtype=np.int64), (before, behind), mode=_OF_ELEMENTS[mode])
+            result = node.emit(relax.op.take(result, relax.const(places, "int64"), axis, mode="clip"), "padded")
+    return Value(result, x.quantized)
+
+
+def _constant_pad(node: Node, input: Any, pad: Any, value: Any = 0) -> Value:
+    return _pad(node, input, pad, "constant", value)
+
+
+def _sides(node: Node, pad: Any, rank: int) -> list[tuple[int, int]]:
+    """What is laid before and behind each axis."""
+    widths = node.sizes(pad)
+    node.require(len(widths) % 2 == 0 and len(widths) <= 2 * rank, f"has {len(widths)} pads for {rank} dimensions")
+    if min(widths, default=0) < 0:
+        node.unsupported("cuts its input by negative pads", hint="slice it instead")
+    if max(widths, default=0) > _WIDEST:
+        node.unsupported(f"pads by {max(widths)} elements")
+    last_first = list(zip(widths[::2], widths[1::2], strict=True))
+    return [*[(0, 0)] * (rank - len(last_first)), *last_first[::-1]]
+
+
+def _filling(node: Node, x: Value, real: float) -> float:
+    """What stands for a number in an operand, which may be stored."""
+    if x.quantized is None:
+        return real
+    point = x.quantized.zero_point
+    if real != 0 or not x.quantized.min <= point <= x.quantized.max:
+        node.unsupported(f"pads stored values by {real:g}, which need not be one of them")
+    return float(point)
+
+
 def _stack(node: Node, tensors: Any, dim: Any = 0) -> Value:
     parts = [node.tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
     node.require(bool(parts), "joins something other than a list of tensors")
@@ -185,6 +239,8 @@ RULES = {
     "aten::unbind": _unbind,
     "aten::roll": _roll,
     "aten::repeat": _repeat,
+    "aten::pad": _pad,
+    "aten::constant_pad_nd": _constant_pad,
     "aten::stack": _stack,
     "aten::split": _split,
     "aten::split_with_sizes": _split,

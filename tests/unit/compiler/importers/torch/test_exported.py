@@ -110,6 +110,69 @@ def test_a_layer_of_real_values(name: str) -> None:
     np.testing.assert_allclose(made, expected, rtol=1e-6, atol=4e-6)
 
 
+PAD, CONSTANT_PAD = "torch.ops.aten.pad.default", "torch.ops.aten.constant_pad_nd.default"
+_AROUND = {"as_ints": [1, 2, 0, 1]}  # the last axis, then the one before it
+_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # as NumPy has them
+
+
+@pytest.mark.parametrize("mode", _MODES)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_padding_with_elements(mode: str, is_stored: bool) -> None:
+    x = np.random.default_rng(0).normal(0, 1, (1, 2, 4, 4)).astype(np.float32)
+    padded = node(PAD, "p", tensor("x" if not is_stored else "r"), _AROUND, {"as_string": mode})
+    steps = [quantize("x", "q"), dequantize("q", "r")] if is_stored else []
+    real = result([*steps, node("torch.ops.aten.relu.default", "y", tensor("r"))], x) if is_stored else x
+    made = result([*steps, padded, node("torch.ops.aten.relu.default", "y", tensor("p"))], x)
+    np.testing.assert_array_equal(made, np.maximum(np.pad(real, [(0, 0), (0, 0), (0, 1), (1, 2)], _MODES[mode]), 0))
+
+
+@pytest.mark.parametrize(
+    "padding",
+    [
+        node(PAD, "p", tensor("r"), _AROUND),
+        node(PAD, "p", tensor("r"), _AROUND, {"as_string": "constant"}, {"as_float": 0.0}),
+        node(CONSTANT_PAD, "p", tensor("r"), _AROUND),
+        node(CONSTANT_PAD, "p", tensor("r"), _AROUND, value={"as_int": 0}),
+    ],
+)
+def test_zeros_are_padded_as_they_are_stored(padding: dict[str, Any]) -> None:
+    """So that the layers around the padding meet in integers."""
+    x = np.random.default_rng(0).normal(0, 1, (1, 2, 4, 4)).astype(np.float32)
+    nodes = [node(RELU, "r", tensor("x")), padding, quantize("p", "q"), dequantize("q", "y")]
+    plain = result([nodes[0], quantize("r", "q"), nodes[-1]], x)
+    np.testing.assert_array_equal(result(nodes, x), np.pad(plain, [(0, 0), (0, 0), (0, 1), (1, 2)]))
+    text = str(import_exported(program(document(nodes))).module)
+    assert text.index("qnn.quantize") < text.index("nn.pad") < text.index("qnn.dequantize")
+
+
+def test_other_numbers_are_padded_before_they_are_stored() -> None:
+    x = np.random.default_rng(0).normal(0, 1, (1, 2, 4, 4)).astype(np.float32)
+    nodes = [
+        node(CONSTANT_PAD, "p", tensor("x"), _AROUND, {"as_float": 1.33}),
+        quantize("p", "q"),
+        dequantize("q", "y"),
+    ]
+    plain = result([quantize("x", "q"), nodes[-1]], x)
+    filled = np.pad(plain, [(0, 0), (0, 0), (0, 1), (1, 2)], constant_values=np.float32(0.05) * 27)
+    np.testing.assert_array_equal(result(nodes, x), filled)
+
+
+@pytest.mark.parametrize(
+    ("widths", "mode", "said"),
+    [
+        ([-1, 0], "constant", "cuts its input by negative pads"),
+        ([1 << 20, 0], "constant", "pads by 1048576 elements"),
+        ([0] * 10, "constant", "10 pads for 4 dimensions"),
+        ([1], "constant", "1 pads for 4 dimensions"),
+        ([4, 0], "reflect", "more than there are"),
+        ([5, 0], "circular", "more than there are"),
+        ([1, 0], "symmetric", "pads by 'symmetric'"),
+    ],
+)
+def test_padding_that_is_refused(widths: list[int], mode: str, said: str) -> None:
+    assert said in str(refused(document([node(PAD, "y", tensor("x"), {"as_ints": widths}, {"as_string": mode})])))
+
+
 def test_sizes_that_the_program_computes_are_known() -> None:
     size = {"target": "torch.ops.aten.sym_size.int", "outputs": [{"as_sym_int": {"as_name": "n"}}]}
     size["inputs"] = [{"name": "self", "arg": tensor("x"), "kind": 1}, {"name": "dim", "arg": {"as_int": 0}, "kind": 1}]
