@@ -250,7 +250,11 @@ def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _spelled(parameter: Any) -> str:
-    return _metavar(parameter) if parameter.param_type_name == "argument" else ", ".join(parameter.opts)
+    return (
+        _metavar(parameter)
+        if parameter.param_type_name == "argument"
+        else ", ".join((*parameter.opts, *parameter.secondary_opts))
+    )
 
 
 def _metavar(parameter: Any) -> str:

@@ -45,11 +45,11 @@ THEIRS = (
     ("torchao, PT2E", "torchao", "X86InductorQuantizer", ".pt2"),
     ("AI Edge Quantizer", "litert", "static_wi8_ai8", ".tflite"),
 )
+_PLAIN = {"minmax, no-correct-bias": Options(fit=Fit(biases=False))}
 _OPTIONS = {
-    "minmax, correct-bias": Options(fit=Fit(biases=True)),
     "minmax, adaround": Options(fit=Fit(rounding=True)),
-    "minmax, both of these": Options(fit=Fit(biases=True, rounding=True)),
-    "percentile, both of these": Options("percentile", fit=Fit(biases=True, rounding=True)),
+    "minmax, no-correct-bias, adaround": Options(fit=Fit(biases=False, rounding=True)),
+    "percentile, adaround": Options("percentile", fit=Fit(rounding=True)),
     "minmax, equalize": Options(equalize=True),
     "minmax, rounds 1": Options(rounds=1),
 }
@@ -117,10 +117,10 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
     started_s = time.monotonic()
     data = Data(folder / "calibration.npy")
     model = prepared.read_bytes()
-    seen = Options("kl", fit=Fit(biases=network.options, rounding=network.options))  # all that any row looks at
+    seen = Options("kl", fit=Fit(rounding=network.options))  # all that any row looks at
     calibration = Calibration(model, workshop, data, seen)
     shared_s = time.monotonic() - started_s
-    asked = {**{method: Options(method) for method in METHODS}, **(_OPTIONS if network.options else {})}
+    asked = {**{method: Options(method) for method in METHODS}, **_PLAIN, **(_OPTIONS if network.options else {})}
     made: dict[str, Quantized] = {}
     rows: list[Row] = []
     for said, options in asked.items():

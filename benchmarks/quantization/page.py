@@ -105,8 +105,8 @@ older, of this command as it was then, and stays until its network is measured a
 
 Each network is quantized from float32 by
 
-- Octet (`octet quantize`): each method, and some with `--correct-bias`, `--adaround`, `--equalize` and `--rounds`; and,
-  of classifiers with labels, `--budget 0.1%`;
+- Octet (`octet quantize`): each method; the default one with `--no-correct-bias` too, some with `--adaround`,
+  `--equalize` and `--rounds`; and, of classifiers with labels, `--budget 0.1%`;
 - ONNX Runtime 1.31.1: `quantize_static`, QDQ, its three methods, on what its `quant_pre_process` makes of the model;
 - NNCF 3.4.0: `nncf.quantize` of the ONNX file, both presets, which correct biases;
 - torchao 0.18.0: PT2E with `X86InductorQuantizer` and its default configuration, of the same network written with

@@ -53,7 +53,7 @@ class _Here:
 
 
 def main(model: Path, inputs: Path, scratch: Path, counts: list[int]) -> None:
-    options = Options("mse", fit=Fit(biases=True, rounding=True))
+    options = Options("mse", fit=Fit(rounding=True))
     for most in counts:
         scratch.mkdir()
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts again (proc(5))

@@ -103,8 +103,11 @@ def quantize(
     ] = False,
     correct_bias: Annotated[
         bool,
-        typer.Option("--correct-bias", help="Have biases take back what rounding weights adds to channels' means."),
-    ] = False,
+        typer.Option(
+            "--correct-bias/--no-correct-bias",
+            help="Have biases take back what rounding weights adds to channels' means; the default.",
+        ),
+    ] = True,
     adaround: Annotated[
         bool, typer.Option("--adaround", help="Round weights so that results change least, not each to the nearest.")
     ] = False,

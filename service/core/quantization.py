@@ -99,7 +99,7 @@ class QuantizationOptions:
     wide: tuple[str, ...] = ()
     bfloat16: tuple[str, ...] = ()
     equalize: bool = False
-    correct_bias: bool = False
+    correct_bias: bool = True
     adaround: bool = False
     rounds: int = 0
     sensitivity: bool = False
@@ -161,7 +161,8 @@ class QuantizationOptions:
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> QuantizationOptions:
-        members = {**QuantizationOptions().to_json(), **members}  # of a build that was asked for before they were there
+        # Of a build that was asked for before they were there, when no bias was corrected.
+        members = {**QuantizationOptions(correct_bias=False).to_json(), **members}
         return QuantizationOptions(
             method=Method(members["method"]),
             activations=Storage(members["activations"]),

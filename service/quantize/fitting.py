@@ -35,14 +35,11 @@ class Fit:
         rounding: whether weights are rounded so that results change least, not each to the nearest.
     """
 
-    biases: bool = False
+    biases: bool = True
     rounding: bool = False
 
     def __bool__(self) -> bool:
         return self.biases or self.rounding
-
-
-NEAREST = Fit()
 
 
 def fitted(

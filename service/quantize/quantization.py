@@ -13,7 +13,7 @@ from service.core.errors import InvalidInput, Unsupported
 from service.quantize.data import Data, accuracy, classes_of
 from service.quantize.document import Document
 from service.quantize.equalizing import equalize
-from service.quantize.fitting import NEAREST, Fit, fitted, operands
+from service.quantize.fitting import Fit, fitted, operands
 from service.quantize.folding import tidy
 from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
 from service.quantize.narrowing import check_narrow, narrow
@@ -48,7 +48,7 @@ class Options:
     kept: Collection[str] = ()
     wide: Collection[str] = ()
     bfloat16: Collection[str] = ()
-    fit: Fit = NEAREST
+    fit: Fit = field(default_factory=Fit)
     equalize: bool = False
     rounds: int = 0
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)

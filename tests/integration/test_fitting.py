@@ -24,6 +24,7 @@ from tests.support.float_networks import dense_network, pictures, residual_netwo
 from tests.support.onnx_builder import OnnxBuilder
 
 COUNT = 24
+NEAREST = Fit(biases=False)
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -93,15 +94,15 @@ def bias_steps(quantized: bytes) -> Array:
 def test_bias_correction_leaves_no_mean_error(workshop: Workshop, data: Data, groups: int) -> None:
     """But for half a step of the bias: a step is the operand's times the weights'."""
     file = convolutions(groups)
-    calibration = Calibration(file, workshop, data, Options(fit=Fit(biases=True)))
+    calibration = Calibration(file, workshop, data, Options())
     errors, halves = {}, {}
-    for fit in (Fit(), Fit(biases=True), Fit(biases=True, rounding=True)):
+    for fit in (NEAREST, Fit(), Fit(rounding=True)):
         made = calibration.quantize(Options(fit=fit)).file
         real, fitted = layers_alone(file, made)
         errors[fit] = np.abs((fitted - real).mean(axis=(0, 1, 3, 4), dtype=np.float64))
         halves[fit] = bias_steps(made) / 2 + 1e-6  # sums in float32
-    assert (errors[Fit()] > halves[Fit()]).sum() > 6
-    for fit in (Fit(biases=True), Fit(biases=True, rounding=True)):
+    assert (errors[NEAREST] > halves[NEAREST]).sum() > 6
+    for fit in (Fit(), Fit(rounding=True)):
         assert (errors[fit] <= halves[fit]).all()
 
 
@@ -110,28 +111,29 @@ def test_adaptive_rounding_lessens_the_error_of_every_channel(
     workshop: Workshop, data: Data, groups: int, share: float
 ) -> None:
     file = convolutions(groups)
-    calibration = Calibration(file, workshop, data, Options(fit=Fit(rounding=True)))
+    rounded = Fit(biases=False, rounding=True)
+    calibration = Calibration(file, workshop, data, Options(fit=rounded))
     errors = {}
-    for fit in (Fit(), Fit(rounding=True)):
+    for fit in (NEAREST, rounded):
         real, fitted = layers_alone(file, calibration.quantize(Options(fit=fit)).file)
         errors[fit] = ((fitted - real).astype(np.float64) ** 2).sum(axis=(0, 1, 3, 4))
-    nearest, least = errors[Fit()], errors[Fit(rounding=True)]
+    nearest, least = errors[NEAREST], errors[rounded]
     assert (least <= nearest * (1 + 1e-4)).all(), "but for the rounding of float32"
     assert least.sum() < share * nearest.sum()
 
 
 def test_a_network_comes_nearer_to_float(workshop: Workshop, data: Data) -> None:
-    fit = Fit(biases=True, rounding=True)
+    fit = Fit(rounding=True)
     calibration = Calibration(residual_network(), workshop, data, Options(fit=fit))
     plain, fitted = (
         calibration.measure(calibration.quantize(options)).outputs["scores"]
-        for options in (Options(), Options(fit=fit))
+        for options in (Options(fit=NEAREST), Options(fit=fit))
     )
     assert fitted > plain
 
 
 def test_weights_that_are_fitted_are_those_the_switches_measure(workshop: Workshop, data: Data) -> None:
-    options = Options(fit=Fit(biases=True, rounding=True))
+    options = Options(fit=Fit(rounding=True))
     calibration = Calibration(residual_network(), workshop, data, options)
     all_in_integers = calibration.sensitivity(options).curve()[0]
     measured = calibration.measure(calibration.quantize(options)).outputs["scores"]
@@ -141,10 +143,11 @@ def test_weights_that_are_fitted_are_those_the_switches_measure(workshop: Worksh
 def test_matrices_are_fitted_too(workshop: Workshop, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(0, 1, (16, 6, 40)) + np.random.default_rng(1).normal(0, 1, (16, 6, 1))
     np.savez(tmp_path / "rows.npz", x=x.astype(np.float32))
-    fit = Fit(biases=True, rounding=True)
+    fit = Fit(rounding=True)
     calibration = Calibration(dense_network(), workshop, Data(tmp_path / "rows.npz"), Options(fit=fit))
     plain, fitted = (
-        min(calibration.measure(calibration.quantize(each)).outputs.values()) for each in (Options(), Options(fit=fit))
+        min(calibration.measure(calibration.quantize(each)).outputs.values())
+        for each in (Options(fit=NEAREST), Options(fit=fit))
     )
     assert fitted > plain + 0.5
 

@@ -90,7 +90,7 @@ async def quantize(
     ] = False,
     correct_bias: Annotated[
         bool, Query(description="Have biases take back what rounding weights adds to the mean of each channel.")
-    ] = False,
+    ] = True,
     adaround: Annotated[
         bool, Query(description="Round weights so that results change least, not each to the nearest.")
     ] = False,

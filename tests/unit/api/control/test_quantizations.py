@@ -85,7 +85,7 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
         "method": "kl",
         "activations": "uint8",
         **asked,
-        "correct_bias": False,
+        "correct_bias": True,
         "sensitivity": False,
         "budget": 0.005,
         "latency_budget": "1.2x",

@@ -11,7 +11,7 @@ export function asked(form) {
   const query = new URLSearchParams();
   for (const field of form.querySelectorAll("[name]")) {
     if (field.closest("[hidden]")) continue;
-    if (field.type === "checkbox") field.checked && query.set(field.name, true);
+    if (field.type === "checkbox") query.set(field.name, field.checked);
     else if (field.hasAttribute("data-several")) field.value.split(",").map((each) => each.trim()).filter(Boolean).forEach((each) => query.append(field.name, each));
     else if (field.value) query.set(field.name, field.value);
   }
@@ -22,7 +22,8 @@ export function asked(form) {
 export function askedAgain({ version, target, options }, { kept, wide }) {
   const { metadata, sensitivity, budget, latency_budget: bound, keep, wide: before, bfloat16 = [], ...same } = options.quantize;
   const query = new URLSearchParams({ version, target });
-  for (const [name, value] of Object.entries(same)) if (value !== null) query.set(name, value);
+  // A build of a time when biases were not corrected does not say that its are not.
+  for (const [name, value] of Object.entries({ correct_bias: false, ...same })) if (value !== null) query.set(name, value);
   const shapes = Object.entries(options.input_shapes ?? {}).map(([name, shape]) => `${name}=${shape.join(",")}`);
   if (shapes.length) query.set("input_shape", shapes.join(";"));
   kept.forEach((name) => query.append("keep", name));
