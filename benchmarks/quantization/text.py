@@ -18,15 +18,15 @@ _FONTS = Path("/usr/share/fonts/truetype")
 _WORDS = Path("/usr/share/common-licenses/Apache-2.0")
 LINE, SIGN, PAGE = (48, 320), (48, 192), (160, 320)  # [H, W] of the networks' inputs
 _ROW = 36  # the height of a line on a page
+_LEAST_SIDE, _UNCLIP = 3, 1.5  # PaddleOCR's, of text: pixels, and the ratio that a line is grown by
 
 
 class Line(NamedTuple):
-    """A picture of a line, its text, and where the middles of its characters are: `[characters, (x, y)]`, without
-    spaces."""
+    """A picture of a line, its text, and the box around it: `[left, top, right, bottom]`."""
 
     picture: Image.Image
     text: str
-    middles: Array
+    box: Array
 
 
 def alphabet(model: bytes) -> list[str]:
@@ -55,8 +55,8 @@ def signs(count: int, seed: int) -> tuple[Array, list[int]]:
 
 
 def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
-    """Three lines below each other, normalized as photographs: `[count, 3, 160, 320]`; and of each page where its
-    characters are, as `Line.middles`."""
+    """Three lines below each other, normalized as photographs: `[count, 3, 160, 320]`; and of each page the boxes
+    around its lines, `[3, 4]`, as `Line.box`."""
     rng, made, places = np.random.default_rng(seed), [], []
     for _ in range(count):
         page, found = Image.new("RGB", PAGE[::-1], _color(rng, 180, 256)), []
@@ -64,10 +64,47 @@ def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
             line, width = _line(rng, LINE), int(rng.integers(200, 300))
             corner = (int(rng.integers(0, 20)), 8 + 50 * row)
             page.paste(line.picture.resize((width, _ROW)), corner)
-            found.append(line.middles * [width / LINE[1], _ROW / LINE[0]] + corner)
+            found.append(line.box * ([width / LINE[1], _ROW / LINE[0]] * 2) + corner * 2)
         made.append((np.asarray(page, np.float32) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225])
-        places.append(np.concatenate(found))
+        places.append(np.stack(found))
     return np.ascontiguousarray(np.stack(made).transpose(0, 3, 1, 2), np.float32), places
+
+
+def boxes(mask: Array) -> Array:
+    """Around what hangs together of a mask `[H, W]` by sides, `[count, (left, top, right, bottom)]`: grown by the
+    length that PaddleOCR grows its polygons by, area * 1.5 / perimeter (Vatti's offset; DB, arXiv:1911.08947, 3.5)."""
+    left, found = {(int(x), int(y)) for y, x in np.argwhere(mask)}, []
+    while left:
+        waiting = [left.pop()]
+        low, high = list(waiting[0]), list(waiting[0])
+        while waiting:
+            x, y = waiting.pop()
+            low, high = [min(low[0], x), min(low[1], y)], [max(high[0], x), max(high[1], y)]
+            near = {(x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)} & left
+            left -= near
+            waiting += near
+        width, height = high[0] - low[0] + 1, high[1] - low[1] + 1
+        if min(width, height) >= _LEAST_SIDE:
+            wider = width * height * _UNCLIP / (2 * (width + height))
+            found.append((low[0] - wider, low[1] - wider, high[0] + 1 + wider, high[1] + 1 + wider))
+    return np.array(found).reshape(-1, 4)
+
+
+def matched(own: Array, real: Array) -> int:
+    """How many of some boxes overlap one of others by half, each of which is taken once."""
+    free = [*real]
+    for box in own:
+        place = next((place for place, other in enumerate(free) if _overlap(box, other) >= 0.5), None)
+        if place is not None:
+            free.pop(place)
+    return len(real) - len(free)
+
+
+def _overlap(one: Array, other: Array) -> float:
+    """Intersection over union."""
+    sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
+    both = float(np.prod(np.maximum(sides, 0)))
+    return both / (float(np.prod(one[2:] - one[:2])) + float(np.prod(other[2:] - other[:2])) - both)
 
 
 def read(decided: Array, characters: list[str]) -> str:
@@ -104,19 +141,11 @@ def _line(rng: np.random.Generator, size: tuple[int, int]) -> Line:
     degrees = float(rng.uniform(-1.5, 1.5))
     turned = picture.rotate(degrees, Image.Resampling.BILINEAR, fillcolor=paper)
     noisy = np.asarray(turned, np.float32) + rng.normal(0, rng.uniform(0, 20), (height, width, 3))
-    middles = _turned(_middles(font, text) + place, degrees, size)
-    return Line(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), text, middles)
-
-
-def _middles(font: ImageFont.FreeTypeFont, text: str) -> Array:
-    """Of each character but spaces, where its middle is, from where the text is drawn."""
-    ends = [font.getlength(text[:place]) for place in range(len(text) + 1)]
-    found = []
-    for place, character in enumerate(text):
-        if character != " ":
-            _, top, _, bottom = font.getbbox(character)
-            found.append(((ends[place] + ends[place + 1]) / 2, (top + bottom) / 2))
-    return np.array(found)
+    left, top, right, bottom = font.getbbox(text)
+    corners = np.array([(left, top), (right, top), (right, bottom), (left, bottom)]) + place
+    turned_corners = _turned(corners, degrees, size)
+    box = np.concatenate([turned_corners.min(axis=0), turned_corners.max(axis=0)])
+    return Line(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), text, box)
 
 
 def _turned(places: Array, degrees: float, size: tuple[int, int]) -> Array:

@@ -46,12 +46,24 @@ def test_a_turned_place_is_where_the_picture_s_dot_is() -> None:
     np.testing.assert_allclose(text._turned(np.array([[31.5, 11.5]]), 7, (48, 320))[0], (x + 0.5, y + 0.5), atol=0.1)
 
 
-def test_characters_of_a_page_lie_on_ink() -> None:
-    images, middles = text.pages(2, 4)
-    for image, places in zip(images, middles, strict=True):
+def test_the_ink_of_a_page_lies_in_its_lines_boxes() -> None:
+    images, lines = text.pages(2, 4)
+    for image, boxes in zip(images, lines, strict=True):
         gray = image.mean(axis=0)
-        windows = [gray[max(0, y - 6) : y + 7, max(0, x - 4) : x + 5] for x, y in places.round().astype(int)]
-        assert np.mean([window.std() for window in windows]) > 2 * gray[:6].std()
+        places = boxes.round().astype(int).clip(0)
+        inside = [gray[top:bottom, left:right].std() for left, top, right, bottom in places]
+        above = [gray[max(top - 4, 0) : top - 1, left:right].std() for left, top, right, _ in places]
+        assert min(inside) > 2 * max(above)
+
+
+def test_lines_are_what_hangs_together() -> None:
+    mask = np.zeros((40, 60), bool)
+    mask[5:11, 10:40], mask[20:26, 10:25], mask[20:26, 30:45], mask[35, 5] = True, True, True, True
+    found = text.boxes(mask)
+    assert sorted(found[:, 0].tolist()) == [10 - 3.75, 10 - 90 * 1.5 / 42, 30 - 90 * 1.5 / 42]  # not the single pixel
+    near = np.array([[7.0, 2.0, 44.0, 15.0], [8.0, 17.0, 60.0, 29.0]])  # the second is found in two parts
+    assert text.matched(found, near) == 1
+    assert text.matched(near[[0, 0]], near) == 1, "each is found once"
 
 
 def test_the_face_s_box_holds_the_brightest_of_the_portrait(monkeypatch: pytest.MonkeyPatch) -> None:
