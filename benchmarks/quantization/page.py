@@ -14,6 +14,7 @@ from benchmarks.quantization.records import Record, Row
 _DEFAULTS = ("ONNX Runtime, MinMax", "NNCF, performance", "torchao, PT2E", "AI Edge Quantizer")
 _BEGINNING = re.compile(r"^(?=## )", re.MULTILINE)
 _PLUS = "\N{PLUS-MINUS SIGN}"
+_SUMMARY = "## Defaults side by side"
 
 
 def page(records: Sequence[Record], parts: Sequence[str], before: str = "") -> str:
@@ -24,7 +25,7 @@ def page(records: Sequence[Record], parts: Sequence[str], before: str = "") -> s
         before: the document so far, whose sections stay where nothing that is kept takes their place.
     """
     taken = [record for record in records if not record.refused]
-    sections = [_HEAD, _summary(taken), *parts, *map(_section, taken)]
+    sections = [_HEAD, _summary(taken, _older(records, before)), *parts, *map(_section, taken)]
     refused = [record for record in records if record.refused]
     if refused:
         rows = [[record.title, record.what, record.refused] for record in refused]
@@ -38,7 +39,16 @@ def _title(section: str) -> str:
     return section.partition("\n")[0]
 
 
-def _summary(records: Sequence[Record]) -> str:
+def _older(records: Sequence[Record], before: str) -> list[list[str]]:
+    """The rows of the summary so far that are of networks without results here."""
+    summary = next((each for each in _BEGINNING.split(before) if _title(each) == _SUMMARY), "")
+    lines = [line for line in summary.splitlines() if line.startswith("| ")][2:]  # behind the columns' names
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    measured = {record.title for record in records}
+    return [row for row in rows if row[0] not in measured]
+
+
+def _summary(records: Sequence[Record], older: Sequence[list[str]]) -> str:
     """Octet's default beside the best of the others'."""
     rows = []
     for record in records:
@@ -51,12 +61,13 @@ def _summary(records: Sequence[Record]) -> str:
         cells = [_share(_counted(own)), f"{own.noise_db:.1f} dB", best.name, _share(_counted(best))]
         rows.append([record.title, record.scored if own.judged else record.agreed, share, *cells, ahead])
     columns = ["network", "counted", "float", DEFAULT, "its noise", "best other", "it has", "Octet has more, points"]
-    return f"""## Defaults side by side
+    return f"""{_SUMMARY}
 
 Each tool as it is where it is told nothing; the best of the others is the one with the largest share. The last column
 is the difference on the same inputs, with the standard error of that difference: less than two of them say nothing.
+A row is as old as its network's section, and of what was Octet's default then.
 
-{table(columns, rows)}"""
+{table(columns, [*rows, *older])}"""
 
 
 def _counted(row: Row) -> Counted:

@@ -48,6 +48,7 @@ ROLES: Mapping[str, str] = {
     "run": "service.compiler.running_roles:run_role",
     "bench": "service.compiler.running_roles:bench_role",
     "explain": "service.compiler.running_roles:explain_role",
+    "channels": "service.compiler.observing_roles:channels_role",
     "extremes": "service.compiler.observing_roles:extremes_role",
     "histograms": "service.compiler.observing_roles:histograms_role",
     "compare": "service.compiler.observing_roles:compare_role",

@@ -36,6 +36,23 @@ def extremes_role(request: Mapping[str, Any], report: Report) -> Mapping[str, An
     return {"inputs": len(seen)}
 
 
+def channels_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """The least and the largest value of each channel of some outputs `[N, C, ...]`, whose places are `outputs`, of all
+    inputs: `SEEN_FILE`, `[channels, 2]` float32, one output after the other."""
+    model = _model(request["model"], request["threads"])
+    seen, number = np.zeros((0, 0), np.float32), 0
+    for inputs in _inputs(request["inputs"], model.signature.inputs):
+        made = model.run(inputs)
+        rows = [made[place].swapaxes(0, 1).reshape(made[place].shape[1], -1) for place in request["outputs"]]
+        lows, highs = (np.concatenate([end(row, axis=1) for row in rows]) for end in (np.min, np.max))
+        if number:
+            lows, highs = np.minimum(lows, seen[:, 0]), np.maximum(highs, seen[:, 1])
+        seen = np.stack([lows, highs], axis=1)
+        number += 1
+    np.save(SEEN_FILE, seen, allow_pickle=False)
+    return {"inputs": number}
+
+
 def histograms_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """How many values of every input and output lie in each of `bins` between its `ranges`: `SEEN_FILE`, `[tensors,
     bins]` int64."""

@@ -161,6 +161,25 @@ class Workshop:
             counts += _seen(directory, counts.shape, np.int64)
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
+    def channels(self, built: Built, data: Data, names: Sequence[str]) -> list[Array]:
+        """The least and the largest value of each channel of outputs of `built`, `[C, 2]` each, in one pass.
+
+        Raises:
+            InvalidInput: as `Data.inputs`; or one of them has a value that is not finite.
+        """
+        outputs = {spec.name: (place, spec.shape[1]) for place, spec in enumerate(built.signature.outputs)}
+        places, sizes = zip(*(outputs[name] for name in names), strict=True)
+        asked, found = {"model": built.to_json(), "outputs": places}, []
+        for directory, _ in self._parts("channels", data, built.signature):
+            self._run("channels", asked, directory, built.files)
+            found.append(_seen(directory, (sum(sizes), 2), np.float32))
+        whole = np.stack(
+            [np.min([row[:, 0] for row in found], axis=0), np.max([row[:, 1] for row in found], axis=0)], 1
+        )
+        if not np.isfinite(whole).all():
+            raise InvalidInput("the calibration set makes tensors NaN or infinite")
+        return np.split(whole, np.cumsum(sizes)[:-1])
+
     def compare(self, first: Built, second: Built, data: Data) -> tuple[Array, list[Array]]:
         """Of each output of two models with the same ones, the squares of the first's and of their differences, summed:
         `[outputs, 2]`; and each model's first output for each input, `[inputs, elements]` float32, which lie in files

@@ -21,6 +21,7 @@ from service.quantize.observing import Workshop
 from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
 from service.quantize.rewriting import Fitted, rewrite
 from service.quantize.sensitivity import Sensitivity, decibels, finite
+from service.quantize.spreading import factors, spread, spreadable
 from service.quantize.switched import switched
 from service.quantize.widening import STORAGE, widen
 
@@ -82,7 +83,8 @@ class Calibration:
             OctetError: it does not compile, or `data` does not fit it.
         """
         self.model, self._workshop, self._data = model, workshop, data
-        document, planned = _planned(model, replace(options, wide=(), bfloat16=()))
+        self._factors: dict[str, Array] = {}
+        document, planned = self._planned(replace(options, wide=(), bfloat16=()))
         if not planned.layers:
             raise Unsupported(
                 "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
@@ -94,10 +96,25 @@ class Calibration:
         self._ends = (*document.inputs, *self.names)
         self._fitted: dict[tuple[Any, ...], Mapping[tuple[str, str], Fitted]] = {}
         self.float = self._observed = workshop.build(document.written(self.names))
+        if narrow_ones := self._narrow(document):
+            self._factors = narrow_ones
+            workshop.discard(self.float)
+            document, _ = self._planned(replace(options, wide=(), bfloat16=()))
+            self.float = self._observed = workshop.build(document.written(self.names))
         self.statistics = self._seen(options)
         for _ in range(options.rounds):
             self._observed = workshop.build(self._prefixes(options))
             self.statistics = self._seen(options)
+
+    def _narrow(self, document: Document) -> dict[str, Array]:
+        """By tensor, what channels are to be multiplied by, where some are."""
+        names = [name for name in spreadable(document) if name in self.names]
+        seen = self._workshop.channels(self.float, self._data, names) if names else []
+        found = {name: factors(channels) for name, channels in zip(names, seen, strict=True)}
+        return {name: row for name, row in found.items() if (row != 1).any()}
+
+    def _planned(self, options: Options) -> tuple[Document, Plan]:
+        return _planned(self.model, options, self._factors)
 
     def _seen(self, options: Options) -> dict[str, Statistics]:
         histograms = options.method not in OF_EXTREMES
@@ -106,7 +123,7 @@ class Calibration:
 
     def _prefixes(self, options: Options) -> bytes:
         """The quantized model, with tensors as outputs as they are before they are rounded."""
-        document, planned = _planned(self.model, options)
+        document, planned = self._planned(options)
         stored = rewrite(document, planned, self._types(planned, options))
         return document.written(stored[name].real if name in stored else name for name in self.names)
 
@@ -133,7 +150,7 @@ class Calibration:
             return {}
         key = (options.choose, options.storage, options.fit, options.equalize)
         if key not in self._fitted:
-            document, planned = _planned(self.model, replace(options, kept=self._kept, wide=(), bfloat16=()))
+            document, planned = self._planned(replace(options, kept=self._kept, wide=(), bfloat16=()))
             types = self._types(planned, options)
             parts = (self._workshop, self._observed, self._ends, self._data)
             self._fitted[key] = fitted(document, planned, types, options.fit, *parts)
@@ -146,9 +163,9 @@ class Calibration:
             Unsupported: its operator set is too old.
             InvalidInput: there is no bfloat16 for one of the layers that are to have it.
         """
-        document, planned = _planned(self.model, options)
+        document, planned = self._planned(options)
         check_narrow(document, options.bfloat16)
-        whole = _planned(self.model, replace(options, wide=()))[1] if options.wide else planned
+        whole = self._planned(replace(options, wide=()))[1] if options.wide else planned
         stored = rewrite(document, planned, self._types(planned, options), self._fits(options))
         raised = [layer for layer in whole.layers if layer.name in options.wide and layer.name not in options.kept]
         widen(document, raised, self._wide_types(whole))
@@ -159,7 +176,7 @@ class Calibration:
 
     def sensitivity(self, options: Options) -> Sensitivity:
         """What each layer's quantization costs alone. Raises as `quantize`."""
-        document, planned = _planned(self.model, options)
+        document, planned = self._planned(options)
         file, names = switched(
             document, planned, self._types(planned, options), self._wide_types(planned), self._fits(options)
         )
@@ -231,13 +248,14 @@ class Measured:
         }
 
 
-def _planned(model: bytes, options: Options) -> tuple[Document, Plan]:
+def _planned(model: bytes, options: Options, by_tensor: Mapping[str, Array]) -> tuple[Document, Plan]:
     document = Document(model)
     if any(is_quantized(node.op_type) for node in document.nodes):
         raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
     tidy(document)
     if options.equalize:
         equalize(document)
+    spread(document, by_tensor)
     raised = {*options.kept, *options.wide, *options.bfloat16}
     planned = plan(document, options.patterns, raised)
     unknown = raised - {node.outputs[0] for node in document.nodes}

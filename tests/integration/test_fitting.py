@@ -163,6 +163,19 @@ def test_an_equalized_model_computes_what_the_float_one_does(workshop: Workshop,
     )
 
 
+def test_narrow_channels_in_front_of_depthwise_convolutions_have_steps(workshop: Workshop, data: Data) -> None:
+    """A channel of a hundredth of the range would have three of them, and less than 20 dB."""
+    rng, model = np.random.default_rng(0), OnnxBuilder()
+    narrow, x = np.array([1, 0.01], np.float32).reshape(2, 1, 1, 1), model.input("image", "float32", (1, 3, 16, 16))
+    first = model.node("Conv", [x, model.constant(rng.normal(0, 1, (2, 3, 1, 1)) * narrow, "float32")])
+    bounds = [model.constant(np.array(end), "float32") for end in (0, 6)]
+    middle = model.node("Clip", [first, *bounds])
+    model.output(model.node("Conv", [middle, model.constant(1 / narrow, "float32")], group=2), "float32")
+    calibration = Calibration(model.build(13), workshop, data, Options())
+    (noise,) = calibration.measure(calibration.quantize(Options())).outputs.values()
+    assert noise > 30
+
+
 def test_rounds_see_what_the_quantized_prefix_makes(workshop: Workshop, data: Data) -> None:
     """With steps so coarse that ranges move: the second round's are those of the first one's file."""
     coarse = Options("power-of-two")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -111,6 +113,16 @@ def test_sections_that_nothing_takes_the_place_of_stay() -> None:
     assert "old digits" not in written
     assert written.endswith("\n\n## Another network\n\nold\n")
     assert page([record], [], written) == written
+
+
+def test_rows_of_networks_without_results_stay() -> None:
+    record = _record(float=each([1, 0]), ours=each([1, 1]), theirs=each([0, 0]))
+    first = page([record], [])
+    other = replace(record, title="Another network")
+    both = page([other], [], first)
+    summary = both.partition("## Defaults side by side")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")][2:]
+    assert rows == ["| Another network", f"| {record.title}"]
 
 
 def test_records_are_read_as_they_were_written() -> None:
