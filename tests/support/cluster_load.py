@@ -31,21 +31,30 @@ _TIMEOUT_S = 60.0
 _PICTURES = [(ROOT / "examples" / "digits" / f"{digit}.png").read_bytes() for digit in range(10)]
 _MOST_PROBLEMS = 8
 _AFTER_A_PROBLEM_S = 0.1  # or nothing else would be counted
+_SLOWEST = 5  # that are shown of a phase
 
 
 @dataclass
 class Phase:
-    """What clients saw of the requests that they began in it."""
+    """What clients saw of the requests that they began in it.
+
+    Attributes:
+        answers: of each right one, how many seconds it took, after how many of the phase it was asked for, and by what.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
-    seconds: list[float] = field(default_factory=list)
+    answers: list[tuple[float, float, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    began_s: float = field(default_factory=time.monotonic)
 
     def to_json(self) -> dict[str, Any]:
-        percentiles = np.percentile(self.seconds, [50, 99, 100]) if self.seconds else [0.0] * 3
+        seconds = [took_s for took_s, *_ in self.answers]
+        percentiles = np.percentile(seconds, [50, 99, 100]) if seconds else [0.0] * 3
         named = zip(("p50_ms", "p99_ms", "longest_ms"), percentiles, strict=True)
         figures = {name: round(1000 * float(value), 1) for name, value in named}
-        return {"counts": self.counts, "problems": self.problems, **figures}
+        longest = sorted(self.answers, reverse=True)[:_SLOWEST]
+        slowest = [f"{took_s:.2f} s at {at_s:.1f} s by {protocol}" for took_s, at_s, protocol in longest]
+        return {"counts": self.counts, "problems": self.problems, **figures, "slowest": slowest}
 
 
 class _Problem(Exception):
@@ -60,6 +69,7 @@ def main() -> None:
 
     def go_on(client: int) -> None:
         ask, digit = (_http if client % 2 else _grpc)(address, model), client
+        protocol = "HTTP" if client % 2 else "gRPC"
         while not over.wait(pause_s):
             digit, phase, start_s, problem = (digit + 1) % 10, phases[current[0]], time.monotonic(), ""
             try:
@@ -70,7 +80,7 @@ def main() -> None:
             with lock:
                 phase.counts[what] += 1
                 if what == "right":
-                    phase.seconds.append(took_s)
+                    phase.answers.append((took_s, start_s - phase.began_s, protocol))
                     began[client].set()
                 elif len(phase.problems) < _MOST_PROBLEMS:
                     phase.problems.append(f"{what} after {took_s:.3f} s: {problem[:300]}")
