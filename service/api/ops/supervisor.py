@@ -14,7 +14,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from service.api.access import check_exposure
@@ -38,6 +38,7 @@ from service.workers.tenant_planes import Places, folder_of_front
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
 _PATIENCE_S = 10.0  # beyond the time that requests under way have
+_PARTING_S, _LOOK_EVERY_S = 2.0, 0.05  # the data plane keeps connections at rest for less
 _CANNOT_START = 1  # as the data plane says it
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which no model's own code raises
 
@@ -173,13 +174,22 @@ class _Supervisor:
             self._control_plane.stop()
             await asyncio.sleep(cluster.NOTICE_S)
         self._standby.begin("the server is stopping")
-        for child in self._children:
+        self._data_plane.stop()
+        await self._until_parted()
+        for child in (self._control_plane, self._compile_worker):
             child.stop()
         number = await told.get()
         for child in self._children:
             child.kill()
         self._tenants.kill()
         return 128 + number
+
+    async def _until_parted(self) -> None:
+        """Until the data plane has answered who asks once more: for some of it, it needs the control plane."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PARTING_S):
+                while self._data_plane.pid is not None:
+                    await asyncio.sleep(_LOOK_EVERY_S)
 
     def _be_data_plane(self, ready: Ready) -> None:
         settings = self._settings

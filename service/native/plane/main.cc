@@ -44,6 +44,7 @@ namespace octet::plane {
 namespace {
 
 constexpr double kReportEveryS = 0.5;
+constexpr double kPartingS = 1;  // who asks more often than that asks once more before his connection ends
 constexpr int kCardLost = 3;  // exit status
 
 sigset_t ending_signals() {
@@ -104,6 +105,7 @@ class Process {
     reactor_.watch(descriptor, [this, descriptor](uint32_t) {
       signalfd_siginfo ignored;
       while (::read(descriptor, &ignored, sizeof ignored) > 0) {
+        if (!plane_.is_stopping) plane_.parts_s = now_s() + kPartingS;
         plane_.is_stopping = true;
         plane_.not_ready = "the server is shutting down";
         reactor_.stop();
@@ -133,6 +135,7 @@ class Process {
     if (!is_card_lost() || plane_.is_stopping) return;
     std::fprintf(stderr, "octet-plane: a card failed, and no model runs on it any more in this process\n");
     plane_.is_stopping = true;
+    plane_.parts_s = now_s();
     plane_.not_ready = "a card failed, and the data plane is starting again";
     reactor_.stop();
   }

@@ -104,6 +104,7 @@ class Plane {
   std::unique_ptr<Authority> authority;      // by which workers are known that encrypt
   bool speaks_grpc = false;   // over HTTP/2, on the port for HTTP too
   bool is_stopping = false;
+  double parts_s = kNever;    // until when connections at rest are kept, while it stops
   bool is_alone = false;      // no control plane will come: what is not known here is not there
   std::function<void()> gather = [] {};  // counts what the queues have done until now
   double traced = -1;  // the part of the requests that are traced, of those that do not say it; below 0: none is

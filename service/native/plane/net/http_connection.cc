@@ -336,11 +336,11 @@ void HttpConnection::linger() {
 // The next request may come, or has come already.
 void HttpConnection::next() {
   finished_ = std::move(exchange_);
-  if (is_last_ || plane_.is_stopping) return end();
+  if (is_last_) return end();
   input_ = Input::kHead;
   output_ = Output::kNone;
   is_fresh_ = false;
-  due_s_ = now_s() + plane_.limits.keep_alive_s;
+  due_s_ = std::min(now_s() + plane_.limits.keep_alive_s, plane_.parts_s);
   if (has_left_ && in_.empty()) return end();
   wants_turn_ = !in_.empty() || may_read_;  // not from within itself: who sends a thousand at once has but one turn
 }
@@ -374,7 +374,8 @@ void HttpConnection::check_timeouts(double now_s) {
   if (now_s < due_s_) return;
   if (input_ == Input::kLingering) return end();
   if (input_ == Input::kHead) {
-    return end(is_fresh_ || !in_.empty() ? plain_response(408, "the head of the request took too long") : "");
+    bool is_parting = plane_.is_stopping && in_.empty();
+    return end(!is_parting && (is_fresh_ || !in_.empty()) ? plain_response(408, "the head of the request took too long") : "");
   }
   bool is_waiting = input_ == Input::kBody && !is_reading();  // it is us who do not read
   if (input_ == Input::kBody && (is_waiting || window_bytes_ >= plane_.limits.min_body_bytes)) {
@@ -387,10 +388,17 @@ void HttpConnection::check_timeouts(double now_s) {
   end(may_answer && input_ == Input::kBody ? plain_response(408, "the body of the request came too slowly") : "");
 }
 
+// Who asks again and again may have done so already: he is answered, and told in the answer that it is the last.
 void HttpConnection::stop(bool at_once) {
-  is_last_ = true;
-  if (at_once && exchange_ && !has_responded()) exchange_->on_gone();
-  if (at_once || is_idle()) end();
+  if (at_once) {
+    if (exchange_ && !has_responded()) exchange_->on_gone();
+    return end();
+  }
+  if (is_idle()) {
+    due_s_ = std::min(due_s_, plane_.parts_s);
+  } else if (!has_responded()) {
+    is_last_ = true;
+  }
 }
 
 }  // namespace octet::plane

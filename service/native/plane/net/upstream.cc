@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kTurns = 8;     // reads, then others have theirs
 constexpr double kIdleS = 30;    // less than a worker lets one be idle, or a request might meet its end
+constexpr double kAfterS = 0.5;  // behind the last of the connections whose requests go on here
 
 }  // namespace
 
@@ -44,7 +45,7 @@ void Upstream::resume() {
 void Upstream::release() {
   exchange_ = 0;
   asker_.reset();
-  due_s_ = now_s() + kIdleS;
+  due_s_ = std::min(now_s() + kIdleS, plane_.parts_s + kAfterS);
 }
 
 void Upstream::happened(uint32_t events) {
@@ -101,11 +102,7 @@ void Upstream::read() {
     }
   }
   if (is_over_ || !is_free() || std::exchange(is_announced_, true)) return;
-  if (plane_.is_stopping) {
-    is_over_ = true;
-  } else {
-    on_free();
-  }
+  on_free();
 }
 
 void Upstream::check_timeouts(double now_s) {
@@ -129,7 +126,10 @@ void Upstream::leave() {
   });
 }
 
-void Upstream::stop(bool at_once) { is_over_ = is_over_ || at_once || is_free(); }
+void Upstream::stop(bool at_once) {
+  is_over_ = is_over_ || at_once;
+  if (is_free()) due_s_ = std::min(due_s_, plane_.parts_s + kAfterS);
+}
 
 void with_upstream(Plane& plane, int64_t id, const std::function<void(Upstream&)>& act) {
   if (id == 0) return;

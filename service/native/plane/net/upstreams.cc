@@ -144,7 +144,7 @@ void Upstreams::is_free(const std::string& worker, int64_t upstream) {
 // The last ones are followed by others: the control plane, which opens them, may be away when they are needed.
 void Upstreams::has_rested(const std::string& worker) {
   auto line = lines_.find(worker);
-  if (line != lines_.end() && line->second.all.size() <= kInAdvance) ask(worker);
+  if (!plane_.is_stopping && line != lines_.end() && line->second.all.size() <= kInAdvance) ask(worker);
 }
 
 void Upstreams::is_gone(const std::string& worker, int64_t upstream) {

@@ -1,0 +1,83 @@
+"""A data plane that is told to end while clients keep their connections: who asks again is answered, and told."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.core.digest import canonical_json
+from tests.support import runners
+from tests.support.plane_models import LENGTH, bare_plane, sleeping
+from tests.support.routed import cluster, request, vector
+from tests.support.waiting import GIVE_UP_S
+
+SLEEPING = canonical_json(
+    {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
+)
+SOON_S = 0.3  # after which the signal was heard, and before which connections at rest are kept
+
+
+@contextmanager
+def kept(address: str) -> Iterator[http.client.HTTPConnection]:
+    with closing(http.client.HTTPConnection(address, timeout=GIVE_UP_S)) as opened:
+        opened.connect()
+        yield opened
+
+
+def ask(connection: http.client.HTTPConnection, model: str, body: bytes) -> tuple[int, str | None]:
+    """The status, and what the answer says of the connection."""
+    assert connection.sock is not None, "it was closed, and would be opened anew"
+    connection.request("POST", f"/v2/models/{model}/infer", body)
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status, answer.getheader("connection")
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """Its address and its process, which has ended well."""
+    with bare_plane(tmp_path, [sleeping(tmp_path, 1)]) as process:
+        yield process.url.removeprefix("http://"), process.pid
+
+
+def test_who_asks_again_is_answered_and_told_that_it_is_the_last(plane: tuple[str, int]) -> None:
+    address, pid = plane
+    with kept(address) as one, kept(address) as fresh, kept(address) as silent:
+        assert ask(one, "sleeping", SLEEPING) == (200, None)
+        assert ask(silent, "sleeping", SLEEPING) == (200, None)
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(SOON_S)
+        assert ask(one, "sleeping", SLEEPING) == (200, "close")
+        assert ask(fresh, "sleeping", SLEEPING) == (200, "close")
+        began_s = time.monotonic()
+        assert silent.sock.recv(1) == b""  # who asks nothing is left without a word
+        assert time.monotonic() - began_s < GIVE_UP_S
+
+
+def test_who_has_never_asked_is_left_without_a_word(plane: tuple[str, int]) -> None:
+    address, pid = plane
+    with kept(address) as fresh:
+        with kept(address) as behind:
+            assert ask(behind, "sleeping", SLEEPING) == (200, None)  # connections are taken in their order
+        os.kill(pid, signal.SIGTERM)
+        assert fresh.sock.recv(1) == b""
+
+
+def test_a_router_that_ends_still_reaches_its_workers(tmp_path: Path) -> None:
+    with cluster(tmp_path) as routed:
+        routed.worker({"echo": runners.identity("UINT8", 1, 16)})
+        routed.tell()
+        with kept(f"127.0.0.1:{routed.router.http}") as client:
+            assert ask(client, "echo", request(vector(0))) == (200, None)
+            routed.places[routed.workers[0].id] = 1  # no more connections are to be had
+            routed.router.process.send_signal(signal.SIGTERM)
+            time.sleep(SOON_S)
+            assert ask(client, "echo", request(vector(1))) == (200, "close")
+        assert routed.router.process.wait(GIVE_UP_S) == 0
