@@ -27,6 +27,9 @@ class Presence:
 
     Args:
         offers: members of `Worker` that say what it has to offer.
+
+    Attributes:
+        is_seen: whether the table has shown it.
     """
 
     def __init__(self, workers: WorkerStore, kind: WorkerKind, every_s: float, **offers: Any) -> None:
@@ -39,6 +42,7 @@ class Presence:
         self._worker = Worker(id=id, kind=kind, host=host, pid=os.getpid(), started_at=now, seen_at=now, **known)
         self._changing = threading.Lock()
         self._changed, self._ended = threading.Event(), False
+        self.is_seen = False
         self._thread = threading.Thread(target=self._beat, name="octet-presence", daemon=True)
 
     @property
@@ -78,13 +82,15 @@ class Presence:
     def _beat(self) -> None:
         while not self._ended:
             self._changed.clear()
-            self._try(lambda: self._workers.beat(self._worker))
+            self.is_seen |= self._try(lambda: self._workers.beat(self._worker))
             if not self._ended:
                 self._changed.wait(self._every_s)
         self._try(lambda: self._workers.remove(self._worker.id))
 
-    def _try(self, write: Callable[[], None]) -> None:
+    def _try(self, write: Callable[[], None]) -> bool:
         try:
             write()
         except Exception as error:  # being seen is not worth dying for
             log_trouble(_logger, error, "worker %s could not give a sign of life", self._worker.id)
+            return False
+        return True

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _logger = logging.getLogger(__name__)
+_LOOK_S = 0.05
 _SWITCH_S = 0.0002  # in which an import lets go of the interpreter: each statement of a database waits for it
 
 
@@ -236,8 +237,9 @@ class _Server(uvicorn.Server):
         self._services.plane.listener = self._listener
         self._welcome = await self._work.enter_async_context(at_work(self._services))
         await super().startup([])
+        starting = self._not_ready_before_the_others_know()
         self._do(self._listener.keep_telling())  # by now it is known whether models are to be loaded first
-        self._do(self._announce())
+        self._do(self._announce(starting))
         self._do(Housekeeping(self._services, self._ready.want).keep())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -273,7 +275,18 @@ class _Server(uvicorn.Server):
             self._presence.drains()
         self._listener.tell()
 
-    async def _announce(self) -> None:
+    def _not_ready_before_the_others_know(self) -> ExitStack:
+        """Who rolls a cluster ends the process that this one follows as soon as it is ready."""
+        stack = ExitStack()
+        if self._services.settings.role in (Role.API, Role.WORKER):
+            stack.enter_context(self._services.registry.starting("the server is starting"))
+        return stack
+
+    async def _announce(self, starting: ExitStack) -> None:
+        with starting:
+            await self._start()
+
+    async def _start(self) -> None:
         await self._services.plane.reached()
         await self._services.plane.gather()  # it has heard all by then
         try:
@@ -285,12 +298,16 @@ class _Server(uvicorn.Server):
             await self._join()
 
     async def _join(self) -> None:
-        """Has the others see this process, as soon as it has loaded what it is to have."""
+        """Has the others see this process, as soon as it has loaded what it is to have, and this one see them."""
+        if self._services.routing is not None:
+            await self._services.routing.has_looked()
         if self._presence is None:
             return
         await self._welcome.wait()
         if not self.should_exit:
             self._stack.enter_context(self._presence)
+            while not self._presence.is_seen and not self.should_exit:
+                await asyncio.sleep(_LOOK_S)
             self._stack.enter_context(verifying(self._services, self._presence.id))
 
     def _take(self, descriptor: int) -> None:

@@ -93,6 +93,10 @@ class Routing:
                     _logger.exception("the workers could not be looked for")
             await asyncio.sleep(_LOOK_EVERY_S)
 
+    async def has_looked(self) -> None:
+        """Returns when the data plane is told who there is."""
+        await self._has_looked.wait()
+
     async def resolve(self, model: str, version: Reference = None) -> None:
         """Has the data plane know which pools can serve a name.
 

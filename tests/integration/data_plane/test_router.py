@@ -172,6 +172,22 @@ def test_a_name_that_is_not_known_is_asked_once(routed: Cluster) -> None:
     assert [each["kind"] for each in routed.asked].count("resolve") == 1
 
 
+def test_where_the_only_one_that_has_it_drains_it_is_asked_who_else_could_answer(routed: Cluster) -> None:
+    leaving, other = (routed.worker({"echo": echo()}, pool=pool) for pool in ("old", "new"))
+    other.loaded.clear()
+    routed.tell()
+    assert infer(routed, request(vector(1))).status_code == 200
+    leaving.state = "draining"
+    routed.tell()
+
+    def resolve(model: str, version: str) -> None:
+        routed.say(orders.workers(KEY, (), [orders.Servable(model, version, ("new", "old"))], resets=False))
+
+    routed.resolve = resolve
+    assert infer(routed, request(vector(1))).status_code == 200
+    assert routed.forwards()[other.id]["forwarded"] == 1
+
+
 def test_one_that_says_it_has_not_the_model_is_passed_over(routed: Cluster) -> None:
     empty = routed.worker({})
     routed.worker({"echo": echo()})

@@ -57,8 +57,10 @@ def test_a_table_that_cannot_be_written_is_not_the_end(workers: WorkerStore, mon
         beat(worker)  # type: ignore[arg-type]
 
     monkeypatch.setattr(workers, "beat", flaky)
-    with Presence(workers, WorkerKind.COMPILE, 0.05):
-        eventually(lambda: bool(workers.list(60)))
+    with Presence(workers, WorkerKind.COMPILE, 0.05) as presence:
+        assert not presence.is_seen or len(beats) > 1
+        eventually(lambda: presence.is_seen)
+        assert workers.list(60)
 
 
 def test_a_member_of_a_cluster_says_at_once_what_it_has_loaded_and_that_it_ends(workers: WorkerStore) -> None:

@@ -167,6 +167,13 @@ WorkerRef Cluster::find(const std::string& id) const {
   return found == workers_.end() ? nullptr : found->second;
 }
 
+bool Cluster::knows(std::string_view address) const {
+  auto found = names_.find(std::string(address));
+  if (found == names_.end()) return false;
+  const std::vector<WorkerRef>& loaded = found->second.loaded;
+  return found->second.is_told || std::any_of(loaded.begin(), loaded.end(), [](const WorkerRef& each) { return each->is_ready; });
+}
+
 std::vector<WorkerRef> Cluster::candidates(const Name& name, const Tried& tried) const {
   std::vector<WorkerRef> found;
   auto add = [&](const std::vector<WorkerRef>& workers) {

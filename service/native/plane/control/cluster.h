@@ -73,7 +73,8 @@ class Cluster {
   const std::string& key_for(const Worker& worker) const { return worker.key.empty() ? key_ : worker.key; }
 
   WorkerRef find(const std::string& id) const;  // null: it is in no order any more
-  bool knows(std::string_view address) const { return names_.count(std::string(address)) > 0; }
+  // Whether it is known who could answer: where it is not told, some worker that is ready has it loaded.
+  bool knows(std::string_view address) const;
   // Of the workers that are ready and not among `tried`: one that has it loaded, or else one of a pool that can serve it.
   // The least busy for its capacity, by chance among equals; those whose connections failed lately come last. Where all
   // that have it are full, it may be another of their pools, which then loads it. Of a sequence always the same, as long

@@ -85,6 +85,7 @@ class Run:
             plane=Reached(),
             stopping=threading.Event(),
             registry=None,
+            routing=None,
             audit=None,
             metrics=Metrics(),
         )
