@@ -6,7 +6,6 @@ Inputs are of a seed, as models' are, with any bytes around the images. The answ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.gpu import artifacts
@@ -14,7 +13,7 @@ from benchmarks.gpu.samples import Array, digest, inputs_of
 from service.cache import OciLayout
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.conv import conv
-from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, ranked
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, ranked
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
@@ -31,9 +30,9 @@ def kernels(card: Card, batch: int) -> Iterator[tuple[SquareConvolution, CardTil
     """For each shape and instruction that `card` has, with the tile that the cost model likes best."""
     for size, channels in _SHAPES:
         square = SquareConvolution(images=batch, size=size, channels=channels, filters=channels)
-        for matrix_macs in {card.matrix_macs: None, 0: None}:
-            reads = square.kernel**2 * channels // STEP_BYTES
-            tile = ranked(replace(card, matrix_macs=matrix_macs), square.layer, reads)[0]
+        reads = square.kernel**2 * channels // STEP_BYTES
+        for unit in filter(lambda unit: unit.macs(card), Unit):
+            tile = ranked(card, square.layer, reads, [unit])[0]
             yield square, tile, conv(square.layer, square.weights, 1, square.bias, square.epilogue, tile)
 
 
@@ -53,20 +52,22 @@ def _put(
         places.append(Buffer(Space.CONSTANT, len(constants), array.nbytes))
         constants += array.tobytes() + bytes(-array.nbytes % ALIGNMENT_BYTES)
     # The slack behind an output's last element is nobody's.
-    buffers = [Buffer(Space.INPUT, 0, source.size_bytes), *places, Buffer(Space.OUTPUT, 0, destination.own_bytes)]
+    images = [source, *([square.layer.residual] if square.layer.residual else [])]
+    given = [Buffer(Space.INPUT, place, image.size_bytes) for place, image in enumerate(images)]
+    buffers = [*given, *places, Buffer(Space.OUTPUT, 0, destination.own_bytes)]
     call = Call(kernel.symbol, tuple(range(len(buffers)))), kernel.function.launch
     library = artifacts.linked({kernel.symbol: kernel.function.source}, card.capability, target)
     made = artifacts.put(layout, library, target, buffers, [call], constants)
-    specs = ModelSignature((TensorSpec("source", "UINT8", (source.size_bytes,)),), ())
-    (given,) = inputs_of(specs)
-    instruction = "mma" if tile.matrix else "dp4a"
+    specs = tuple(TensorSpec(f"input_{place}", "UINT8", (image.size_bytes,)) for place, image in enumerate(images))
+    filled = [_framed(image, values) for image, values in zip(images, inputs_of(ModelSignature(specs, ())), strict=True)]
+    instruction = tile.unit.instruction
     name = f"3x3-{square.size}x{square.size}x{square.channels}-{instruction}"
     pixels = square.images * square.size**2
     return {
         "name": name,
         "folder": FOLDER,
         "artifact": made,
-        "answers": digest([_in_blocks(destination, square.answers(_framed(source, given)))]),
+        "answers": digest([_in_blocks(destination, square.answers(*filled))]),
         "shape": f"3x3, {square.size} x {square.size} x {square.channels}",
         "batch": square.images,
         "instruction": instruction,

@@ -26,6 +26,7 @@ from benchmarks.gpu.samples import ABOUT_FILE, Array, digest, inputs_of
 from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
 from service.compiler.kernels.cuda.cards import CARDS, Card
+from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction
 from service.compiler.targets import codegen_target
 from service.core.artifact import Report
@@ -67,11 +68,7 @@ def main() -> None:
     models = [row for model in asked.models for row in _prepared(model, batches, target, artifacts_folder)]
     card = CARDS[capabilities[0]]
     sizes = asked.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
-    peaks = [
-        _peak(card, target, artifacts_folder, *sizes, matrix=matrix)
-        for matrix in (True, False)
-        if card.matrix_macs or not matrix
-    ]
+    peaks = [_peak(unit, card, target, artifacts_folder, *sizes) for unit in Unit if unit.macs(card)]
     alone = layers.put(card, target, asked.layer_batch, artifacts_folder / layers.FOLDER)
     kernels = _kernels(card, target, artifacts_folder, asked.recorded, asked.kernel_tests)
     about = {"target": target.name, "models": models, "peaks": peaks, "layers": alone, "kernels": kernels}
@@ -118,10 +115,10 @@ def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
 
 
 def _peak(
-    card: Card, target: Target, folder: Path, blocks: int, repetitions: int, *, matrix: bool
+    unit: Unit, card: Card, target: Target, folder: Path, blocks: int, repetitions: int
 ) -> dict[str, object]:
     """An artifact of one call."""
-    kernel = peak.peak(card, blocks, repetitions, matrix=matrix)
+    kernel = peak.peak(unit, blocks, repetitions)
     assert isinstance(kernel.function, DeviceFunction)
     buffers = (Buffer(Space.INPUT, 0, 4 * peak.OPERANDS), Buffer(Space.OUTPUT, 0, kernel.output_bytes))
     call = Call(kernel.symbol, (0, 1)), kernel.function.launch

@@ -20,6 +20,7 @@ from benchmarks.gpu.package import _WHEELS
 from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
 from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.pipeline import CompileRequest, compile_model
 from service.compiler.sandbox import check
@@ -78,8 +79,8 @@ def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     launched = launches.sources(recorded(package.with_name("recorded")))
     alone = {kernel.symbol: _source(kernel) for _, _, kernel in layers.kernels(CARDS[_CARD], 1)}
     networks.emulate(launched | alone, _CARD, folder, checked=False)
-    for matrix in (True, False):
-        kernel = peak.peak(CARDS[_CARD], *_PEAK, matrix=matrix)
+    for unit in filter(lambda unit: unit.macs(CARDS[_CARD]), Unit):
+        kernel = peak.peak(unit, *_PEAK)
         networks.emulate({kernel.symbol: kernel.function.source}, _CARD, folder, checked=False)
     for link in folder.glob("*.so"):
         shutil.copy(link.resolve(), folder / "copy")  # the data plane may read no folder but the driver's

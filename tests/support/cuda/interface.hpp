@@ -34,6 +34,10 @@ u32 reduce(Reduce kind, bool is_signed, u32 mask, u32 value, int line);
 void mma(u32 rows, u32 depth, bool a_signed, bool b_signed, u32* d, const u32* a, const u32* b, const u32* c);
 void load_matrices(u32 count, bool transposed, u32* registers, u32 address);
 void copy_async(u32 destination, u64 source, u32 bytes, u32 source_bytes);
+void multiply_group(u32 columns, u32* d, const u32* c, u64 a, u64 b, bool adds);
+void commit_products();
+void wait_products(u32 pending);
+void publish();
 void commit_copies();
 void wait_copies(u32 pending, bool uncommitted_too);
 

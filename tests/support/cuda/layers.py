@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd.addition import ScaledAddition
 from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
 from service.compiler.kernels.simd.requantization import FloatScale
 
@@ -21,6 +22,7 @@ class SquareConvolution:
 
     Attributes:
         kernel: rows and columns of the window; odd.
+        adds: whether half of a residual is added to half of what the layer gives.
     """
 
     images: int = 1
@@ -28,13 +30,15 @@ class SquareConvolution:
     channels: int = 256
     filters: int = 256
     kernel: int = 3
+    adds: bool = False
 
     @property
     def layer(self) -> Layer:
         side = self.kernel // 2
         source = Image(self.images, self.size, self.size, self.channels, BLOCK, Halo(side, side, side, side))
         destination = Image(self.images, self.size, self.size, self.filters, BLOCK)
-        return Layer(source, destination, Window((self.kernel, self.kernel), padding=(side, side)))
+        window = Window((self.kernel, self.kernel), padding=(side, side))
+        return Layer(source, destination, window, destination if self.adds else None)
 
     @property
     def weights(self) -> NDArray[np.int32]:
@@ -49,7 +53,11 @@ class SquareConvolution:
     @property
     def epilogue(self) -> Epilogue:
         scale = np.float32(0.3 / np.sqrt(self.kernel**2 * self.channels) / 128)
-        return Epilogue(FloatScale(np.full(len(self.bias), scale, np.float32), bounded=True), Bounds(100, 3, 250))
+        scaling = FloatScale(np.full(len(self.bias), scale, np.float32), bounded=True)
+        if not self.adds:
+            return Epilogue(scaling, Bounds(100, 3, 250))
+        addition = ScaledAddition(0.5, 0.5, residual_zero_point=90, residual_is_first=False)
+        return Epilogue(scaling, Bounds(7), addition, Bounds(100, 3, 250))
 
     @property
     def source(self) -> NDArray[np.uint8]:
@@ -57,13 +65,18 @@ class SquareConvolution:
         return np.random.default_rng(1).integers(0, 256, (self.images, self.size, self.size, self.channels), np.uint8)
 
     @property
-    def expected(self) -> NDArray[np.uint8]:
-        """`[N, H, W, O]`: of `source`, with zeros around its images."""
-        side = self.kernel // 2
-        return self.answers(np.pad(self.source, ((0, 0), (side, side), (side, side), (0, 0))))
+    def residual(self) -> NDArray[np.uint8]:
+        """`[N, H, W, O]`"""
+        return np.random.default_rng(2).integers(0, 256, (self.images, self.size, self.size, self.filters), np.uint8)
 
-    def answers(self, framed: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """`[N, H, W, O]`: int32 sums, times the scale, to even, and clamped.
+    @property
+    def expected(self) -> NDArray[np.uint8]:
+        """`[N, H, W, O]`: of `source`, with zeros around its images, and of `residual`."""
+        side = self.kernel // 2
+        return self.answers(np.pad(self.source, ((0, 0), (side, side), (side, side), (0, 0))), self.residual)
+
+    def answers(self, framed: NDArray[np.uint8], residual: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """`[N, H, W, O]`: int32 sums, times the scale, to even, and clamped; with the residual, where one is added.
 
         Args:
             framed: `[N, H + KH - 1, W + KW - 1, C]`: with what lies around the images.
@@ -79,5 +92,10 @@ class SquareConvolution:
         requantization = self.epilogue.requantization
         assert isinstance(requantization, FloatScale)
         values = np.rint(sums.astype(np.float32) * requantization.scales[: self.filters]).astype(np.int64)
-        bounds = self.epilogue.out
+        bounds, middle, addition = self.epilogue.out, self.epilogue.middle, self.epilogue.addition
+        if middle is not None and isinstance(addition, ScaledAddition):
+            assert residual is not None
+            values = np.clip(values, middle.low - middle.zero_point, middle.high - middle.zero_point)
+            others = residual.astype(np.int64) - addition.residual_zero_point
+            values = np.rint(addition.factor * values + addition.residual_factor * others).astype(np.int64)  # exact
         return np.clip(values + bounds.zero_point, bounds.low, bounds.high).astype(np.uint8)

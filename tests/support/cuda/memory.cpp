@@ -14,6 +14,7 @@ struct Touch {  // an access that others may have to be ordered with
   u32 epoch = 0, clock = 0;
   u32 thread = 0, block = 0;
   u32 place = 0;  // of the code
+  u32 serial = 0;  // of a write: among those of its thread
 };
 
 struct Reader : Touch {
@@ -139,6 +140,7 @@ void touch(Region& region, const char* at, Access kind, const void* where) {
     for (u32 each = byte.readers; each; each = readers[each].next)
       if (!ordered(readers[each])) race(region, at, doing, readers[each], "read", where);
   byte.write = now;
+  byte.write.serial = ++current->writes;
   byte.atomic = kind == Access::atomic;
 }
 
@@ -224,6 +226,19 @@ void join_clocks(const std::vector<Thread*>& threads, bool whole_block) {
   for (Thread* thread : threads) {
     thread->known = known;
     ++thread->clock;
+  }
+}
+
+// What the asynchronous proxy reads: the thread that wrote it has to have published it (PTX ISA, "fence.proxy").
+void check_published(const void* address, size_t bytes) {
+  if (!octet_emulated_checked) return;
+  const char* at = static_cast<const char*>(address);
+  const Region& region = *region_of(at);
+  for (size_t byte = 0; byte < bytes; ++byte) {
+    const Touch& write = region.shadow[at - region.first + byte].write;
+    if (write.epoch && write.serial > block.threads[write.thread].published)
+      fail(nullptr, "multiplies byte %zu of %s, which was written%s without a fence.proxy.async behind it",
+           size_t(at - region.first) + byte, region.name.c_str(), placed(write.place).c_str());
   }
 }
 

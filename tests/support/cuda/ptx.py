@@ -94,6 +94,37 @@ def _ldmatrix(match: re.Match[str], operands: Operands) -> str:
     return f"{{ unsigned octet_d[{count}]; {call} {_spread(operands[0].elements, count, match[0])} }}"
 
 
+@_instruction(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.s32\.u8\.s8", 4)
+def _wgmma(match: re.Match[str], operands: Operands) -> str:
+    columns, (d, a, b, adds) = int(match[1]), operands
+    if columns % 8 or not 8 <= columns <= 256:
+        raise UnknownDeviceCode(f"{match[0]}: there is no such shape")
+    sums = _array("octet_c", d.elements, columns // 2, match[0])
+    described = f"{_as('u64', a.text)}, {_as('u64', b.text)}"
+    call = f"{_EMULATED}multiply_group({columns}, octet_d, octet_c, {described}, {adds.text});"
+    return f"{{ {sums} unsigned octet_d[{columns // 2}]; {call} {_spread(d.elements, columns // 2, match[0])} }}"
+
+
+@_instruction(r"wgmma\.fence\.sync\.aligned", 0)
+def _wgmma_fence(match: re.Match[str], operands: Operands) -> str:
+    return ";"  # registers are of the fiber that writes them
+
+
+@_instruction(r"wgmma\.commit_group\.sync\.aligned", 0)
+def _wgmma_commit(match: re.Match[str], operands: Operands) -> str:
+    return f"{_EMULATED}commit_products();"
+
+
+@_instruction(r"wgmma\.wait_group\.sync\.aligned", 1)
+def _wgmma_wait(match: re.Match[str], operands: Operands) -> str:
+    return f"{_EMULATED}wait_products({operands[0].text});"
+
+
+@_instruction(r"fence\.proxy\.async(\.shared::cta)?", 0)
+def _proxy_fence(match: re.Match[str], operands: Operands) -> str:
+    return f"{_EMULATED}publish();"
+
+
 def _spread(registers: tuple[str, ...], length: int, opcode: str) -> str:
     if len(registers) != length:
         raise UnknownDeviceCode(f"{opcode}: {len(registers)} registers where {length} belong")

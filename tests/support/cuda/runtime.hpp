@@ -2,6 +2,7 @@
 //
 //   schedule.cpp  blocks, fibers, barriers of a block
 //   warp.cpp      what the lanes of a warp do together: shuffles, votes, mma, ldmatrix
+//   group.cpp     wgmma: products whose operands are held until they are waited for
 //   copies.cpp    cp.async: nothing is written before the wait
 //   memory.cpp    regions, and who touched each byte since when (of builds that see every access)
 //   sanitizers.cpp  what the instrumentation of gcc calls: -fsanitize=thread sees accesses, =undefined findings
@@ -32,6 +33,11 @@ struct Copy {  // cp.async, issued and not yet done
   u32 bytes, source_bytes;
 };
 
+struct Held {  // 16 bytes of an operand of wgmma, as they were when it was issued
+  const char* at;
+  char bytes[16];
+};
+
 struct Thread {
   void* stack_pointer;
   char* stack;  // its lowest byte
@@ -46,6 +52,9 @@ struct Thread {
   void* arguments;
   std::vector<std::vector<Copy>> groups;  // committed
   std::vector<Copy> uncommitted;
+  std::vector<std::vector<Held>> products;  // committed sets, of the first lane of a warp
+  std::vector<Held> held;
+  u32 writes, published;  // to shared memory: how many, and how many of them the asynchronous proxy sees
   // What orders accesses between two barriers of the whole block: its own clock, and what it knows of others'
   // (memory.cpp).
   u32 epoch, clock;
@@ -94,6 +103,7 @@ void forbid_writing(const void* operand);
 void begin_block();
 void end_block();
 void mark_copy(const void* destination, size_t bytes, bool in_flight);
+void check_published(const void* at, size_t bytes);
 void finish_copies(Thread& thread, size_t groups_left);
 void* shared_pointer(u32 address, size_t bytes, Access kind);  // checked as an access, if only for its bounds
 

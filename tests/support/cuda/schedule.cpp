@@ -93,6 +93,7 @@ void run_thread() {
   kernel(kernel_operands);
   current->state = State::exited;
   finish_copies(*current, 0);
+  wait_products(0);
   suspend();
 }
 
@@ -104,6 +105,9 @@ void prepare(Thread& thread, u32 number) {
   thread.operation = nullptr;
   thread.groups.clear();
   thread.uncommitted.clear();
+  thread.products.clear();
+  thread.held.clear();
+  thread.writes = thread.published = 0;
   void** top = reinterpret_cast<void**>(thread.stack + kStackBytes);
   top[-2] = reinterpret_cast<void*>(run_thread);  // where the switch returns to; six registers below
   thread.stack_pointer = top - 8;

@@ -28,7 +28,7 @@ def conv(layer: Layer, weights: Array, groups: int, bias: Array, epilogue: AnyEp
     constants = (*own, *output.constants)
     pixels = layer.destination.batch * layer.destination.height * layer.destination.width
     shape = (tile.products, tile.steps, tile.stages, tile.slices, reads.most, str(layer.source.packed).lower())
-    read = ("source", "constant_0", "constant_1", "constant_2", output.bias)
+    read = ("source", "constant_0", "constant_1", "constant_2", f"octet::aligned({output.bias})")
     body = [
         f"using Layer = octet::Convolution<{pixels}, {images.windows(layer)}, {', '.join(map(str, shape))}>;",
         *output.statements,
@@ -39,5 +39,5 @@ def conv(layer: Layer, weights: Array, groups: int, bias: Array, epilogue: AnyEp
     text = translation_unit("conv.cuh", function)
     blocks = -(-pixels // tile.rows) * column_tiles + images.border_blocks(layer.destination, tile.threads)
     launch = Launch((blocks, 1, 1), (tile.threads, 1, 1), tile.shared_bytes(reads.most))
-    facts = {"tile": f"{tile.rows}x{tile.columns}, {'mma' if tile.matrix else 'dp4a'}", "reads": reads.most}
+    facts = {"tile": f"{tile.rows}x{tile.columns}, {tile.unit.instruction}", "reads": reads.most}
     return Kernel("conv", DeviceFunction(text, launch), constants, output.size_bytes, facts)

@@ -16,6 +16,8 @@ from service.core.errors import BuildFailed
 
 _PACKAGE, _WHEEL = "nvidia.cuda_nvrtc", "nvidia-cuda-nvrtc-cu12"
 _LIBRARY = "libnvrtc.so.12"
+# With what other cards of the same major version will not have. Machine code runs on one capability in any case.
+_FULL = {"sm_90": "sm_90a"}
 # Rounding is the source's own: nothing is contracted, flushed or approximated.
 _OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--restrict")
 
@@ -43,7 +45,8 @@ def cubin(source: str, architecture: str, name: str) -> bytes:
     nvrtc, program = _library(), ctypes.c_void_p()
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None), name)
     options = [
-        option.encode() for option in (f"--gpu-architecture={architecture}", f"-DOCTET_KERNEL={name}", *_OPTIONS)
+        option.encode()
+        for option in (f"--gpu-architecture={_FULL.get(architecture, architecture)}", f"-DOCTET_KERNEL={name}", *_OPTIONS)
     ]
     try:
         status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))

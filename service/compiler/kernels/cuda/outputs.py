@@ -69,7 +69,8 @@ def _bytes_type(layer: Layer, epilogue: Epilogue, requantization: str) -> str:
     destination, residual = layer.destination, layer.residual
     arguments = (
         requantization,
-        str(epilogue.requantization.centred).lower(),
+        128 if epilogue.requantization.centred else -(epilogue.out.zero_point != 0),
+        str((epilogue.out.low, epilogue.out.high) == (0, 255)).lower(),
         addition_code(epilogue.addition),
         images.places(destination),
         images.places(residual or destination),

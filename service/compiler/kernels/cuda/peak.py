@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.text import kernel_function, translation_unit
+from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.core.call_plan import Launch
 
@@ -12,23 +12,22 @@ THREADS = 256  # of a block
 # few; and so much for each that a kernel takes a few milliseconds.
 BLOCKS, REPETITIONS = 64, 1 << 10
 OPERANDS = 32  # words of four bytes
-_INDEPENDENT = 8
-_MACS_OF_WARP = {"matrix": 16 * 8 * 32, "dot": 32 * 4}  # of one instruction
+# Of a turn of the loop: instructions that do not wait for each other, and the products of one for each warp.
+_TURNS = {Unit.DOT: 8 * 32 * 4, Unit.MATRIX: 8 * 16 * 8 * 32, Unit.GROUP: 2 * 64 * 128 * 32 // 4}
 
 
-def peak(card: Card, blocks: int, repetitions: int, *, matrix: bool) -> Kernel:
+def peak(unit: Unit, blocks: int, repetitions: int) -> Kernel:
     """A function of `[OPERANDS] uint32` and `[threads] int32`; its facts say how many products a call makes.
 
     Args:
+        unit: that multiplies, which the card has to have.
         blocks: of threads.
-        repetitions: of the loop, in which each thread has `_INDEPENDENT` products under way.
-        matrix: whether tensor cores multiply, which `card` has to have.
+        repetitions: of the loop.
     """
-    name = "matrix" if matrix else "dot"
     parameters = ["const octet::u32* __restrict__ operands", "octet::i32* __restrict__ totals"]
-    body = [f"octet::{name}_peak<{repetitions}>(operands, totals);"]
+    body = [f"octet::{unit.name.lower()}_peak<{repetitions}>(operands, totals);"]
     text = translation_unit("peak.cuh", kernel_function(THREADS, parameters, body))
-    macs = blocks * THREADS // 32 * repetitions * _INDEPENDENT * _MACS_OF_WARP[name]
-    launch = Launch((blocks, 1, 1), (THREADS, 1, 1))
-    facts = {"macs": macs, "card": card.capability, "instruction": "mma" if matrix else "dp4a"}
+    macs = blocks * THREADS // 32 * repetitions * _TURNS[unit]
+    launch = Launch((blocks, 1, 1), (THREADS, 1, 1), (64 + 128) * 32 if unit is Unit.GROUP else 0)  # its operands
+    facts = {"macs": macs, "instruction": unit.instruction}
     return Kernel("peak", DeviceFunction(text, launch), (), 4 * blocks * THREADS, facts)

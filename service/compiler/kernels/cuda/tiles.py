@@ -6,7 +6,9 @@ waves. What counts is that the order of the candidates is right.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from enum import IntEnum
 from math import ceil
 
 from service.compiler.kernels.cuda.cards import Card
@@ -21,6 +23,28 @@ _START_CYCLES = 2000  # of a block: its windows, the first reads on their way, i
 _COMBINING_CYCLES = 300  # of the sums of a tile's teams
 _LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
 _LATENCY_CYCLES = 600  # of a read from memory
+_ALIGNMENT = 256  # bytes, of stages
+
+
+class Unit(IntEnum):
+    """What multiplies, and the type that does it (`source/tiles.cuh`)."""
+
+    DOT = 0
+    MATRIX = 1
+    GROUP = 2
+
+    @property
+    def instruction(self) -> str:
+        return ("dp4a", "mma", "wgmma")[self]
+
+    @property
+    def threads(self) -> int:
+        """That own a part of the tile together."""
+        return (1, _WARP, 4 * _WARP)[self]
+
+    def macs(self, card: Card) -> int:
+        """Of a multiprocessor, in a cycle; 0: the card has no such unit."""
+        return (card.dot_macs, card.matrix_macs, card.group_macs)[self]
 
 
 @dataclass(frozen=True)
@@ -30,11 +54,11 @@ class CardTile:
     Attributes:
         rows: pixels.
         columns: filters.
-        own_rows, own_columns: of a warp, with tensor cores; of a thread, by dp4a.
+        own_rows, own_columns: of a thread, by `dp4a`; of a warp, by `mma`; of four, by `wgmma`.
         steps: reads that are multiplied between two barriers.
         stages: how many such groups of reads are in shared memory.
         slices: teams of threads that share the reads of a tile.
-        matrix: whether tensor cores multiply.
+        unit: what multiplies.
     """
 
     rows: int
@@ -44,7 +68,7 @@ class CardTile:
     steps: int
     stages: int
     slices: int
-    matrix: bool
+    unit: Unit
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -52,14 +76,14 @@ class CardTile:
 
     @staticmethod
     def of(numbers: tuple[int, ...]) -> CardTile:
-        rows, columns, own_rows, own_columns, steps, stages, slices, matrix = numbers
-        return CardTile(rows, columns, own_rows, own_columns, steps, stages, slices, bool(matrix))
+        *sizes, unit = numbers
+        return CardTile(*sizes, Unit(unit))
 
     @property
     def threads(self) -> int:
         """Of a block."""
         owners = self.rows // self.own_rows * (self.columns // self.own_columns)
-        return self.slices * owners * (_WARP if self.matrix else 1)
+        return self.slices * owners * self.unit.threads
 
     @property
     def together(self) -> int:
@@ -69,12 +93,14 @@ class CardTile:
     @property
     def products(self) -> str:
         """The type that multiplies (`source/tiles.cuh`)."""
-        sizes = (self.rows, self.columns, self.own_rows, self.own_columns)
-        return f"octet::{'Matrix' if self.matrix else 'Dot'}Products<{', '.join(map(str, sizes))}>"
+        sizes = [self.rows, self.columns]
+        if self.unit is not Unit.GROUP:
+            sizes += [self.own_rows, self.own_columns]
+        return f"octet::{self.unit.name.capitalize()}Products<{', '.join(map(str, sizes))}>"
 
     def shared_bytes(self, reads: int) -> int:
         """Of a block whose tiles have at most so many reads; as `Convolution` divides it."""
-        offsets = -(-reads * 4 // 128) * 128
+        offsets = -(-reads * 4 // _ALIGNMENT) * _ALIGNMENT
         stages = self.stages * self.together * (self.rows + self.columns) * STEP_BYTES
         sums = (self.slices - 1) * self.rows * self.columns * 4
         return offsets + max(stages, sums + self.rows * (self.columns + 16))
@@ -82,10 +108,10 @@ class CardTile:
     @property
     def registers(self) -> int:
         """Of a thread, estimated. Where the compiler may, it reads more of dp4a's operands ahead."""
-        if self.matrix:
-            return (
-                self.own_rows * self.own_columns // _WARP + (self.own_rows + self.own_columns) // 4 + _OTHER_REGISTERS
-            )
+        if self.unit is not Unit.DOT:
+            sums = self.own_rows * self.own_columns // self.unit.threads
+            operands = (self.own_rows + self.own_columns) // 4 if self.unit is Unit.MATRIX else 0
+            return sums + operands + _OTHER_REGISTERS
         return 2 * self.own_rows * self.own_columns + 4 * (self.own_rows + self.own_columns) + _OTHER_REGISTERS
 
     @property
@@ -94,27 +120,38 @@ class CardTile:
         return max(1, _REGISTERS // (self.registers * self.threads))
 
 
-# Rows and columns of a tile, and of a warp (or a thread).
+# Rows and columns of a tile, and of what owns a part of it.
+_OF_GROUPS = (
+    *((128, 256, 64, 256), (256, 128, 64, 128), (128, 128, 64, 128), (128, 64, 64, 64), (64, 128, 64, 128)),
+    *((64, 64, 64, 64), (64, 32, 64, 32)),
+)
 _OF_WARPS = (
     *((128, 256, 64, 64), (128, 128, 64, 64), (128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64)),
     *((64, 64, 32, 32), (128, 32, 32, 32)),
     *((64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16)),
 )
 _OF_THREADS = ((128, 128, 8, 8), (128, 64, 8, 8), (64, 64, 8, 4), (32, 64, 4, 4), (64, 32, 4, 4), (32, 32, 4, 2))
+_SIZES = {Unit.GROUP: _OF_GROUPS, Unit.MATRIX: _OF_WARPS, Unit.DOT: _OF_THREADS}
 
 
-def ranked(card: Card, layer: Layer, reads: int) -> list[CardTile]:
+def promising(card: Card) -> list[Unit]:
+    """Those that are worth a trial: tensor cores, where it has such."""
+    return [unit for unit in (Unit.GROUP, Unit.MATRIX) if unit.macs(card)] or [Unit.DOT]
+
+
+def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> list[CardTile]:
     """The tiles that fit `card`, the fastest first.
 
     Args:
         reads: of a tile of filters, about.
+        units: that may multiply; none: those that are worth a trial.
     """
-    matrix = card.matrix_macs > 0
     stages = (4, 3) if card.copies_ahead else (2,)
     steps = (2, 4) if card.copies_ahead else (2,)  # what is fetched waits in registers
     candidates = [
-        CardTile(*sizes, step, stage, slices, matrix)
-        for sizes in (_OF_WARPS if matrix else _OF_THREADS)
+        CardTile(*sizes, step, stage, slices, unit)
+        for unit in units or promising(card)
+        for sizes in _SIZES[unit]
         for step in steps
         for stage in stages
         for slices in ((1, 2, 4) if max(sizes[:2]) <= _LARGEST_SLICED else (1,))
@@ -133,7 +170,7 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     groups = ceil(reads / tile.together)
     macs = tile.rows * tile.columns * tile.together * STEP_BYTES
     bytes_ = (tile.rows + tile.columns) * tile.together * STEP_BYTES
-    computing = macs / (card.matrix_macs if tile.matrix else card.dot_macs)
+    computing = macs / tile.unit.macs(card)
     one = max(together * max(computing, bytes_ / card.near_bytes), _LATENCY_CYCLES / max(1, tile.stages - 1))
     start = _START_CYCLES + (tile.slices > 1) * _COMBINING_CYCLES
     return ceil(tiles / (card.multiprocessors * together)) * (start + groups * one)

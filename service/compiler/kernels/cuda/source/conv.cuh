@@ -3,7 +3,7 @@
 // A block of threads computes a tile of pixels by a tile of filters. What is summed over is a list of *reads* for each tile
 // of filters: the offset of 32 bytes from a pixel's window, and their weights. So an ordinary convolution, a grouped one
 // (whose filters do not read all channels), and weights that a byte does not hold (read twice) are one program. Reads are
-// fetched `kStages` - 1 groups ahead of the products. Where tiles are too few for all multiprocessors, the reads of one are
+// fetched groups ahead of the products. Where tiles are too few for all multiprocessors, the reads of one are
 // shared between `kSlices` teams of a block's threads, whose sums are added at the end.
 #pragma once
 
@@ -11,6 +11,8 @@
 #include "tiles.cuh"
 
 namespace octet {
+
+constexpr int kAlignment = 256;  // bytes, of stages
 
 // kPixels: of all images. kSteps: reads that a team multiplies between two barriers; each tile has a multiple of
 // kSteps * kSlices. kMostReads: of any tile. kUnaligned: whether reads begin at any byte.
@@ -23,6 +25,7 @@ struct Convolution {
   static constexpr int kSlices = kSliceCount, kAllThreads = kSlices * kThreads;
   static constexpr int kRowBytes = kSteps * kRows * kStepBytes, kColumnBytes = kSteps * kColumns * kStepBytes;
   static constexpr int kStageBytes = kRowBytes + kColumnBytes;
+  static constexpr int kAhead = kStages - 1 - Math::kInFlight;  // groups: nobody reads the stage of that one any more
   static constexpr int kRowTiles = (kPixels + kRows - 1) / kRows;
   static constexpr int kChunksOfRows = kRowBytes / kChunk, kChunksOfColumns = kColumnBytes / kChunk;
   static constexpr int kOwnChunks = kChunksOfRows / kThreads;
@@ -31,7 +34,7 @@ struct Convolution {
 
   // Bytes of shared memory: reads' offsets, then the stages of each team. Where these were, the sums of all teams but the
   // first are put, and behind those the output of the tile.
-  static constexpr int kOffsetBytes = (kMostReads * 4 + 127) / 128 * 128;
+  static constexpr int kOffsetBytes = (kMostReads * 4 + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr int kSumBytes = (kSlices - 1) * kRows * kColumns * 4;
 
   __device__ Convolution(const u8* source, const i8* weights, const i32* offsets, u8* memory, int row_tile)
@@ -51,23 +54,27 @@ struct Convolution {
   // Sums over `groups` groups of `kSteps` reads for each team.
   __device__ void reduce(Math& products, int groups) {
 #pragma unroll
-    for (int stage = 0; stage < kStages - 1; ++stage) {
+    for (int stage = 0; stage < kAhead; ++stage) {
       if (stage < groups) fetch(stage, stage);
       end_copies();
     }
     for (int group = 0; group < groups; ++group) {
-      wait_for_copies<kStages - 2>();
+      wait_for_copies<kAhead - 1>();
+      products.publish();
       __syncthreads();
-      const int ahead = group + kStages - 1;
+      const int ahead = group + kAhead;
       if (ahead < groups) fetch(ahead, ahead % kStages);
       end_copies();
       const u8* stage = memory_ + group % kStages * kStageBytes;
+      products.begin();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         products.add(stage + step * kRows * kStepBytes,
                      reinterpret_cast<const i8*>(stage + kRowBytes + step * kColumns * kStepBytes));
       }
+      products.end();
     }
+    products.finish();
     wait_for_copies<0>();
     __syncthreads();
   }
@@ -137,38 +144,48 @@ struct Convolution {
   int windows_[kOwnWindows];
 };
 
-// A tile's sums as bytes, in shared memory first, so that a thread stores a chunk of a pixel.
-template <class Layer, class Output>
-__device__ inline void write_bytes(typename Layer::Products& products, const i32* bias, const Output& output, u8* memory,
-                                   int first_pixel, int first_channel) {
-  using Products = typename Layer::Products;
-  constexpr int kLine = Layer::kColumns + kChunk;
-  int residual[Products::kOwnRows];
-#pragma unroll
-  for (int row = 0; row < Products::kOwnRows; ++row) {
-    residual[row] = output.residual_at(min(first_pixel + products.row(row), Layer::kPixels - 1));
-  }
-#pragma unroll
-  for (int column = 0; column < Products::kOwnColumns; ++column) {
-    const int channel = first_channel + products.column(column);
-    const auto own = output.requantize.channel(channel);
-    const i32 start = bias[channel];
-#pragma unroll
-    for (int row = 0; row < Products::kOwnRows; ++row) {
-      const i32 sum = add(products.sum(row, column), start);
-      memory[products.row(row) * kLine + products.column(column)] = output.value(sum, own, channel, residual[row]);
+// Bytes of a tile, in shared memory: a line for each pixel, of which a thread loads and stores chunks.
+template <class Layer>
+struct Lines {
+  static constexpr int kLine = Layer::kColumns + kChunk, kChunks = Layer::kColumns / kChunk;
+
+  template <class Visit>
+  __device__ static void each_chunk(int first_pixel, int first_channel, u8* lines, const Visit& visit) {
+    for (int number = static_cast<int>(threadIdx.x); number < Layer::kRows * kChunks; number += Layer::kAllThreads) {
+      const int row = number / kChunks, chunk = number % kChunks * kChunk;
+      const bool exists = first_pixel + row < Layer::kPixels;
+      if (exists) visit(first_pixel + row, first_channel + chunk, reinterpret_cast<uint4*>(lines + row * kLine + chunk));
     }
   }
-}
+};
 
+// Sums as bytes, in the place of the residual's.
 template <class Layer, class Output>
-__device__ inline void store_chunks(const Output& output, const u8* memory, int first_pixel, int first_channel) {
-  constexpr int kLine = Layer::kColumns + kChunk, kChunks = Layer::kColumns / kChunk;
-  for (int number = static_cast<int>(threadIdx.x); number < Layer::kRows * kChunks; number += Layer::kAllThreads) {
-    const int row = number / kChunks, chunk = number % kChunks;
-    if (first_pixel + row < Layer::kPixels) {
-      const uint4 bytes = *reinterpret_cast<const uint4*>(memory + row * kLine + chunk * kChunk);
-      output.store(output.at(first_pixel + row), first_channel + chunk * kChunk, bytes);
+__device__ inline void write_bytes(typename Layer::Products& products, const i32* bias, const Output& output, u8* lines,
+                                   int first_channel) {
+  using Products = typename Layer::Products;
+  constexpr int kRun = Products::kRun;
+#pragma unroll
+  for (int first = 0; first < Products::kOwnColumns; first += kRun) {
+    const int column = products.column(first), channel = first_channel + column;
+    typename Output::Channel own[kRun];
+    i32 start[kRun];
+#pragma unroll
+    for (int place = 0; place < kRun; ++place) {
+      own[place] = output.requantize.channel(channel + place);
+      start[place] = bias[channel + place];
+    }
+#pragma unroll
+    for (int row = 0; row < Products::kOwnRows; ++row) {
+      auto* to = reinterpret_cast<typename Products::Run*>(lines + products.row(row) * Lines<Layer>::kLine + column);
+      const u32 others = Output::kAdds ? *to : 0;
+      i32 values[kRun];
+#pragma unroll
+      for (int place = 0; place < kRun; ++place) {
+        const i32 sum = add(products.sum(row, first + place), start[place]);
+        values[place] = output.value(sum, own[place], static_cast<u8>(others >> (8 * place)));
+      }
+      *to = saturated(values);
     }
   }
 }
@@ -197,7 +214,7 @@ __device__ inline void store_wide(typename Layer::Products& products, const i32*
 template <class Layer, class Output>
 __device__ inline void convolve(const u8* source, const i8* weights, const i32* starts, const i32* offsets,
                                 const i32* bias, const Output& output, int column_tiles) {
-  extern __shared__ __align__(128) unsigned char shared[];
+  extern __shared__ __align__(256) unsigned char shared[];  // `kAlignment`
   const int tile = static_cast<int>(blockIdx.x), tiles = Layer::kRowTiles * column_tiles;
   const int thread = static_cast<int>(threadIdx.x);
   if constexpr (Output::kBytes) {
@@ -207,7 +224,8 @@ __device__ inline void convolve(const u8* source, const i8* weights, const i32* 
       return;
     }
   }
-  const int row_tile = tile % Layer::kRowTiles, column_tile = tile / Layer::kRowTiles;
+  // Tiles of the same pixels behind each other: what they read is near.
+  const int row_tile = tile / column_tiles, column_tile = tile % column_tiles;
   const int first = starts[column_tile], reads = starts[column_tile + 1] - first;
   i32* own_offsets = reinterpret_cast<i32*>(shared);
   for (int read = thread; read < reads; read += Layer::kAllThreads) own_offsets[read] = offsets[first + read];
@@ -216,14 +234,23 @@ __device__ inline void convolve(const u8* source, const i8* weights, const i32* 
   Layer layer(source, weights + static_cast<i64>(first) * Layer::kColumns * kStepBytes, own_offsets, memory, row_tile);
   typename Layer::Products products(layer.thread());
   layer.reduce(products, reads / (Layer::kSteps * Layer::kSlices));
-  layer.combine(products, memory);
   const int pixel = row_tile * Layer::kRows, channel = column_tile * Layer::kColumns;
   if constexpr (Output::kBytes) {
-    u8* staged = memory + Layer::kSumBytes;
-    if (layer.slice() == 0) write_bytes<Layer>(products, bias, output, staged, pixel, channel);
+    u8* lines = memory + Layer::kSumBytes;
+    if constexpr (Output::kAdds) {
+      Lines<Layer>::each_chunk(pixel, channel, lines, [&](int pixel, int channel, uint4* chunk) {
+        if (output.has(channel)) *chunk = output.template residual_of<uint4>(channel, pixel);
+      });
+    }
+    layer.combine(products, memory);
+    if (Output::kAdds && Layer::kSlices == 1) __syncthreads();
+    if (layer.slice() == 0) write_bytes<Layer>(products, bias, output, lines, channel);
     __syncthreads();
-    store_chunks<Layer>(output, staged, pixel, channel);
+    Lines<Layer>::each_chunk(pixel, channel, lines, [&](int pixel, int channel, uint4* chunk) {
+      output.store(output.at(pixel), channel, *chunk);
+    });
   } else {
+    layer.combine(products, memory);
     if (layer.slice() == 0) store_wide<Layer>(products, bias, output, pixel, channel);
   }
 }

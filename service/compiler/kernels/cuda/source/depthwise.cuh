@@ -158,14 +158,14 @@ class QuadOutput {
   __device__ void store(const i32 (&sums)[kQuad], int image, int row, int column) const {
     const int place = output_.at(image, row, column);
     if constexpr (Output::kBytes) {
-      const int residual = output_.residual_at(image, row, column);
-      u32 word = 0;
+      u32 others = 0;
+      if constexpr (Output::kAdds) others = output_.template residual_of<u32>(channel_, image, row, column);
+      i32 values[kQuad];
 #pragma unroll
       for (int own = 0; own < kQuad; ++own) {
-        const u32 value = output_.value(sums[own], channels_[own], channel_ + own, residual);
-        word |= value << (8 * own);
+        values[own] = output_.value(sums[own], channels_[own], static_cast<u8>(others >> (8 * own)));
       }
-      output_.store(place, channel_, word);
+      output_.store(place, channel_, saturated(values));
     } else {
 #pragma unroll
       for (int own = 0; own < kQuad; ++own) {

@@ -8,16 +8,18 @@
 
 namespace octet {
 
+constexpr i32 kFar = 1 << 30;  // beyond any byte, and a zero point may be added to it
+
 // What goes to bytes: requantized, perhaps added to a residual, clamped; the border is filled with the zero point.
 // `parameters`: the zero point, the least and the largest byte; with a residual the bounds of the layer's own value, and
-// those of `Addition`. kCentred: results are less 128, not the zero point.
-template <class Requantize, bool kCentred, class Addition, class Destination, class Residual, int kPlane,
+// those of `Addition`. kZeroPoint: what results are less of; -1: the first parameter. kAnyByte: the bounds are 0 and 255.
+template <class Requantize, int kZeroPoint, bool kAnyByte, class Addition, class Destination, class Residual, int kPlane,
           int kResidualPlane, int kBlocks, class Edge>
 struct ByteOutput {
   using Element = u8;
   using Border = Edge;
   using Channel = typename Requantize::Channel;
-  static constexpr bool kBytes = true;
+  static constexpr bool kBytes = true, kAdds = Addition::kIsAny;
   Requantize requantize;
   const u8* residual;
   const i32* parameters;
@@ -27,23 +29,25 @@ struct ByteOutput {
   __device__ static int at(Pixel... pixel) {
     return Destination::at(pixel...);
   }
-  template <class... Pixel>
-  __device__ static int residual_at(Pixel... pixel) {
-    return Addition::kIsAny ? Residual::at(pixel...) : 0;
+  // Of neighbouring channels, from `channel` on, which the layer has.
+  template <class Chunk, class... Pixel>
+  __device__ Chunk residual_of(int channel, Pixel... pixel) const {
+    const int place = Residual::at(pixel...) + channel / kBlock * kResidualPlane + channel % kBlock;
+    return *reinterpret_cast<const Chunk*>(residual + place);
   }
-  __device__ u8 value(i32 sum, const Channel& own, int channel, int residual_place) const {
+  __device__ static bool has(int channel) { return channel < kBlocks * kBlock; }
+  // What `saturated` makes a byte of. `other`: the residual's.
+  __device__ i32 value(i32 sum, const Channel& own, i32 other) const {
     i32 value = Requantize::apply(sum, own);
-    if (Addition::kIsAny) {
-      const int plane = min(channel / kBlock, kBlocks - 1) * kResidualPlane;
-      const i32 other = residual[residual_place + plane + channel % kBlock];
-      value = Addition::apply(clamped(value, parameters[3], parameters[4]), other, parameters + 5);
-    }
-    return stored(value, kCentred ? 128 : parameters[0], parameters[1], parameters[2]);
+    if (kAdds) value = Addition::apply(clamped(value, parameters[3], parameters[4]), other, parameters + 5);
+    const i32 zero_point = kZeroPoint < 0 ? parameters[0] : kZeroPoint;
+    if (!kAnyByte) return clamped(value, parameters[1] - zero_point, parameters[2] - zero_point) + zero_point;
+    return kZeroPoint == 0 ? value : min(value, kFar) + zero_point;
   }
   // Values of neighbouring channels, from `channel` on.
   template <class Chunk>
   __device__ void store(int place, int channel, Chunk chunk) const {
-    if (channel >= kBlocks * kBlock) return;
+    if (!has(channel)) return;
     u8* to = destination + place + channel / kBlock * kPlane + channel % kBlock;
     *reinterpret_cast<Chunk*>(to) = chunk;
   }

@@ -59,4 +59,41 @@ __device__ inline void matrix_peak(const u32* operands, i32* totals) {
 }
 #endif
 
+#if __CUDA_ARCH__ == 900
+// The same of products of 64 x 32 by 32 x 128 bytes of a group of four warps, whose operands lie in shared memory.
+template <int kRepetitions>
+__device__ inline void group_peak(const u32* operands, i32* totals) {
+  constexpr int kColumns = 128, kSets = 2, kWords = (kGroupRows + kColumns) * kStepBytes / 4;
+  extern __shared__ __align__(256) u32 shared[];
+  for (int word = static_cast<int>(threadIdx.x); word < kWords; word += blockDim.x) shared[word] = operands[word % kWarp];
+  publish_operands();
+  __syncthreads();
+  i32 sums[kSets][kColumns / 2];
+#pragma unroll
+  for (auto& set : sums) {
+#pragma unroll
+    for (i32& sum : set) sum = 0;
+  }
+  const u64 a = group_operand(shared), b = group_operand(shared + kGroupRows * kStepBytes / 4);
+#pragma unroll 2
+  for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+    begin_products();
+#pragma unroll
+    for (auto& set : sums) multiply_group(set, a, b);
+    wait_for_products<1>();
+  }
+  wait_for_products<0>();
+  i32 total = 0;
+#pragma unroll
+  for (auto& set : sums) {
+#pragma unroll
+    for (i32& sum : set) {
+      asm volatile("" : "+r"(sum) : : "memory");  // not before
+      total = add(total, sum);
+    }
+  }
+  totals[static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x)] = total;
+}
+#endif
+
 }  // namespace octet

@@ -7,6 +7,7 @@ namespace octet {
 using u8 = unsigned char;
 using i8 = signed char;
 using i16 = short;
+using u16 = unsigned short;
 using i32 = int;
 using u32 = unsigned int;
 using i64 = long long;
@@ -25,6 +26,30 @@ __device__ inline i32 clamped(i32 x, i32 low, i32 high) { return max(min(x, high
 
 // Rounded to the nearest, halves to even; saturates.
 __device__ inline i32 rounded(float x) { return __float2int_rn(x); }
+
+// Bytes of values, the first lowest; they saturate.
+#if __CUDA_ARCH__ >= 750
+__device__ inline u32 saturated(i32 first, i32 second, u32 above = 0) {
+  u32 bytes;
+  asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(second), "r"(first), "r"(above));
+  return bytes;
+}
+#else
+__device__ inline u32 saturated(i32 first, i32 second, u32 above = 0) {
+  return clamped(first, 0, 255) | clamped(second, 0, 255) << 8 | above << 16;
+}
+#endif
+__device__ inline u8 saturated(const i32 (&values)[1]) { return static_cast<u8>(clamped(values[0], 0, 255)); }
+__device__ inline u16 saturated(const i32 (&values)[2]) { return static_cast<u16>(saturated(values[0], values[1])); }
+__device__ inline u32 saturated(const i32 (&values)[4]) {
+  return saturated(values[0], values[1], saturated(values[2], values[3]));
+}
+
+// Of a constant of the plan: neighbours are loaded together.
+template <class T>
+__device__ inline const T* aligned(const T* constant) {
+  return static_cast<const T*>(__builtin_assume_aligned(constant, 16));
+}
 
 // sum + the products of four unsigned and four signed bytes.
 __device__ inline i32 dot(u32 unsigned_bytes, u32 signed_bytes, i32 sum) {
@@ -63,6 +88,73 @@ __device__ inline void multiply_matrices(i32 (&sums)[4], const u32 (&a)[4], u32 
                  : "r"(a[half]), "r"(b[half / 2]));
   }
 #endif
+}
+#endif
+
+#if __CUDA_ARCH__ == 900
+// Products by a group of four warps, which goes on while its operands, in shared memory, are multiplied.
+
+// Rows of 32 bytes, one behind the other, whose two chunks change places in every other four rows, as an operand. They begin
+// at a multiple of 256 bytes. (PTX ISA, "Matrix Descriptor Format": 256 bytes from eight rows to the next; swizzled by 32.)
+__device__ inline u64 group_operand(const void* rows) {
+  constexpr u64 kEightRows = 8 * 32, kSwizzledBy32 = 3;
+  return (shared_address(rows) & 0x3ffff) >> 4 | u64{1} << 16 | (kEightRows >> 4) << 32 | kSwizzledBy32 << 62;
+}
+
+// What this thread wrote to shared memory, and copied there, may be read as operands: before the barrier that says so.
+__device__ inline void publish_operands() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+// Before the first product that adds to registers which others wrote.
+__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
+
+// Ends a set of products, and waits until at most `kPending` sets are not done: then their operands may be overwritten.
+template <int kPending>
+__device__ inline void wait_for_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kPending) : "memory");
+}
+
+// sums += a b: a of 64 rows of 32 unsigned bytes, b of columns of 32 signed ones. Lane 4 g + t of warp w of the group has, of
+// rows 16 w + g and that + 8, columns 8 n + 2 t and the next: two sums of the first row and two of the second for each n.
+// (PTX ISA, "Register Fragments and Shared Memory Matrix Layouts" of wgmma.)
+__device__ inline void multiply_group(i32 (&sums)[16], u64 a, u64 b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; "
+               "wgmma.mma_async.sync.aligned.m64n32k32.s32.u8.s8 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+               "}, %16, %17, p;}"
+               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]), "+r"(sums[4]), "+r"(sums[5]), "+r"(sums[6]), "+r"(sums[7]),
+                 "+r"(sums[8]), "+r"(sums[9]), "+r"(sums[10]), "+r"(sums[11]), "+r"(sums[12]), "+r"(sums[13]), "+r"(sums[14]), "+r"(sums[15])
+               : "l"(a), "l"(b));
+}
+__device__ inline void multiply_group(i32 (&sums)[32], u64 a, u64 b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; "
+               "wgmma.mma_async.sync.aligned.m64n64k32.s32.u8.s8 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+               "}, %32, %33, p;}"
+               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]), "+r"(sums[4]), "+r"(sums[5]), "+r"(sums[6]), "+r"(sums[7]),
+                 "+r"(sums[8]), "+r"(sums[9]), "+r"(sums[10]), "+r"(sums[11]), "+r"(sums[12]), "+r"(sums[13]), "+r"(sums[14]), "+r"(sums[15]),
+                 "+r"(sums[16]), "+r"(sums[17]), "+r"(sums[18]), "+r"(sums[19]), "+r"(sums[20]), "+r"(sums[21]), "+r"(sums[22]), "+r"(sums[23]),
+                 "+r"(sums[24]), "+r"(sums[25]), "+r"(sums[26]), "+r"(sums[27]), "+r"(sums[28]), "+r"(sums[29]), "+r"(sums[30]), "+r"(sums[31])
+               : "l"(a), "l"(b));
+}
+__device__ inline void multiply_group(i32 (&sums)[64], u64 a, u64 b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; "
+               "wgmma.mma_async.sync.aligned.m64n128k32.s32.u8.s8 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+               "}, %64, %65, p;}"
+               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]), "+r"(sums[4]), "+r"(sums[5]), "+r"(sums[6]), "+r"(sums[7]),
+                 "+r"(sums[8]), "+r"(sums[9]), "+r"(sums[10]), "+r"(sums[11]), "+r"(sums[12]), "+r"(sums[13]), "+r"(sums[14]), "+r"(sums[15]),
+                 "+r"(sums[16]), "+r"(sums[17]), "+r"(sums[18]), "+r"(sums[19]), "+r"(sums[20]), "+r"(sums[21]), "+r"(sums[22]), "+r"(sums[23]),
+                 "+r"(sums[24]), "+r"(sums[25]), "+r"(sums[26]), "+r"(sums[27]), "+r"(sums[28]), "+r"(sums[29]), "+r"(sums[30]), "+r"(sums[31]),
+                 "+r"(sums[32]), "+r"(sums[33]), "+r"(sums[34]), "+r"(sums[35]), "+r"(sums[36]), "+r"(sums[37]), "+r"(sums[38]), "+r"(sums[39]),
+                 "+r"(sums[40]), "+r"(sums[41]), "+r"(sums[42]), "+r"(sums[43]), "+r"(sums[44]), "+r"(sums[45]), "+r"(sums[46]), "+r"(sums[47]),
+                 "+r"(sums[48]), "+r"(sums[49]), "+r"(sums[50]), "+r"(sums[51]), "+r"(sums[52]), "+r"(sums[53]), "+r"(sums[54]), "+r"(sums[55]),
+                 "+r"(sums[56]), "+r"(sums[57]), "+r"(sums[58]), "+r"(sums[59]), "+r"(sums[60]), "+r"(sums[61]), "+r"(sums[62]), "+r"(sums[63])
+               : "l"(a), "l"(b));
 }
 #endif
 

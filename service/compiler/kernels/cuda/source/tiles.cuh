@@ -1,5 +1,9 @@
 // Products of a tile of pixels with a tile of filters, both in shared memory: on tensor cores, or by dp4a.
 //
+// Each class has the sums of a thread, of which `kRun` columns lie side by side, as bytes a `Run`, and what a loop of `add` needs around it: `publish` before the barrier behind which
+// threads multiply what this one has fetched, `begin` and `end` around the products between two barriers, of which the
+// last `kInFlight` may go on behind `end`, and `finish` before sums are read.
+//
 // A step of the reduction is 32 bytes of each row. Rows lie one behind the other; in every other four rows the two chunks
 // change places, so that eight rows' chunks of one half lie in different banks.
 #pragma once
@@ -9,6 +13,7 @@
 namespace octet {
 
 constexpr int kStepBytes = 32;
+constexpr int kGroupRows = 64;  // of a product of four warps
 
 __device__ inline int swizzled(int row, int chunk) {
   return row * kStepBytes + ((chunk ^ (row >> 2 & 1)) * kChunk);
@@ -23,6 +28,9 @@ class MatrixProducts {
   static constexpr int kWarpsAcross = kColumns / kWarpColumns;
   static constexpr int kThreads = kRows / kWarpRows * kWarpsAcross * kWarp;
   static constexpr int kOwnRows = kWarpRows / 8, kOwnColumns = kWarpColumns / 8 * 2;
+  static constexpr int kRun = 2;
+  using Run = u16;
+  static constexpr int kInFlight = 0;
   static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0, "products are of 16 x 8, and columns loaded by 16");
 
   // `thread`: of those that share the tile.
@@ -36,6 +44,11 @@ class MatrixProducts {
       for (auto& sums : line) sums[0] = sums[1] = sums[2] = sums[3] = 0;
     }
   }
+
+  __device__ void publish() const {}
+  __device__ void begin() const {}
+  __device__ void end() const {}
+  __device__ void finish() {}
 
   __device__ void add(const u8* rows, const i8* columns) {
     u32 a[kWarpRows / 16][4], b[kWarpColumns / 16][4];
@@ -80,6 +93,9 @@ class DotProducts {
  public:
   static constexpr int kRows = kTileRows, kColumns = kTileColumns;
   static constexpr int kOwnRows = kThreadRows, kOwnColumns = kThreadColumns;
+  static constexpr int kRun = 1;
+  using Run = u8;
+  static constexpr int kInFlight = 0;
   static constexpr int kAcross = kColumns / kThreadColumns, kDown = kRows / kThreadRows;
   static constexpr int kThreads = kAcross * kDown;
 
@@ -91,6 +107,11 @@ class DotProducts {
       for (i32& sum : line) sum = 0;
     }
   }
+
+  __device__ void publish() const {}
+  __device__ void begin() const {}
+  __device__ void end() const {}
+  __device__ void finish() {}
 
   __device__ void add(const u8* rows, const i8* columns) {
 #pragma unroll
@@ -122,5 +143,61 @@ class DotProducts {
   const int row_, column_;
   i32 sums_[kThreadRows][kThreadColumns];
 };
+
+#if __CUDA_ARCH__ == 900
+// Four warps have 64 rows of the tile, by products that go on beside what the threads do.
+template <int kTileRows, int kTileColumns>
+class GroupProducts {
+ public:
+  static constexpr int kRows = kTileRows, kColumns = kTileColumns;
+  static constexpr int kAtOnce = kColumns < 128 ? kColumns : 128, kParts = kColumns / kAtOnce;
+  static constexpr int kThreads = kRows / kGroupRows * 4 * kWarp;
+  static constexpr int kOwnRows = 2, kOwnColumns = kColumns / 4;
+  static constexpr int kRun = 2;
+  using Run = u16;
+  static constexpr int kInFlight = 1;
+  static_assert(kRows % kGroupRows == 0 && kColumns % kAtOnce == 0, "whole products");
+
+  // `thread`: of those that share the tile.
+  __device__ explicit GroupProducts(int thread)
+      : first_row_(thread / (4 * kWarp) * kGroupRows), warp_(thread / kWarp % 4), lane_(thread % kWarp) {
+#pragma unroll
+    for (auto& part : sums_) {
+#pragma unroll
+      for (i32& sum : part) sum = 0;
+    }
+  }
+
+  __device__ void publish() const { publish_operands(); }
+  __device__ void begin() const { begin_products(); }
+  __device__ void add(const u8* rows, const i8* columns) {
+    const u64 a = group_operand(rows + first_row_ * kStepBytes);
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      multiply_group(sums_[part], a, group_operand(columns + part * (kAtOnce * kStepBytes)));
+    }
+  }
+  __device__ void end() const { wait_for_products<kInFlight>(); }
+  __device__ void finish() {
+    wait_for_products<0>();
+#pragma unroll
+    for (auto& part : sums_) {
+#pragma unroll
+      for (i32& sum : part) asm volatile("" : "+r"(sum) : : "memory");  // nobody reads one before
+    }
+  }
+
+  __device__ int row(int own) const { return first_row_ + warp_ * 16 + own * 8 + lane_ / 4; }
+  __device__ int column(int own) const { return own / 2 * 8 + lane_ % 4 * 2 + own % 2; }
+  __device__ i32& sum(int own_row, int own_column) {
+    const int place = own_column / 2 * 4 + own_row * 2 + own_column % 2;
+    return sums_[place / (kAtOnce / 2)][place % (kAtOnce / 2)];
+  }
+
+ private:
+  const int first_row_, warp_, lane_;
+  i32 sums_[kParts][kAtOnce / 2];
+};
+#endif
 
 }  // namespace octet

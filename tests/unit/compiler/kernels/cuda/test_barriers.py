@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,56 +12,79 @@ import pytest
 from numpy.typing import NDArray
 
 from service.compiler.kernels.cuda.conv import conv
-from service.compiler.kernels.cuda.tiles import CardTile
-from service.compiler.kernels.kernel import DeviceFunction
+from service.compiler.kernels.cuda.tiles import CardTile, Unit
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.cuda.errors import DeviceFault
 from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out
 
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=70)
-TILE = CardTile(64, 32, 32, 16, 2, 3, 2, matrix=True)  # two teams, so that sums are exchanged
+TEAMS = CardTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two, so that sums are exchanged
+# A residual is added, and products go on beside what the threads do.
+ADDING, ALONE = replace(LAYER, adds=True), CardTile(64, 32, 64, 32, 2, 4, 1, Unit.GROUP)
+CASES = [(LAYER, TEAMS), (ADDING, ALONE)]
 
 
-def source_and_operands() -> tuple[str, list[NDArray[Any]]]:
-    kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, TILE)
-    assert isinstance(kernel.function, DeviceFunction)
-    output = np.zeros(kernel.output_bytes, np.uint8)
-    return kernel.function.source, [laid_out(LAYER.layer.source, LAYER.source), *kernel.constants, output]
+def kernel_of(layer: SquareConvolution, tile: CardTile) -> Kernel:
+    return conv(layer.layer, layer.weights, 1, layer.bias, layer.epilogue, tile)
 
 
-SOURCE, _ = source_and_operands()
-_BARRIERS = [match.span() for match in re.finditer(r"__syncthreads\(\);", SOURCE)]
+def source_of(layer: SquareConvolution, tile: CardTile) -> str:
+    function = kernel_of(layer, tile).function
+    assert isinstance(function, DeviceFunction)
+    return function.source
 
 
-def launch(source: str) -> None:
-    kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, TILE)
+def launch(layer: SquareConvolution, tile: CardTile, source: str) -> None:
+    kernel = kernel_of(layer, tile)
     assert kernel.launch is not None
-    launched, (_, operands) = kernel.launch, source_and_operands()
-    emulated = EmulatedKernel(source, "OCTET_KERNEL")
-    emulated.launch(launched.grid, launched.block, launched.shared_bytes, operands)
+    given = [laid_out(layer.layer.source, layer.source)]
+    if layer.adds:
+        given.append(laid_out(layer.layer.destination, layer.residual))
+    operands: list[NDArray[Any]] = [*given, *kernel.constants, np.zeros(kernel.output_bytes, np.uint8)]
+    emulated = EmulatedKernel(source, "OCTET_KERNEL", architecture="sm_90")
+    emulated.launch(kernel.launch.grid, kernel.launch.block, kernel.launch.shared_bytes, operands)
 
 
-def test_the_kernel_as_it_is_has_no_fault() -> None:
-    launch(SOURCE)
+@pytest.mark.parametrize("case", CASES)
+def test_the_kernel_as_it_is_has_no_fault(case: tuple[SquareConvolution, CardTile]) -> None:
+    launch(*case, source_of(*case))
 
 
-@pytest.mark.parametrize("barrier", range(len(_BARRIERS)))
-def test_without_a_barrier_there_is_a_fault(barrier: int) -> None:
+_BARRIER = re.compile(r"__syncthreads\(\);")
+_ADDING = "if (Output::kAdds && Layer::kSlices == 1) "  # before the barrier that only such layers have
+_SUMS = "if (slice_ > 0) sums"  # shortly before that of the teams
+
+
+def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int, int]]:
+    """Where the barriers stand that are compiled for this layer."""
+    source = source_of(layer, tile)
+    for match in _BARRIER.finditer(source):
+        before = source[: match.start()]
+        if (layer.adds or not before.endswith(_ADDING)) and (tile.slices > 1 or _SUMS not in before[-200:]):
+            yield match.span()
+
+
+@pytest.mark.parametrize(("case", "barrier"), [(case, each) for case in CASES for each in barriers_of(*case)])
+def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardTile], barrier: tuple[int, int]) -> None:
     """A race, or an offset that is not there yet: shared memory holds rubbish at first."""
-    start, end = _BARRIERS[barrier]
-    with pytest.raises(DeviceFault, match=r"a race|in flight|not aligned|at an address of nothing"):
-        launch(SOURCE[:start] + SOURCE[end:])
+    source, (start, end) = source_of(*case), barrier
+    with pytest.raises(DeviceFault, match=r"a race|in flight|not aligned|at an address of nothing|fence.proxy"):
+        launch(*case, f"{source[:start]};{source[end:]}")
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("case", "right", "wrong"),
     [
-        ("wait_for_copies<kStages - 2>();", "wait_for_copies<kStages - 1>();"),  # a group too few
-        ("ahead % kStages", "(ahead + 1) % kStages"),  # into the stage that is being read
+        (CASES[0], "wait_for_copies<kAhead - 1>();", "wait_for_copies<kAhead>();"),  # a group too few
+        (CASES[0], "ahead % kStages", "(ahead + 1) % kStages"),  # into the stage that is being read
+        (CASES[1], "kStages - 1 - Math::kInFlight", "kStages - 1"),  # into one whose products are not done
+        (CASES[1], "void publish() const { publish_operands(); }", "void publish() const {}"),
     ],
 )
-def test_copies_that_are_not_waited_for(right: str, wrong: str) -> None:
-    assert right in SOURCE
-    with pytest.raises(DeviceFault, match=r"a race|in flight"):
-        launch(SOURCE.replace(right, wrong, 1))
+def test_what_is_not_waited_for(case: tuple[SquareConvolution, CardTile], right: str, wrong: str) -> None:
+    source = source_of(*case)
+    assert right in source
+    with pytest.raises(DeviceFault, match=r"a race|in flight|overwritten|fence.proxy"):
+        launch(*case, source.replace(right, wrong, 1))

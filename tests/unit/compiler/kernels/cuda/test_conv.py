@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.conv import conv
-from service.compiler.kernels.cuda.tiles import CardTile, ranked
+from service.compiler.kernels.cuda.tiles import CardTile, Unit, ranked
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Image
@@ -20,9 +20,10 @@ from tests.support.layers import Case, convolution, dense
 # An example compiles a kernel, so a failing one is not shrunk.
 EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 SMALL = {
-    "sm_61": CardTile(32, 32, 4, 2, 2, 2, 2, matrix=False),
-    "sm_75": CardTile(32, 32, 16, 16, 2, 2, 4, matrix=True),
-    "sm_80": CardTile(64, 32, 32, 16, 2, 3, 1, matrix=True),
+    "sm_61": CardTile(32, 32, 4, 2, 2, 2, 2, Unit.DOT),
+    "sm_75": CardTile(32, 32, 16, 16, 2, 2, 4, Unit.MATRIX),
+    "sm_80": CardTile(64, 32, 32, 16, 2, 3, 1, Unit.MATRIX),
+    "sm_90": CardTile(64, 32, 64, 32, 2, 3, 2, Unit.GROUP),
 }
 capabilities = st.sampled_from(sorted(SMALL))
 

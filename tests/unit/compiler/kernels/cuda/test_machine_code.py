@@ -7,7 +7,7 @@ import pytest
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.conv import conv
 from service.compiler.kernels.cuda.nvrtc import cubin
-from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, ranked
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, promising, ranked
 from service.compiler.kernels.kernel import DeviceFunction
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.layers import SquareConvolution
@@ -21,8 +21,9 @@ REGISTERS = 65536  # of a multiprocessor, given out by eight
 def tiles(capability: str) -> list[CardTile]:
     """Of each size that the cost model knows, the one that it likes best."""
     best: dict[tuple[int, ...], CardTile] = {}
-    for tile in ranked(CARDS[capability], LAYER.layer, 72):
-        best.setdefault(tile.numbers[:4], tile)
+    for unit in promising(CARDS[capability]):
+        for tile in ranked(CARDS[capability], LAYER.layer, 72, [unit]):
+            best.setdefault((unit, *tile.numbers[:4]), tile)
     return list(best.values())
 
 
@@ -46,12 +47,16 @@ ALL_TILES = [(capability, tile) for capability in CAPABILITIES for tile in tiles
 )
 def test_convolution(capability: str, tile: CardTile) -> None:
     made = code(capability, tile)
-    loop = made.hottest("IMMA", "IDP")
+    loop = made.hottest("IGMMA", "IMMA", "IDP")
     assert loop in made.innermost
     assert count(made.instructions, *SPILLS) == 0
     assert made.usage.stack_bytes == 0
     assert fits(made, capability, tile)
-    if tile.matrix:
+    if tile.unit is Unit.GROUP:
+        # 128 columns at a time; one wait for them, when the next ones are under way.
+        assert count(loop, "IGMMA") == -(-tile.columns // 128) * tile.steps
+        assert count(loop, "WARPGROUP.DEPBAR") == 1
+    elif tile.unit is Unit.MATRIX:
         products = tile.own_rows // 16 * (tile.own_columns // 8) * tile.steps
         assert count(loop, "IMMA") == products * (4 if capability == "sm_75" else 1)
         # Fragments come by ldmatrix, four registers at a time; nothing is shuffled or permuted.

@@ -8,46 +8,52 @@ import pytest
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.nvrtc import cubin
 from service.compiler.kernels.cuda.peak import OPERANDS, THREADS, peak
+from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.cuda.machine_code import needs_nvrtc
 
-BLOCKS, REPETITIONS, INDEPENDENT, WARP = 2, 3, 8, 32
+BLOCKS, REPETITIONS, WARP = 2, 3, 32
+INDEPENDENT = {Unit.DOT: 8, Unit.MATRIX: 8, Unit.GROUP: 2}
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("matrix", [True, False])
-@pytest.mark.parametrize("capability", ["sm_75", "sm_80", "sm_90"])
-def test_the_loop_is_products(capability: str, matrix: bool) -> None:
-    kernel = peak(CARDS[capability], 1, 1024, matrix=matrix)
+@pytest.mark.parametrize(
+    ("capability", "unit"),
+    [(each, unit) for each in ("sm_75", "sm_80", "sm_90") for unit in Unit if unit.macs(CARDS[each])],
+)
+def test_the_loop_is_products(capability: str, unit: Unit) -> None:
+    kernel = peak(unit, 1, 1024)
     assert isinstance(kernel.function, DeviceFunction)
     made = DeviceCode(cubin(kernel.function.source, capability, kernel.symbol))
-    loop = made.hottest("IMMA" if matrix else "IDP")
-    products = count(loop, "IMMA" if matrix else "IDP.4A")
+    opcode = {Unit.DOT: "IDP.4A", Unit.MATRIX: "IMMA", Unit.GROUP: "IGMMA"}[unit]
+    loop = made.hottest(opcode)
+    products = count(loop, opcode)
     assert products > 0
-    assert products % (INDEPENDENT * (4 if matrix and capability == "sm_75" else 1)) == 0
+    assert products % (INDEPENDENT[unit] * (4 if unit is Unit.MATRIX and capability == "sm_75" else 1)) == 0
     assert len(loop) <= products + max(8, products // 8)  # the loop's own count and jump
     assert count(made.instructions, *SPILLS) == 0
 
 
-@pytest.mark.parametrize("matrix", [True, False])
-def test_it_adds_what_it_says(matrix: bool) -> None:
-    kernel = peak(CARDS["sm_80"], BLOCKS, REPETITIONS, matrix=matrix)
+@pytest.mark.parametrize("unit", Unit)
+def test_it_adds_what_it_says(unit: Unit) -> None:
+    kernel = peak(unit, BLOCKS, REPETITIONS)
     assert isinstance(kernel.function, DeviceFunction)
     operands = np.random.default_rng(3).integers(0, 1 << 32, OPERANDS, np.uint32)
     totals = np.zeros(BLOCKS * THREADS, np.int32)
-    EmulatedKernel(kernel.function.source, kernel.symbol).launch((BLOCKS, 1, 1), (THREADS, 1, 1), 0, [operands, totals])
-    of_a_warp = _of_matrices(operands) if matrix else _of_words(operands)
+    emulated, launch = EmulatedKernel(kernel.function.source, kernel.symbol, architecture="sm_90"), kernel.function.launch
+    emulated.launch((BLOCKS, 1, 1), (THREADS, 1, 1), launch.shared_bytes, [operands, totals])
+    of_a_warp = {Unit.DOT: _of_words, Unit.MATRIX: _of_matrices, Unit.GROUP: _of_groups}[unit](operands)
     sums = totals.reshape(-1, WARP).astype(np.int64).sum(1)
     np.testing.assert_array_equal(sums.astype(np.int32), np.full(len(sums), of_a_warp, np.int64).astype(np.int32))
-    products = REPETITIONS * INDEPENDENT * (16 * 8 * 32 if matrix else WARP * 4)
-    assert kernel.facts["macs"] == products * BLOCKS * THREADS // WARP
+    products = {Unit.DOT: WARP * 4, Unit.MATRIX: 16 * 8 * 32, Unit.GROUP: 64 * 128 * 32 // 4}[unit]
+    assert kernel.facts["macs"] == REPETITIONS * INDEPENDENT[unit] * products * BLOCKS * THREADS // WARP
 
 
 def _of_words(operands: np.ndarray) -> int:
     unsigned, signed = operands.view(np.uint8).reshape(-1, 4), operands.view(np.int8).reshape(-1, 4)
-    rows = sum(np.roll(unsigned.astype(np.int64), -place, 0) for place in range(INDEPENDENT))
+    rows = sum(np.roll(unsigned.astype(np.int64), -place, 0) for place in range(INDEPENDENT[Unit.DOT]))
     return REPETITIONS * int((rows * signed).sum())
 
 
@@ -62,4 +68,14 @@ def _of_matrices(operands: np.ndarray) -> int:
             rows[row, at : at + 4] = unsigned[(lane + word) % OPERANDS]
         for word in range(2):
             columns[place + 16 * word : place + 16 * word + 4, group] = signed[(lane + word) % OPERANDS]
-    return REPETITIONS * INDEPENDENT * int((rows @ columns).sum())
+    return REPETITIONS * INDEPENDENT[Unit.MATRIX] * int((rows @ columns).sum())
+
+
+def _of_groups(operands: np.ndarray) -> int:
+    """Operands are repeated every 128 bytes, four rows of 32, whose chunks are swizzled every other time."""
+    rows = np.tile(operands.view(np.uint8), (64 + 128) // 4).reshape(-1, 2, 16)
+    rows = np.where((np.arange(len(rows)) // 4 % 2 == 1)[:, None, None], rows[:, ::-1], rows).reshape(-1, 32)
+    unsigned, signed = rows[:64].astype(np.int64), rows[64:].view(np.int8).astype(np.int64)
+    of_warps = (unsigned @ signed.T).reshape(4, 16, -1).sum((1, 2))
+    assert len(set(of_warps)) == 1
+    return REPETITIONS * INDEPENDENT[Unit.GROUP] * int(of_warps[0])

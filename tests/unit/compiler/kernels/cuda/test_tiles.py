@@ -8,28 +8,34 @@ import pytest
 
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.conv import conv
-from service.compiler.kernels.cuda.tiles import CardTile, ranked
+from service.compiler.kernels.cuda.tiles import CardTile, Unit, promising, ranked
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out, read_back, run
 
 # 75 pixels, 9 taps of 2 blocks of channels, 5 blocks of filters.
-LAYER = SquareConvolution(images=3, size=5, channels=40, filters=140)
+LAYER = SquareConvolution(images=3, size=5, channels=40, filters=140, adds=True)
 
 
 def each_once() -> list[tuple[str, CardTile]]:
     """For each size one of its tiles, and each number of steps, stages and slices with some size."""
     found = []
-    for capability in ("sm_61", "sm_75", "sm_80"):
+    for capability in ("sm_61", "sm_75", "sm_80", "sm_90"):
         of_size: dict[tuple[int, ...], list[CardTile]] = {}
-        for tile in sorted(ranked(CARDS[capability], LAYER.layer, 18), key=lambda tile: tile.numbers):
+        for tile in sorted(ranked(CARDS[capability], LAYER.layer, 18, _newest(capability)), key=lambda tile: tile.numbers):
             of_size.setdefault(tile.numbers[:4], []).append(tile)
         found += [(capability, tiles[place % len(tiles)]) for place, tiles in enumerate(of_size.values())]
     return found
 
 
+def _newest(capability: str) -> list[Unit]:
+    """What the older ones among them do not have."""
+    return promising(CARDS[capability])[:1]
+
+
 def test_one_of_each_is_among_them() -> None:
-    tiles = [tile for capability, tile in each_once() if capability == "sm_80"]
+    tiles = [tile for capability, tile in each_once() if capability in ("sm_80", "sm_90")]
+    assert {tile.unit for tile in tiles} == {Unit.MATRIX, Unit.GROUP}
     assert {tile.steps for tile in tiles} == {2, 4}
     assert {tile.stages for tile in tiles} == {3, 4}
     assert {tile.slices for tile in tiles} == {1, 2, 4}
@@ -41,5 +47,6 @@ def test_one_of_each_is_among_them() -> None:
 )
 def test_a_tile_computes_the_convolution(capability: str, tile: CardTile) -> None:
     kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile)
-    written = run(as_isa(capability), kernel, laid_out(LAYER.layer.source, LAYER.source))
+    given = laid_out(LAYER.layer.source, LAYER.source), laid_out(LAYER.layer.destination, LAYER.residual)
+    written = run(as_isa(capability), kernel, *given)
     np.testing.assert_array_equal(read_back(LAYER.layer.destination, written)[..., : LAYER.filters], LAYER.expected)
