@@ -24,7 +24,7 @@ class Card:
         matrix_macs: products of bytes that a multiprocessor's tensor cores add in a cycle; 0: it has none for bytes.
         group_macs: the same by instructions of four warps (`wgmma`), on one capability alone.
         dot_macs: the same by `dp4a`.
-        near_bytes: that a multiprocessor gets from the second level of cache in a cycle.
+        near_bytes: that a multiprocessor gets from the second level of cache in a cycle, when all of them do.
     """
 
     capability: str
@@ -50,10 +50,10 @@ CARDS: Mapping[str, Card] = {
     for card in (
         Card("sm_61", 28, 2048, 96 * _KIB, 48 * _KIB, 0, 0, 512, 32),
         Card("sm_75", 40, 1024, 64 * _KIB, 64 * _KIB, 1024, 0, 256, 32),
-        Card("sm_80", 108, 2048, 164 * _KIB, 163 * _KIB, 2048, 0, 256, 64),
+        Card("sm_80", 108, 2048, 164 * _KIB, 163 * _KIB, 2048, 0, 256, 44),
         Card("sm_86", 82, 1536, 100 * _KIB, 99 * _KIB, 1024, 0, 256, 32),
         Card("sm_89", 128, 1536, 100 * _KIB, 99 * _KIB, 1024, 0, 256, 32),
-        Card("sm_90", 132, 2048, 228 * _KIB, 227 * _KIB, 2560, 4096, 256, 64),
+        Card("sm_90", 132, 2048, 228 * _KIB, 227 * _KIB, 2560, 4096, 256, 28),
     )
 }
 

@@ -6,7 +6,7 @@ from service.compiler.kernels.cuda import images
 from service.compiler.kernels.cuda.outputs import output_code
 from service.compiler.kernels.cuda.reads import Reads
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.cuda.tiles import CardTile
+from service.compiler.kernels.cuda.tiles import CardTile, overlap
 from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
@@ -27,8 +27,9 @@ def conv(layer: Layer, weights: Array, groups: int, bias: Array, epilogue: AnyEp
     output = output_code(layer, bias, epilogue, column_tiles * tile.columns, first=len(own))
     constants = (*own, *output.constants)
     pixels = layer.destination.batch * layer.destination.height * layer.destination.width
-    shape = (tile.products, tile.steps, tile.stages, tile.slices, reads.most, str(layer.source.packed).lower())
-    read = ("source", "constant_0", "constant_1", "constant_2", f"octet::aligned({output.bias})")
+    flags = [str(flag).lower() for flag in (layer.source.packed, overlap(layer.window))]
+    shape = (tile.products, tile.steps, tile.stages, tile.slices, reads.most, *flags)
+    read = ("source", "constant_0", "constant_1", "constant_2", output.bias)
     body = [
         f"using Layer = octet::Convolution<{pixels}, {images.windows(layer)}, {', '.join(map(str, shape))}>;",
         *output.statements,

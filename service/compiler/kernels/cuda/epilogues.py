@@ -42,7 +42,7 @@ class Code:
 
     def made_of(self, names: Sequence[str]) -> str:
         """The expression that makes one of its arrays' names."""
-        return f"{self.type}{{{', '.join(f'octet::aligned({name})' for name in names)}}}"
+        return f"{self.type}{{{', '.join(names)}}}"
 
 
 def requantization_code(requantization: Requantization) -> Code:

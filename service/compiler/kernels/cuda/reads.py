@@ -84,9 +84,10 @@ def _dense(layer: Layer, weights: Array) -> tuple[list[int], Array]:
     filled[..., :channels] = weights
     steps = down * source.row, right * source.pixel
     taps = [row * steps[0] + column * steps[1] for row in range(rows) for column in range(columns)]
-    offsets = [tap + block * between for tap in taps for block in range(blocks)]
-    reads = filled.reshape(filters, rows * columns * blocks, BLOCK).transpose(1, 0, 2)
-    return offsets, reads
+    # All taps of a block of channels, then the next: neighbouring taps read the same bytes, which are near then.
+    offsets = [tap + block * between for block in range(blocks) for tap in taps]
+    reads = filled.reshape(filters, rows * columns, blocks, BLOCK).transpose(2, 1, 0, 3)
+    return offsets, reads.reshape(len(offsets), filters, BLOCK)
 
 
 def int8_parts(weights: Array) -> list[Array]:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from math import ceil
 
 from service.compiler.kernels.cuda.cards import Card
-from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.layer import Layer, Window
 
 STEP_BYTES = 32  # of a read
 _WARP = 32
@@ -22,7 +22,9 @@ _OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
 _START_CYCLES = 2000  # of a block: its windows, the first reads on their way, its output
 _COMBINING_CYCLES = 300  # of the sums of a tile's teams
 _LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
-_LATENCY_CYCLES = 600  # of a read from memory
+_LATENCY_CYCLES = 1200  # of a read from the second level of cache, when all multiprocessors read
+_OVERLAPPING = 0.3  # of the bytes of pixels whose windows overlap: what comes from there
+_OUTPUT_CYCLES = 0.1  # of a byte
 _ALIGNMENT = 256  # bytes, of stages
 
 
@@ -91,6 +93,11 @@ class CardTile:
         return self.steps * self.slices
 
     @property
+    def ahead(self) -> int:
+        """How many groups of reads are on their way while one is multiplied; as `Convolution` counts them."""
+        return self.stages - 1 - (self.unit is Unit.GROUP)
+
+    @property
     def products(self) -> str:
         """The type that multiplies (`source/tiles.cuh`)."""
         sizes = [self.rows, self.columns]
@@ -146,7 +153,76 @@ def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> 
         reads: of a tile of filters, about.
         units: that may multiply; none: those that are worth a trial.
     """
-    stages = (4, 3) if card.copies_ahead else (2,)
+    stages = (4, 3, 6, 8) if card.copies_ahead else (2,)
+    steps = (2, 4) if card.copies_ahead else (2,)  # what is fetched waits in registers
+    candidates = [
+        CardTile(*sizes, step, stage, slices, unit)
+        for unit in units or promising(card)
+        for sizes in _SIZES[unit]
+        for step in steps
+        for stage in stages
+        for slices in ((1, 2, 4) if max(sizes[:2]) <= _LARGEST_SLICED else (1,))
+    ]
+    most = reads + max(tile.together for tile in candidates)
+    fitting = [tile for tile in candidates if _fits(card, tile, most)]
+    return sorted(fitting, key=lambda tile: cycles(card, layer, reads, tile))
+
+
+def overlap(window: Window) -> bool:
+    """Whether neighbouring pixels read the same bytes."""
+    return any(size > stride for size, stride in zip(window.kernel, window.strides, strict=True))
+
+
+def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
+    """Estimated cycles of the whole layer.
+
+    A multiprocessor has several blocks at a time. Either it is busy with what all of them do, or each waits for its own.
+    """
+    image = layer.destination
+    pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
+    tiles = ceil(pixels / tile.rows) * ceil(filters / tile.columns)
+    together = min(resident(card, tile, reads), ceil(tiles / card.multiprocessors))
+    groups, depth = ceil(reads / tile.together), tile.together * STEP_BYTES
+    fetched = (tile.rows * (_OVERLAPPING if overlap(layer.window) else 1) + tile.columns) * depth
+    computing, fetching = tile.rows * tile.columns * depth / tile.unit.macs(card), fetched / card.near_bytes
+    ending = _START_CYCLES + tile.rows * tile.columns * _OUTPUT_CYCLES + (tile.slices > 1) * _COMBINING_CYCLES
+    busy = groups * max(computing, fetching) + tile.rows * tile.columns * _OUTPUT_CYCLES
+    alone = groups * max(computing, fetching, _LATENCY_CYCLES / tile.ahead) + ending
+    return ceil(tiles / (card.multiprocessors * together)) * max(together * busy, alone)
+
+
+def resident(self) -> int:
+        """Blocks that a multiprocessor's registers hold: the compiler is told to keep to that."""
+        return max(1, _REGISTERS // (self.registers * self.threads))
+
+
+# Rows and columns of a tile, and of what owns a part of it.
+_OF_GROUPS = (
+    *((128, 256, 64, 256), (256, 128, 64, 128), (128, 128, 64, 128), (128, 64, 64, 64), (64, 128, 64, 128)),
+    *((64, 64, 64, 64), (64, 32, 64, 32)),
+)
+_OF_WARPS = (
+    *((128, 256, 64, 64), (128, 128, 64, 64), (128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64)),
+    *((64, 64, 32, 32), (128, 32, 32, 32)),
+    *((64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16)),
+)
+_OF_THREADS = ((128, 128, 8, 8), (128, 64, 8, 8), (64, 64, 8, 4), (32, 64, 4, 4), (64, 32, 4, 4), (32, 32, 4, 2))
+_SIZES = {Unit.GROUP: _OF_GROUPS, Unit.MATRIX: _OF_WARPS, Unit.DOT: _OF_THREADS}
+
+
+def promising(card: Card) -> list[Unit]:
+    """Those that are worth a trial: tensor cores, where it has such."""
+    return [unit for unit in (Unit.GROUP, Unit.MATRIX) if unit.macs(card)] or [Unit.DOT]
+
+
+def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> list[CardTile]:
+    """The tiles that fit `card`, the fastest first.
+
+    Args:
+        reads: of a tile of filters, about.
+        units: that may multiply; none: those that are worth a trial.
+    """
+    stages = (4, 3, 6, 8) if card.copies_ahead else (2,)
     steps = (2, 4) if card.copies_ahead else (2,)  # what is fetched waits in registers
     candidates = [
         CardTile(*sizes, step, stage, slices, unit)

@@ -15,9 +15,10 @@ namespace octet {
 constexpr int kAlignment = 256;  // bytes, of stages
 
 // kPixels: of all images. kSteps: reads that a team multiplies between two barriers; each tile has a multiple of
-// kSteps * kSlices. kMostReads: of any tile. kUnaligned: whether reads begin at any byte.
+// kSteps * kSlices. kMostReads: of any tile. kUnaligned: whether reads begin at any byte. kOverlap:
+// whether pixels' windows do.
 template <int kPixelCount, class Window, class Math, int kStepCount, int kStageCount, int kSliceCount,
-          int kMostReadCount, bool kIsUnaligned>
+          int kMostReadCount, bool kIsUnaligned, bool kOverlap>
 struct Convolution {
   using Products = Math;
   static constexpr int kPixels = kPixelCount, kSteps = kStepCount, kStages = kStageCount, kMostReads = kMostReadCount;
@@ -123,7 +124,7 @@ struct Convolution {
       if (kIsUnaligned) {
         *reinterpret_cast<uint4*>(to) = load_unaligned(from);
       } else {
-        copy_chunk(to, from);
+        copy_chunk<kOverlap>(to, from);
       }
     }
     const i8* weights = weights_ + static_cast<i64>(group) * kColumnBytes;

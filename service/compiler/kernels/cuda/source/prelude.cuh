@@ -45,12 +45,6 @@ __device__ inline u32 saturated(const i32 (&values)[4]) {
   return saturated(values[0], values[1], saturated(values[2], values[3]));
 }
 
-// Of a constant of the plan: neighbours are loaded together.
-template <class T>
-__device__ inline const T* aligned(const T* constant) {
-  return static_cast<const T*>(__builtin_assume_aligned(constant, 16));
-}
-
 // sum + the products of four unsigned and four signed bytes.
 __device__ inline i32 dot(u32 unsigned_bytes, u32 signed_bytes, i32 sum) {
   i32 result;
@@ -158,10 +152,16 @@ __device__ inline void multiply_group(i32 (&sums)[64], u64 a, u64 b) {
 }
 #endif
 
-// Sixteen bytes from global to shared memory. They are there after `wait_for_copies` and a barrier.
+// Sixteen bytes from global to shared memory. They are there after `wait_for_copies` and a barrier. kNear: the
+// multiprocessor keeps them, since it reads them again soon.
+template <bool kNear = false>
 __device__ inline void copy_chunk(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(shared_address(to)), "l"(from) : "memory");
+  if constexpr (kNear) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" : : "r"(shared_address(to)), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(shared_address(to)), "l"(from) : "memory");
+  }
 #else
   *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
 #endif
