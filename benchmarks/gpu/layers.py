@@ -13,7 +13,7 @@ from benchmarks.gpu.samples import Array, digest, inputs_of
 from service.cache import OciLayout
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.conv import conv
-from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, ranked
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, ranked, resident
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
@@ -33,7 +33,9 @@ def kernels(card: Card, batch: int) -> Iterator[tuple[SquareConvolution, CardTil
         reads = square.kernel**2 * channels // STEP_BYTES
         for unit in filter(lambda unit: unit.macs(card), Unit):
             tile = ranked(card, square.layer, reads, [unit])[0]
-            yield square, tile, conv(square.layer, square.weights, 1, square.bias, square.epilogue, tile)
+            blocks = card.multiprocessors * resident(card, tile, reads)
+            kernel = conv(square.layer, square.weights, 1, square.bias, square.epilogue, tile, blocks)
+            yield square, tile, kernel
 
 
 def put(card: Card, target: Target, batch: int, folder: Path) -> list[dict[str, object]]:
@@ -59,7 +61,8 @@ def _put(
     library = artifacts.linked({kernel.symbol: kernel.function.source}, card.capability, target)
     made = artifacts.put(layout, library, target, buffers, [call], constants)
     specs = tuple(TensorSpec(f"input_{place}", "UINT8", (image.size_bytes,)) for place, image in enumerate(images))
-    filled = [_framed(image, values) for image, values in zip(images, inputs_of(ModelSignature(specs, ())), strict=True)]
+    buffers_given = inputs_of(ModelSignature(specs, ()))
+    filled = [_framed(image, values) for image, values in zip(images, buffers_given, strict=True)]
     instruction = tile.unit.instruction
     name = f"3x3-{square.size}x{square.size}x{square.channels}-{instruction}"
     pixels = square.images * square.size**2

@@ -114,9 +114,7 @@ def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
     return Digest(json.loads(done.stdout)["artifact"])
 
 
-def _peak(
-    unit: Unit, card: Card, target: Target, folder: Path, blocks: int, repetitions: int
-) -> dict[str, object]:
+def _peak(unit: Unit, card: Card, target: Target, folder: Path, blocks: int, repetitions: int) -> dict[str, object]:
     """An artifact of one call."""
     kernel = peak.peak(unit, blocks, repetitions)
     assert isinstance(kernel.function, DeviceFunction)

@@ -13,13 +13,22 @@ from service.compiler.kernels.simd.epilogue import AnyEpilogue
 from service.core.call_plan import Launch
 
 
-def conv(layer: Layer, weights: Array, groups: int, bias: Array, epilogue: AnyEpilogue, tile: CardTile) -> Kernel:
+def conv(
+    layer: Layer,
+    weights: Array,
+    groups: int,
+    bias: Array,
+    epilogue: AnyEpilogue,
+    tile: CardTile,
+    most_blocks: int | None = None,
+) -> Kernel:
     """A convolution, its requantization, and a residual addition if the epilogue has one.
 
     Args:
         weights: `[O, KH, KW, C / groups]` integers less their zero point.
         bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`).
         epilogue: its arrays are filled up to whole blocks.
+        most_blocks: of threads, that a card has at a time: more tiles than those are computed one after the other.
     """
     reads = Reads.of(layer, weights, groups, tile.columns, tile.together)
     column_tiles = len(reads.starts) - 1
@@ -27,18 +36,20 @@ def conv(layer: Layer, weights: Array, groups: int, bias: Array, epilogue: AnyEp
     output = output_code(layer, bias, epilogue, column_tiles * tile.columns, first=len(own))
     constants = (*own, *output.constants)
     pixels = layer.destination.batch * layer.destination.height * layer.destination.width
-    flags = [str(flag).lower() for flag in (layer.source.packed, overlap(layer.window))]
+    flags = [str(flag).lower() for flag in (layer.source.packed, overlap(layer.window), reads.same)]
     shape = (tile.products, tile.steps, tile.stages, tile.slices, reads.most, *flags)
     read = ("source", "constant_0", "constant_1", "constant_2", output.bias)
+    tiles = -(-pixels // tile.rows) * column_tiles
+    blocks = min(tiles, most_blocks or tiles)
     body = [
         f"using Layer = octet::Convolution<{pixels}, {images.windows(layer)}, {', '.join(map(str, shape))}>;",
         *output.statements,
-        f"octet::convolve<Layer>({', '.join(read)}, output, {column_tiles});",
+        f"octet::convolve<Layer>({', '.join(read)}, output, {column_tiles}, {blocks});",
     ]
     parameters = ["const octet::u8* __restrict__ source", *output.residual, *constant_parameters(constants)]
     function = kernel_function(tile.threads, [*parameters, output.destination], body, tile.resident)
     text = translation_unit("conv.cuh", function)
-    blocks = -(-pixels // tile.rows) * column_tiles + images.border_blocks(layer.destination, tile.threads)
-    launch = Launch((blocks, 1, 1), (tile.threads, 1, 1), tile.shared_bytes(reads.most))
+    all_blocks = blocks + images.border_blocks(layer.destination, tile.threads)
+    launch = Launch((all_blocks, 1, 1), (tile.threads, 1, 1), tile.shared_bytes(reads.most))
     facts = {"tile": f"{tile.rows}x{tile.columns}, {tile.unit.instruction}", "reads": reads.most}
     return Kernel("conv", DeviceFunction(text, launch), constants, output.size_bytes, facts)

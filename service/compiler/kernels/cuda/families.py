@@ -23,7 +23,7 @@ from service.compiler.kernels.cuda.epilogues import addition_code, arithmetic_co
 from service.compiler.kernels.cuda.images import BLOCK, WORD, check_sizes
 from service.compiler.kernels.cuda.pairs import pairwise
 from service.compiler.kernels.cuda.reorder import look_up, unpack
-from service.compiler.kernels.cuda.tiles import CardTile, ranked
+from service.compiler.kernels.cuda.tiles import CardTile, ranked, resident
 from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -76,12 +76,13 @@ class Accumulating(CardFamily):
         key = _key(self.card, layer, epilogue, groups)
         if is_depthwise(core):
             numbers = self.choices.choose(key, [tile.numbers for tile in depthwise.ranked(self.card, layer)])
-            tile = DepthwiseTile.of(numbers)
-            kernel = depthwise.depthwise(layer, weights[..., 0], bias, epilogue, tile)
+            kernel = depthwise.depthwise(layer, weights[..., 0], bias, epilogue, DepthwiseTile.of(numbers))
         else:
-            tiles = ranked(self.card, layer, _reads(layer, weights.shape))
-            numbers = self.choices.choose(key, [tile.numbers for tile in tiles])
-            kernel = conv(layer, weights, groups, bias, epilogue, CardTile.of(numbers))
+            reads = _reads(layer, weights.shape)
+            numbers = self.choices.choose(key, [tile.numbers for tile in ranked(self.card, layer, reads)])
+            tile = CardTile.of(numbers)
+            blocks = self.card.multiprocessors * resident(self.card, tile, reads)
+            kernel = conv(layer, weights, groups, bias, epilogue, tile, blocks)
         self.choices.note(key, numbers, kernel.symbol)
         return kernel
 

@@ -44,10 +44,8 @@ def cubin(source: str, architecture: str, name: str) -> bytes:
     """
     nvrtc, program = _library(), ctypes.c_void_p()
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None), name)
-    options = [
-        option.encode()
-        for option in (f"--gpu-architecture={_FULL.get(architecture, architecture)}", f"-DOCTET_KERNEL={name}", *_OPTIONS)
-    ]
+    chosen = f"--gpu-architecture={_FULL.get(architecture, architecture)}", f"-DOCTET_KERNEL={name}"
+    options = [option.encode() for option in (*chosen, *_OPTIONS)]
     try:
         status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         _check(status, name, lambda: _told(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode())

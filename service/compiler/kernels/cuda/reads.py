@@ -32,6 +32,12 @@ class Reads:
         """Of any tile."""
         return int(np.diff(self.starts).max())
 
+    @property
+    def same(self) -> bool:
+        """Whether all tiles have the same offsets."""
+        rows = np.split(self.offsets, self.starts[1:-1])
+        return all(np.array_equal(row, rows[0]) for row in rows)
+
     @staticmethod
     def of(layer: Layer, weights: Array, groups: int, filters: int, steps: int) -> Reads:
         """

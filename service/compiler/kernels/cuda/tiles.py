@@ -19,12 +19,17 @@ _WARP = 32
 _MOST_THREADS_OF_A_BLOCK = 512
 _REGISTERS = 65536
 _OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
-_START_CYCLES = 2000  # of a block: its windows, the first reads on their way, its output
+# Fitted to what a card of 9.0 took for the convolutions of ResNet-50 at batch 64: the tiles that are chosen take 4 % longer
+# than the best ones, by the geometric mean (`benchmarks/GPU.md`).
+_START_CYCLES = 2000  # of a tile: its windows, its first reads, its output on its way
+_THREAD_CYCLES = 2  # of a multiprocessor, for what a thread computes of a tile besides
 _COMBINING_CYCLES = 300  # of the sums of a tile's teams
 _LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
 _LATENCY_CYCLES = 1200  # of a read from the second level of cache, when all multiprocessors read
-_OVERLAPPING = 0.3  # of the bytes of pixels whose windows overlap: what comes from there
-_OUTPUT_CYCLES = 0.1  # of a byte
+_MOST_NEAR_BYTES = 64  # that a multiprocessor gets from there in a cycle, when few others read
+_OVERLAPPING = 0.5  # of the bytes of pixels whose windows overlap: what comes from there
+_OUTPUT_CYCLES, _ADDING = 0.06, 3  # of a byte, when all threads of a multiprocessor are busy; where a residual is added
+_BUSY_THREADS = 512  # what it takes for that
 _ALIGNMENT = 256  # bytes, of stages
 
 
@@ -109,8 +114,8 @@ class CardTile:
         """Of a block whose tiles have at most so many reads; as `Convolution` divides it."""
         offsets = -(-reads * 4 // _ALIGNMENT) * _ALIGNMENT
         stages = self.stages * self.together * (self.rows + self.columns) * STEP_BYTES
-        sums = (self.slices - 1) * self.rows * self.columns * 4
-        return offsets + max(stages, sums + self.rows * (self.columns + 16))
+        output = (self.slices - 1) * self.rows * self.columns * 4 + self.rows * (self.columns + 16)
+        return offsets + (stages + output if self.stages > 2 else max(stages, output))
 
     @property
     def registers(self) -> int:
@@ -176,7 +181,7 @@ def overlap(window: Window) -> bool:
 def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     """Estimated cycles of the whole layer.
 
-    A multiprocessor has several blocks at a time. Either it is busy with what all of them do, or each waits for its own.
+    A multiprocessor has several blocks at a time: it is busy with what all of them do, or each waits for its own.
     """
     image = layer.destination
     pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
@@ -184,72 +189,13 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     together = min(resident(card, tile, reads), ceil(tiles / card.multiprocessors))
     groups, depth = ceil(reads / tile.together), tile.together * STEP_BYTES
     fetched = (tile.rows * (_OVERLAPPING if overlap(layer.window) else 1) + tile.columns) * depth
-    computing, fetching = tile.rows * tile.columns * depth / tile.unit.macs(card), fetched / card.near_bytes
-    ending = _START_CYCLES + tile.rows * tile.columns * _OUTPUT_CYCLES + (tile.slices > 1) * _COMBINING_CYCLES
-    busy = groups * max(computing, fetching) + tile.rows * tile.columns * _OUTPUT_CYCLES
-    alone = groups * max(computing, fetching, _LATENCY_CYCLES / tile.ahead) + ending
+    near_bytes = min(_MOST_NEAR_BYTES, card.near_bytes * card.multiprocessors / min(tiles, card.multiprocessors))
+    group = max(tile.rows * tile.columns * depth / tile.unit.macs(card), fetched / near_bytes)
+    output = tile.rows * tile.columns * _OUTPUT_CYCLES * (_ADDING if layer.residual else 1)
+    busy = groups * group + output + tile.threads * _THREAD_CYCLES
+    alone = groups * max(group, _LATENCY_CYCLES / tile.ahead) + _START_CYCLES + output * _BUSY_THREADS / tile.threads
+    alone += (tile.slices > 1) * _COMBINING_CYCLES
     return ceil(tiles / (card.multiprocessors * together)) * max(together * busy, alone)
-
-
-def resident(self) -> int:
-        """Blocks that a multiprocessor's registers hold: the compiler is told to keep to that."""
-        return max(1, _REGISTERS // (self.registers * self.threads))
-
-
-# Rows and columns of a tile, and of what owns a part of it.
-_OF_GROUPS = (
-    *((128, 256, 64, 256), (256, 128, 64, 128), (128, 128, 64, 128), (128, 64, 64, 64), (64, 128, 64, 128)),
-    *((64, 64, 64, 64), (64, 32, 64, 32)),
-)
-_OF_WARPS = (
-    *((128, 256, 64, 64), (128, 128, 64, 64), (128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64)),
-    *((64, 64, 32, 32), (128, 32, 32, 32)),
-    *((64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16)),
-)
-_OF_THREADS = ((128, 128, 8, 8), (128, 64, 8, 8), (64, 64, 8, 4), (32, 64, 4, 4), (64, 32, 4, 4), (32, 32, 4, 2))
-_SIZES = {Unit.GROUP: _OF_GROUPS, Unit.MATRIX: _OF_WARPS, Unit.DOT: _OF_THREADS}
-
-
-def promising(card: Card) -> list[Unit]:
-    """Those that are worth a trial: tensor cores, where it has such."""
-    return [unit for unit in (Unit.GROUP, Unit.MATRIX) if unit.macs(card)] or [Unit.DOT]
-
-
-def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> list[CardTile]:
-    """The tiles that fit `card`, the fastest first.
-
-    Args:
-        reads: of a tile of filters, about.
-        units: that may multiply; none: those that are worth a trial.
-    """
-    stages = (4, 3, 6, 8) if card.copies_ahead else (2,)
-    steps = (2, 4) if card.copies_ahead else (2,)  # what is fetched waits in registers
-    candidates = [
-        CardTile(*sizes, step, stage, slices, unit)
-        for unit in units or promising(card)
-        for sizes in _SIZES[unit]
-        for step in steps
-        for stage in stages
-        for slices in ((1, 2, 4) if max(sizes[:2]) <= _LARGEST_SLICED else (1,))
-    ]
-    most = reads + max(tile.together for tile in candidates)
-    fitting = [tile for tile in candidates if _fits(card, tile, most)]
-    return sorted(fitting, key=lambda tile: cycles(card, layer, reads, tile))
-
-
-def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
-    """Estimated cycles of the whole layer."""
-    image = layer.destination
-    pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
-    tiles = ceil(pixels / tile.rows) * ceil(filters / tile.columns)
-    together = min(resident(card, tile, reads), ceil(tiles / card.multiprocessors))
-    groups = ceil(reads / tile.together)
-    macs = tile.rows * tile.columns * tile.together * STEP_BYTES
-    bytes_ = (tile.rows + tile.columns) * tile.together * STEP_BYTES
-    computing = macs / tile.unit.macs(card)
-    one = max(together * max(computing, bytes_ / card.near_bytes), _LATENCY_CYCLES / max(1, tile.stages - 1))
-    start = _START_CYCLES + (tile.slices > 1) * _COMBINING_CYCLES
-    return ceil(tiles / (card.multiprocessors * together)) * (start + groups * one)
 
 
 def resident(card: Card, tile: CardTile, reads: int) -> int:

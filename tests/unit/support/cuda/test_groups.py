@@ -1,4 +1,4 @@
-"""wgmma: products of operands in shared memory, laid out by the formulas of the PTX ISA, and what it asks of a kernel."""
+"""wgmma: products of operands in shared memory, laid out as the PTX ISA says, and what it asks of a kernel."""
 
 from __future__ import annotations
 

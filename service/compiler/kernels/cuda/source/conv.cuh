@@ -15,10 +15,10 @@ namespace octet {
 constexpr int kAlignment = 256;  // bytes, of stages
 
 // kPixels: of all images. kSteps: reads that a team multiplies between two barriers; each tile has a multiple of
-// kSteps * kSlices. kMostReads: of any tile. kUnaligned: whether reads begin at any byte. kOverlap:
-// whether pixels' windows do.
+// kSteps * kSlices. kMostReads: of any tile. kUnaligned: whether reads begin at any byte. kOverlap: whether pixels' windows
+// do. kSameReads: whether all tiles of filters have the same offsets.
 template <int kPixelCount, class Window, class Math, int kStepCount, int kStageCount, int kSliceCount,
-          int kMostReadCount, bool kIsUnaligned, bool kOverlap>
+          int kMostReadCount, bool kIsUnaligned, bool kOverlap, bool kSameReads>
 struct Convolution {
   using Products = Math;
   static constexpr int kPixels = kPixelCount, kSteps = kStepCount, kStages = kStageCount, kMostReads = kMostReadCount;
@@ -33,32 +33,50 @@ struct Convolution {
   static constexpr int kOwnWindows = 2 * kRows > kThreads ? 2 * kRows / kThreads : 1;
   static_assert(kChunksOfRows % kThreads == 0, "each thread fetches as many chunks of pixels");
 
-  // Bytes of shared memory: reads' offsets, then the stages of each team. Where these were, the sums of all teams but the
-  // first are put, and behind those the output of the tile.
+  // Where copies run beside all else, those of a block's next tile begin before the output of the last is made.
+  static constexpr bool kContinues = kStages > 2;
+  // Bytes of shared memory: reads' offsets, then the stages of each team. Behind those (or in their place, if the next tile
+  // waits) lie the sums of all teams but the first, and then the output of the tile.
   static constexpr int kOffsetBytes = (kMostReads * 4 + kAlignment - 1) / kAlignment * kAlignment;
-  static constexpr int kSumBytes = (kSlices - 1) * kRows * kColumns * 4;
+  static constexpr int kSumsAt = kOffsetBytes + (kContinues ? kSlices * kStages * kStageBytes : 0);
+  static constexpr int kLinesAt = kSumsAt + (kSlices - 1) * kRows * kColumns * 4;
 
-  __device__ Convolution(const u8* source, const i8* weights, const i32* offsets, u8* memory, int row_tile)
+  // starts, offsets: as `convolve` has them. All threads of a block make it.
+  __device__ Convolution(const u8* source, const i8* weights, const i32* starts, const i32* offsets, u8* shared)
       : source_(source),
         weights_(weights),
-        offsets_(offsets),
+        starts_(starts),
+        all_offsets_(offsets),
+        offsets_(reinterpret_cast<i32*>(shared)),
         thread_(static_cast<int>(threadIdx.x) % kThreads),
         slice_(static_cast<int>(threadIdx.x) / kThreads),
-        memory_(memory + slice_ * (kStages * kStageBytes)) {
+        memory_(shared + kOffsetBytes + slice_ * (kStages * kStageBytes)) {
+    if (kSameReads) load_offsets(0, starts[1]);
+  }
+
+  // The first reads of a tile are on their way. Nobody reads stages, or offsets, any more.
+  __device__ void begin(int row_tile, int column_tile) {
+    forget(thread_);
+    const int first = starts_[column_tile], reads = starts_[column_tile + 1] - first;
+    if (!kSameReads) load_offsets(first, reads);
+    first_ = first;
+    groups_ = reads / (kSteps * kSlices);
 #pragma unroll
     for (int own = 0; own < kOwnWindows; ++own) {
       const int row = (thread_ + own * kThreads) / 2 % kRows;
       windows_[own] = Window::at(min(row_tile * kRows + row, kPixels - 1));
     }
-  }
-
-  // Sums over `groups` groups of `kSteps` reads for each team.
-  __device__ void reduce(Math& products, int groups) {
-#pragma unroll
+#pragma unroll 1
     for (int stage = 0; stage < kAhead; ++stage) {
-      if (stage < groups) fetch(stage, stage);
+      if (stage < groups_) fetch(stage, stage);
       end_copies();
     }
+  }
+
+  // Sums of the tile's groups of `kSteps` reads for each team. Then all copies of before are there.
+  __device__ void reduce(Math& products) {
+    const int groups = groups_;
+    forget(thread_);
     for (int group = 0; group < groups; ++group) {
       wait_for_copies<kAhead - 1>();
       products.publish();
@@ -111,6 +129,13 @@ struct Convolution {
   __device__ int slice() const { return slice_; }
 
  private:
+  __device__ void load_offsets(int first, int reads) {
+    for (int read = static_cast<int>(threadIdx.x); read < reads; read += kAllThreads) {
+      offsets_[read] = all_offsets_[first + read];
+    }
+    __syncthreads();
+  }
+
   // Of this team's groups.
   __device__ void fetch(int own_group, int stage) {
     const int thread = thread_, group = own_group * kSlices + slice_;
@@ -127,7 +152,7 @@ struct Convolution {
         copy_chunk<kOverlap>(to, from);
       }
     }
-    const i8* weights = weights_ + static_cast<i64>(group) * kColumnBytes;
+    const i8* weights = weights_ + static_cast<i64>(first_ + group * kSteps) * (kColumns * kStepBytes);
 #pragma unroll
     for (int first = 0; first < kChunksOfColumns; first += kThreads) {
       const int number = first + thread, step = number / (2 * kColumns), column = number / 2 % kColumns;
@@ -139,13 +164,17 @@ struct Convolution {
 
   const u8* const source_;
   const i8* const weights_;
-  const i32* const offsets_;
-  const int thread_, slice_;
+  const i32* const starts_;
+  const i32* const all_offsets_;
+  i32* const offsets_;
+  int thread_;
+  const int slice_;
   u8* const memory_;
+  int first_, groups_;  // of the tile: its first read, and how many groups
   int windows_[kOwnWindows];
 };
 
-// Bytes of a tile, in shared memory: a line for each pixel, of which a thread loads and stores chunks.
+// Bytes of a tile, in shared memory: a line for each pixel, of which a thread loads and stores the same chunks.
 template <class Layer>
 struct Lines {
   static constexpr int kLine = Layer::kColumns + kChunk, kChunks = Layer::kColumns / kChunk;
@@ -159,6 +188,14 @@ struct Lines {
     }
   }
 };
+
+// The residual of a tile, on its way to `lines`.
+template <class Layer, class Output>
+__device__ inline void load_residual(const Output& output, u8* lines, int first_pixel, int first_channel) {
+  Lines<Layer>::each_chunk(first_pixel, first_channel, lines, [&](int pixel, int channel, uint4* chunk) {
+    if (output.has(channel)) copy_chunk(chunk, output.residual_of(channel, pixel));
+  });
+}
 
 // Sums as bytes, in the place of the residual's.
 template <class Layer, class Output>
@@ -208,51 +245,52 @@ __device__ inline void store_wide(typename Layer::Products& products, const i32*
   }
 }
 
-// One tile; blocks of threads behind the last fill the border.
+// Tiles, each `blocks` behind the last; further blocks of threads fill the border.
 //
 // weights: [reads of all tiles of filters, filters of a tile, 32]. starts: [tiles of filters + 1], each tile's first read.
 // offsets: of all reads. bias: of each filter, filled up to whole tiles, as are the arrays of `Output`.
 template <class Layer, class Output>
 __device__ inline void convolve(const u8* source, const i8* weights, const i32* starts, const i32* offsets,
-                                const i32* bias, const Output& output, int column_tiles) {
+                                const i32* bias, const Output& output, int column_tiles, int blocks) {
   extern __shared__ __align__(256) unsigned char shared[];  // `kAlignment`
-  const int tile = static_cast<int>(blockIdx.x), tiles = Layer::kRowTiles * column_tiles;
-  const int thread = static_cast<int>(threadIdx.x);
+  const int block = static_cast<int>(blockIdx.x), tiles = Layer::kRowTiles * column_tiles;
   if constexpr (Output::kBytes) {
-    if (tile >= tiles) {
-      const int threads = (static_cast<int>(gridDim.x) - tiles) * Layer::kAllThreads;
-      output.fill_border((tile - tiles) * Layer::kAllThreads + thread, threads);
+    if (block >= blocks) {
+      const int thread = (block - blocks) * Layer::kAllThreads + static_cast<int>(threadIdx.x);
+      output.fill_border(thread, (static_cast<int>(gridDim.x) - blocks) * Layer::kAllThreads);
       return;
     }
   }
-  // Tiles of the same pixels behind each other: what they read is near.
-  const int row_tile = tile / column_tiles, column_tile = tile % column_tiles;
-  const int first = starts[column_tile], reads = starts[column_tile + 1] - first;
-  i32* own_offsets = reinterpret_cast<i32*>(shared);
-  for (int read = thread; read < reads; read += Layer::kAllThreads) own_offsets[read] = offsets[first + read];
-  __syncthreads();
-  u8* memory = shared + Layer::kOffsetBytes;
-  Layer layer(source, weights + static_cast<i64>(first) * Layer::kColumns * kStepBytes, own_offsets, memory, row_tile);
-  typename Layer::Products products(layer.thread());
-  layer.reduce(products, reads / (Layer::kSteps * Layer::kSlices));
-  const int pixel = row_tile * Layer::kRows, channel = column_tile * Layer::kColumns;
-  if constexpr (Output::kBytes) {
-    u8* lines = memory + Layer::kSumBytes;
-    if constexpr (Output::kAdds) {
+  u8* const lines = shared + Layer::kLinesAt;
+  Layer layer(source, weights, starts, offsets, shared);
+  // Tiles of the same pixels are neighbours: what they read is near.
+  const auto begin = [&](int tile) { layer.begin(tile / column_tiles, tile % column_tiles); };
+  begin(block);
+  for (int tile = block; tile < tiles; tile += blocks) {
+    const int pixel = tile / column_tiles * Layer::kRows, channel = tile % column_tiles * Layer::kColumns;
+    if constexpr (Output::kAdds && Layer::kContinues) load_residual<Layer>(output, lines, pixel, channel);
+    typename Layer::Products products(layer.thread());
+    layer.reduce(products);
+    const bool goes_on = tile + blocks < tiles;
+    if (Layer::kContinues && goes_on) begin(tile + blocks);
+    layer.combine(products, shared + Layer::kSumsAt);
+    if constexpr (Output::kBytes) {
+      if constexpr (Output::kAdds && !Layer::kContinues) {
+        load_residual<Layer>(output, lines, pixel, channel);
+        __syncthreads();
+      }
+      if (layer.slice() == 0) write_bytes<Layer>(products, bias, output, lines, channel);
+      __syncthreads();
       Lines<Layer>::each_chunk(pixel, channel, lines, [&](int pixel, int channel, uint4* chunk) {
-        if (output.has(channel)) *chunk = output.template residual_of<uint4>(channel, pixel);
+        output.store(output.at(pixel), channel, *chunk);
       });
+    } else {
+      if (layer.slice() == 0) store_wide<Layer>(products, bias, output, pixel, channel);
     }
-    layer.combine(products, memory);
-    if (Output::kAdds && Layer::kSlices == 1) __syncthreads();
-    if (layer.slice() == 0) write_bytes<Layer>(products, bias, output, lines, channel);
-    __syncthreads();
-    Lines<Layer>::each_chunk(pixel, channel, lines, [&](int pixel, int channel, uint4* chunk) {
-      output.store(output.at(pixel), channel, *chunk);
-    });
-  } else {
-    layer.combine(products, memory);
-    if (layer.slice() == 0) store_wide<Layer>(products, bias, output, pixel, channel);
+    if (!Layer::kContinues && goes_on) {
+      __syncthreads();  // lines lie where the stages do
+      begin(tile + blocks);
+    }
   }
 }
 

@@ -159,7 +159,7 @@ class QuadOutput {
     const int place = output_.at(image, row, column);
     if constexpr (Output::kBytes) {
       u32 others = 0;
-      if constexpr (Output::kAdds) others = output_.template residual_of<u32>(channel_, image, row, column);
+      if constexpr (Output::kAdds) others = *reinterpret_cast<const u32*>(output_.residual_of(channel_, image, row, column));
       i32 values[kQuad];
 #pragma unroll
       for (int own = 0; own < kQuad; ++own) {

@@ -29,11 +29,10 @@ struct ByteOutput {
   __device__ static int at(Pixel... pixel) {
     return Destination::at(pixel...);
   }
-  // Of neighbouring channels, from `channel` on, which the layer has.
-  template <class Chunk, class... Pixel>
-  __device__ Chunk residual_of(int channel, Pixel... pixel) const {
-    const int place = Residual::at(pixel...) + channel / kBlock * kResidualPlane + channel % kBlock;
-    return *reinterpret_cast<const Chunk*>(residual + place);
+  // The residual's bytes of neighbouring channels, from `channel` on, which the layer has.
+  template <class... Pixel>
+  __device__ const u8* residual_of(int channel, Pixel... pixel) const {
+    return residual + Residual::at(pixel...) + channel / kBlock * kResidualPlane + channel % kBlock;
   }
   __device__ static bool has(int channel) { return channel < kBlocks * kBlock; }
   // What `saturated` makes a byte of. `other`: the residual's.

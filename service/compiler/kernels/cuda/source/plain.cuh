@@ -6,8 +6,6 @@
 
 namespace octet {
 
-using u16 = unsigned short;
-
 // The type that sums of a type are taken in: whole numbers wrap.
 template <class T>
 struct Modular {

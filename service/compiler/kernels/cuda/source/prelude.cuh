@@ -45,6 +45,9 @@ __device__ inline u32 saturated(const i32 (&values)[4]) {
   return saturated(values[0], values[1], saturated(values[2], values[3]));
 }
 
+// What was computed of `value` is computed again: it takes no registers meanwhile.
+__device__ inline void forget(i32& value) { asm volatile("" : "+r"(value)); }
+
 // sum + the products of four unsigned and four signed bytes.
 __device__ inline i32 dot(u32 unsigned_bytes, u32 signed_bytes, i32 sum) {
   i32 result;

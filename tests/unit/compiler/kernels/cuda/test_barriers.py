@@ -27,7 +27,7 @@ CASES = [(LAYER, TEAMS), (ADDING, ALONE)]
 
 
 def kernel_of(layer: SquareConvolution, tile: CardTile) -> Kernel:
-    return conv(layer.layer, layer.weights, 1, layer.bias, layer.epilogue, tile)
+    return conv(layer.layer, layer.weights, 1, layer.bias, layer.epilogue, tile, most_blocks=2)
 
 
 def source_of(layer: SquareConvolution, tile: CardTile) -> str:
@@ -53,7 +53,8 @@ def test_the_kernel_as_it_is_has_no_fault(case: tuple[SquareConvolution, CardTil
 
 
 _BARRIER = re.compile(r"__syncthreads\(\);")
-_ADDING = "if (Output::kAdds && Layer::kSlices == 1) "  # before the barrier that only such layers have
+# Before those that only cards without copies beside all else have.
+_WAITING = ("output, lines, pixel, channel);\n        ", "if (!Layer::kContinues && goes_on) {\n      ")
 _SUMS = "if (slice_ > 0) sums"  # shortly before that of the teams
 
 
@@ -62,7 +63,7 @@ def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int,
     source = source_of(layer, tile)
     for match in _BARRIER.finditer(source):
         before = source[: match.start()]
-        if (layer.adds or not before.endswith(_ADDING)) and (tile.slices > 1 or _SUMS not in before[-200:]):
+        if (tile.slices > 1 or _SUMS not in before[-200:]) and not before.endswith(_WAITING):
             yield match.span()
 
 

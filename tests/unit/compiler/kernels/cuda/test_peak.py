@@ -42,8 +42,8 @@ def test_it_adds_what_it_says(unit: Unit) -> None:
     assert isinstance(kernel.function, DeviceFunction)
     operands = np.random.default_rng(3).integers(0, 1 << 32, OPERANDS, np.uint32)
     totals = np.zeros(BLOCKS * THREADS, np.int32)
-    emulated, launch = EmulatedKernel(kernel.function.source, kernel.symbol, architecture="sm_90"), kernel.function.launch
-    emulated.launch((BLOCKS, 1, 1), (THREADS, 1, 1), launch.shared_bytes, [operands, totals])
+    emulated = EmulatedKernel(kernel.function.source, kernel.symbol, architecture="sm_90")
+    emulated.launch((BLOCKS, 1, 1), (THREADS, 1, 1), kernel.function.launch.shared_bytes, [operands, totals])
     of_a_warp = {Unit.DOT: _of_words, Unit.MATRIX: _of_matrices, Unit.GROUP: _of_groups}[unit](operands)
     sums = totals.reshape(-1, WARP).astype(np.int64).sum(1)
     np.testing.assert_array_equal(sums.astype(np.int32), np.full(len(sums), of_a_warp, np.int64).astype(np.int32))
