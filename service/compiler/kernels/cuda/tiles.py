@@ -19,13 +19,15 @@ _WARP = 32
 _MOST_THREADS_OF_A_BLOCK = 512
 _REGISTERS = 65536
 _OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
-# Fitted to what a card of 9.0 took for the convolutions of ResNet-50 at batch 64: the tiles that are chosen take 4 % longer
-# than the best ones, by the geometric mean (`benchmarks/GPU.md`).
-_START_CYCLES = 2000  # of a tile: its windows, its first reads, its output on its way
+# Fitted to what a card of 9.0 took for the convolutions of ResNet-50 at batch 64: the tiles that are chosen take 4 %
+# longer than the best ones, by the geometric mean (`benchmarks/GPU.md`).
+_REACHED = 0.85  # of the products that a multiprocessor can add in a cycle
+_START_CYCLES = 3000  # of a tile: its windows, its first reads, its output on its way
 _THREAD_CYCLES = 2  # of a multiprocessor, for what a thread computes of a tile besides
+_GROUP_CYCLES = 150  # between two groups of reads
 _COMBINING_CYCLES = 300  # of the sums of a tile's teams
 _LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
-_LATENCY_CYCLES = 1200  # of a read from the second level of cache, when all multiprocessors read
+_LATENCY_CYCLES = 800  # of a read from the second level of cache, when all multiprocessors read
 _MOST_NEAR_BYTES = 64  # that a multiprocessor gets from there in a cycle, when few others read
 _OVERLAPPING = 0.5  # of the bytes of pixels whose windows overlap: what comes from there
 _OUTPUT_CYCLES, _ADDING = 0.06, 3  # of a byte, when all threads of a multiprocessor are busy; where a residual is added
@@ -190,11 +192,11 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     groups, depth = ceil(reads / tile.together), tile.together * STEP_BYTES
     fetched = (tile.rows * (_OVERLAPPING if overlap(layer.window) else 1) + tile.columns) * depth
     near_bytes = min(_MOST_NEAR_BYTES, card.near_bytes * card.multiprocessors / min(tiles, card.multiprocessors))
-    group = max(tile.rows * tile.columns * depth / tile.unit.macs(card), fetched / near_bytes)
+    group = max(tile.rows * tile.columns * depth / (_REACHED * tile.unit.macs(card)), fetched / near_bytes)
     output = tile.rows * tile.columns * _OUTPUT_CYCLES * (_ADDING if layer.residual else 1)
     busy = groups * group + output + tile.threads * _THREAD_CYCLES
-    alone = groups * max(group, _LATENCY_CYCLES / tile.ahead) + _START_CYCLES + output * _BUSY_THREADS / tile.threads
-    alone += (tile.slices > 1) * _COMBINING_CYCLES
+    ending = _START_CYCLES + output * _BUSY_THREADS / tile.threads + (tile.slices > 1) * _COMBINING_CYCLES
+    alone = groups * (max(group, _LATENCY_CYCLES / tile.ahead) + _GROUP_CYCLES) + ending
     return ceil(tiles / (card.multiprocessors * together)) * max(together * busy, alone)
 
 
