@@ -21,7 +21,7 @@ _REGISTERS = 65536
 _OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
 # Fitted to what a card of 9.0 took for the convolutions of ResNet-50 at batch 64: the tiles that are chosen take 4 %
 # longer than the best ones, by the geometric mean (`benchmarks/GPU.md`).
-_REACHED = 0.85  # of the products that a multiprocessor can add in a cycle
+_REACHED = (0.85, 0.5, 0.85)  # by each unit, of the products that a multiprocessor can add in a cycle
 _START_CYCLES = 3000  # of a tile: its windows, its first reads, its output on its way
 _THREAD_CYCLES = 2  # of a multiprocessor, for what a thread computes of a tile besides
 _GROUP_CYCLES = 150  # between two groups of reads
@@ -192,7 +192,7 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     groups, depth = ceil(reads / tile.together), tile.together * STEP_BYTES
     fetched = (tile.rows * (_OVERLAPPING if overlap(layer.window) else 1) + tile.columns) * depth
     near_bytes = min(_MOST_NEAR_BYTES, card.near_bytes * card.multiprocessors / min(tiles, card.multiprocessors))
-    group = max(tile.rows * tile.columns * depth / (_REACHED * tile.unit.macs(card)), fetched / near_bytes)
+    group = max(tile.rows * tile.columns * depth / (_REACHED[tile.unit] * tile.unit.macs(card)), fetched / near_bytes)
     output = tile.rows * tile.columns * _OUTPUT_CYCLES * (_ADDING if layer.residual else 1)
     busy = groups * group + output + tile.threads * _THREAD_CYCLES
     ending = _START_CYCLES + output * _BUSY_THREADS / tile.threads + (tile.slices > 1) * _COMBINING_CYCLES
