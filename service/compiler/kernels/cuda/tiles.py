@@ -160,7 +160,7 @@ def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> 
         reads: of a tile of filters, about.
         units: that may multiply; none: those that are worth a trial.
     """
-    stages = (4, 3, 6, 8) if card.copies_ahead else (2,)
+    stages = (4, 3, 8) if card.copies_ahead else (2,)
     steps = (2, 4) if card.copies_ahead else (2,)  # what is fetched waits in registers
     candidates = [
         CardTile(*sizes, step, stage, slices, unit)

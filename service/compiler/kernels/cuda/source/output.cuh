@@ -70,7 +70,7 @@ template <class Type, class Requantize, class Destination, int kChannels>
 struct WideOutput {
   using Element = Type;
   using Channel = typename Requantize::Channel;
-  static constexpr bool kBytes = false;
+  static constexpr bool kBytes = false, kAdds = false;
   Requantize requantize;
   Type* destination;
 
