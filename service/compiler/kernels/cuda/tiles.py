@@ -32,6 +32,8 @@ _MOST_NEAR_BYTES = 64  # that a multiprocessor gets from there in a cycle, when 
 _OVERLAPPING = 0.5  # of the bytes of pixels whose windows overlap: what comes from there
 _OUTPUT_CYCLES, _ADDING = 0.06, 3  # of a byte, when all threads of a multiprocessor are busy; where a residual is added
 _BUSY_THREADS = 512  # what it takes for that
+_CHUNK_BYTES = 16  # of a copy
+_FREE_COPIES = 8  # of a thread between two barriers, whose addresses take no further registers
 _ALIGNMENT = 256  # bytes, of stages
 
 
@@ -125,7 +127,8 @@ class CardTile:
         if self.unit is not Unit.DOT:
             sums = self.own_rows * self.own_columns // self.unit.threads
             operands = (self.own_rows + self.own_columns) // 4 if self.unit is Unit.MATRIX else 0
-            return sums + operands + _OTHER_REGISTERS
+            copies = (self.rows + self.columns) * self.together * STEP_BYTES // (_CHUNK_BYTES * self.threads)
+            return sums + operands + _OTHER_REGISTERS + 2 * max(0, copies - _FREE_COPIES)
         return 2 * self.own_rows * self.own_columns + 4 * (self.own_rows + self.own_columns) + _OTHER_REGISTERS
 
     @property
