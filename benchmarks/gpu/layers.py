@@ -13,7 +13,7 @@ from benchmarks.gpu.samples import Array, digest, inputs_of
 from service.cache import OciLayout
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.conv import conv
-from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, ranked, resident
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, most_blocks, ranked
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
@@ -33,7 +33,7 @@ def kernels(card: Card, batch: int) -> Iterator[tuple[SquareConvolution, CardTil
         reads = square.kernel**2 * channels // STEP_BYTES
         for unit in filter(lambda unit: unit.macs(card), Unit):
             tile = ranked(card, square.layer, reads, [unit])[0]
-            blocks = card.multiprocessors * resident(card, tile, reads)
+            blocks = most_blocks(card, square.layer, reads, tile)
             kernel = conv(square.layer, square.weights, 1, square.bias, square.epilogue, tile, blocks)
             yield square, tile, kernel
 

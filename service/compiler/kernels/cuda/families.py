@@ -23,7 +23,7 @@ from service.compiler.kernels.cuda.epilogues import addition_code, arithmetic_co
 from service.compiler.kernels.cuda.images import BLOCK, WORD, check_sizes
 from service.compiler.kernels.cuda.pairs import pairwise
 from service.compiler.kernels.cuda.reorder import look_up, unpack
-from service.compiler.kernels.cuda.tiles import CardTile, ranked, resident
+from service.compiler.kernels.cuda.tiles import CardTile, most_blocks, ranked
 from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -81,7 +81,7 @@ class Accumulating(CardFamily):
             reads = _reads(layer, weights.shape)
             numbers = self.choices.choose(key, [tile.numbers for tile in ranked(self.card, layer, reads)])
             tile = CardTile.of(numbers)
-            blocks = self.card.multiprocessors * resident(self.card, tile, reads)
+            blocks = most_blocks(self.card, layer, reads, tile)
             kernel = conv(layer, weights, groups, bias, epilogue, tile, blocks)
         self.choices.note(key, numbers, kernel.symbol)
         return kernel

@@ -21,17 +21,17 @@ _REGISTERS = 65536
 _OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
 # Fitted to what a card of 9.0 took for the convolutions of ResNet-50 at batch 64: the tiles that are chosen take 4 %
 # longer than the best ones, by the geometric mean (`benchmarks/GPU.md`).
-_REACHED = (0.85, 0.5, 0.85)  # by each unit, of the products that a multiprocessor can add in a cycle
-_START_CYCLES = 3000  # of a tile: its windows, its first reads, its output on its way
+_REACHED = (0.7, 0.5, 0.7)  # by each unit, of the products that a multiprocessor can add in a cycle
+_START_CYCLES = 2000  # of a tile: its windows, its first reads, its output on its way
 _THREAD_CYCLES = 2  # of a multiprocessor, for what a thread computes of a tile besides
-_GROUP_CYCLES = 150  # between two groups of reads
 _COMBINING_CYCLES = 300  # of the sums of a tile's teams
 _LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
 _LATENCY_CYCLES = 800  # of a read from the second level of cache, when all multiprocessors read
 _MOST_NEAR_BYTES = 64  # that a multiprocessor gets from there in a cycle, when few others read
 _OVERLAPPING = 0.5  # of the bytes of pixels whose windows overlap: what comes from there
-_OUTPUT_CYCLES, _ADDING = 0.06, 3  # of a byte, when all threads of a multiprocessor are busy; where a residual is added
+_OUTPUT_CYCLES, _ADDING = 0.08, 3  # of a byte, when all threads of a multiprocessor are busy; where a residual is added
 _BUSY_THREADS = 512  # what it takes for that
+_LEAST_OUTPUT = 0.5  # of what its products take, so that a block computes tiles one after the other
 _CHUNK_BYTES = 16  # of a copy
 _FREE_COPIES = 8  # of a thread between two barriers, whose addresses take no further registers
 _ALIGNMENT = 256  # bytes, of stages
@@ -183,24 +183,51 @@ def overlap(window: Window) -> bool:
     return any(size > stride for size, stride in zip(window.kernel, window.strides, strict=True))
 
 
+@dataclass(frozen=True)
+class _Estimate:
+    """Cycles: of a group of reads, and of an output, if a multiprocessor is busy with others; and if a block is alone."""
+
+    tiles: int
+    groups: int
+    group: float
+    output: float
+    group_alone: float
+    output_alone: float
+
+    @staticmethod
+    def of(card: Card, layer: Layer, reads: int, tile: CardTile) -> _Estimate:
+        image = layer.destination
+        pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
+        tiles = ceil(pixels / tile.rows) * ceil(filters / tile.columns)
+        depth = tile.together * STEP_BYTES
+        fetched = (tile.rows * (_OVERLAPPING if overlap(layer.window) else 1) + tile.columns) * depth
+        near_bytes = min(_MOST_NEAR_BYTES, card.near_bytes * card.multiprocessors / min(tiles, card.multiprocessors))
+        macs = _REACHED[tile.unit] * tile.unit.macs(card)
+        group = max(tile.rows * tile.columns * depth / macs, fetched / near_bytes)
+        output = tile.rows * tile.columns * _OUTPUT_CYCLES * (_ADDING if layer.residual else 1)
+        alone = max(group, _LATENCY_CYCLES / tile.ahead), output * _BUSY_THREADS / tile.threads
+        return _Estimate(tiles, ceil(reads / tile.together), group, output, *alone)
+
+
 def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     """Estimated cycles of the whole layer.
 
     A multiprocessor has several blocks at a time: it is busy with what all of them do, or each waits for its own.
     """
-    image = layer.destination
-    pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
-    tiles = ceil(pixels / tile.rows) * ceil(filters / tile.columns)
-    together = min(resident(card, tile, reads), ceil(tiles / card.multiprocessors))
-    groups, depth = ceil(reads / tile.together), tile.together * STEP_BYTES
-    fetched = (tile.rows * (_OVERLAPPING if overlap(layer.window) else 1) + tile.columns) * depth
-    near_bytes = min(_MOST_NEAR_BYTES, card.near_bytes * card.multiprocessors / min(tiles, card.multiprocessors))
-    group = max(tile.rows * tile.columns * depth / (_REACHED[tile.unit] * tile.unit.macs(card)), fetched / near_bytes)
-    output = tile.rows * tile.columns * _OUTPUT_CYCLES * (_ADDING if layer.residual else 1)
-    busy = groups * group + output + tile.threads * _THREAD_CYCLES
-    ending = _START_CYCLES + output * _BUSY_THREADS / tile.threads + (tile.slices > 1) * _COMBINING_CYCLES
-    alone = groups * (max(group, _LATENCY_CYCLES / tile.ahead) + _GROUP_CYCLES) + ending
-    return ceil(tiles / (card.multiprocessors * together)) * max(together * busy, alone)
+    one = _Estimate.of(card, layer, reads, tile)
+    together = min(resident(card, tile, reads), ceil(one.tiles / card.multiprocessors))
+    busy = one.groups * one.group + one.output + tile.threads * _THREAD_CYCLES
+    alone = one.groups * one.group_alone + one.output_alone + _START_CYCLES + (tile.slices > 1) * _COMBINING_CYCLES
+    return ceil(one.tiles / (card.multiprocessors * together)) * max(together * busy, alone)
+
+
+def most_blocks(card: Card, layer: Layer, reads: int, tile: CardTile) -> int | None:
+    """How many blocks compute tiles one after the other, where that pays: outputs take so long that it is well to have
+    the next tile's reads under way. None: a block has one tile, as is better for long products."""
+    one = _Estimate.of(card, layer, reads, tile)
+    if one.output_alone < _LEAST_OUTPUT * one.groups * one.group_alone:
+        return None
+    return card.multiprocessors * resident(card, tile, reads)
 
 
 def resident(card: Card, tile: CardTile, reads: int) -> int:

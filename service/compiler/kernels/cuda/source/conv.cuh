@@ -277,6 +277,8 @@ __device__ inline void convolve(const u8* source, const i8* weights, const i32* 
     if constexpr (Output::kBytes) {
       if constexpr (Output::kAdds && !Layer::kContinues) {
         load_residual<Layer>(output, lines, pixel, channel);
+        end_copies();
+        wait_for_copies<0>();
         __syncthreads();
       }
       if (layer.slice() == 0) write_bytes<Layer>(products, bias, output, lines, channel);
