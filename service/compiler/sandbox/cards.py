@@ -1,13 +1,15 @@
 """What a child that runs kernels on NVIDIA's cards may do besides: the driver works in its process, and reaches the
 kernel through devices.
 
-By what is public of the driver (the sources of its kernel modules, and its own documentation); not tried with a card.
+By what is public of the driver (the sources of its kernel modules, and its own documentation), and by what one called
+(580.159 with an H200, by strace, outside of this sandbox).
 Whoever may use a card is as little locked in as its driver is sound, so only roles that run such an artifact may.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +26,11 @@ _OPEN_FILES = 4096  # the driver opens a device anew for much of what it maps
 
 CALLS = (
     *("eventfd2", "pipe2", "mincore", "mlock", "mlock2", "munlock", "get_mempolicy", "set_mempolicy", "mbind"),
-    *("memfd_create",),
+    *("memfd_create", "bind", "listen"),
 )
+# When it begins it listens at an abstract socket, by which processes that share memory would find it, and asks whether
+# a server (MPS) listens at one of its own: here nobody does.
+SOCKET = socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
 # Commands of the control device are of type F (NV_IOCTL_MAGIC, nv-ioctl-numbers.h), which is the second byte; those of
 # unified memory are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock says of which devices.
 IOCTL_TYPE, IOCTL_TYPE_MASK = 0x4600, 0xFF00

@@ -22,6 +22,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import socket
 import struct
 from collections.abc import Sequence
 
@@ -122,6 +123,12 @@ def build(
         "openat": _open(2),
         "clone3": bpf.give(missing),
     }
+    if uses_cards:
+        family, kind = cards.SOCKET
+        passes = bpf.when_masked(bpf.argument(0), 0xFFFF_FFFF, family, among(1, [kind]))
+        conditions["socket"] = passes + bpf.give(refuse)
+        conditions["setsockopt"] = among(1, [socket.SOL_SOCKET])
+        conditions["connect"] = bpf.give(bpf.RET_ERRNO | errno.ENOENT)
     if threads:
         must = bpf.when_masked(bpf.argument(0), _CLONE_THREAD, _CLONE_THREAD, bpf.give(allow)) + bpf.give(refuse)
         conditions["clone"] = [

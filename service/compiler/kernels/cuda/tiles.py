@@ -185,7 +185,7 @@ def overlap(window: Window) -> bool:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Cycles: of a group of reads, and of an output, if a multiprocessor is busy with others; and if a block is alone."""
+    """Cycles of a group of reads and of an output, where a multiprocessor has others to do; and for a block alone."""
 
     tiles: int
     groups: int

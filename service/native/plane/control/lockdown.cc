@@ -175,9 +175,9 @@ constexpr long kAllowed[] = {
     __NR_readlinkat, __NR_faccessat,
 };
 
-// What NVIDIA's driver calls besides, by what is public of it; not tried with a card.
+// What NVIDIA's driver calls besides, once it has begun: by what is public of it, and as a card's was seen to do (580.159).
 constexpr long kOfCards[] = {
-    __NR_pipe2, __NR_mincore, __NR_mlock, __NR_mlock2, __NR_munlock, __NR_get_mempolicy, __NR_set_mempolicy, __NR_mbind,
+    __NR_dup, __NR_pipe2, __NR_mincore, __NR_mlock, __NR_mlock2, __NR_munlock, __NR_get_mempolicy, __NR_set_mempolicy, __NR_mbind,
     __NR_memfd_create, __NR_getuid, __NR_getgid, __NR_getegid, __NR_getppid, __NR_statx, __NR_statfs, __NR_fstatfs,
     __NR_clock_getres, __NR_sched_getparam, __NR_sched_getscheduler, __NR_sched_get_priority_max,
     __NR_sched_get_priority_min,

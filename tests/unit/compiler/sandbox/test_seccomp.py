@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 
 import pytest
 
@@ -234,4 +235,20 @@ def test_who_uses_cards_may_command_their_devices(machine: str) -> None:
     assert verdict_of(0x5413) == ALLOW
     assert run_filter(program, AUDIT[machine], syscall_numbers(machine)["mlock"]) == ALLOW
     assert verdict(machine, "mlock") == EPERM
-    assert run_filter(program, AUDIT[machine], syscall_numbers(machine)["socket"]) == EPERM
+    assert verdict(machine, "socket", socket.AF_UNIX, socket.SOCK_SEQPACKET) == EPERM
+
+
+@both
+def test_who_uses_cards_may_listen_where_nobody_is(machine: str) -> None:
+    program, numbers = seccomp.build(machine, PID, uses_cards=True), syscall_numbers(machine)
+
+    def verdict_of(name: str, *arguments: int) -> int:
+        return run_filter(program, AUDIT[machine], numbers[name], arguments)
+
+    kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
+    assert verdict_of("socket", socket.AF_UNIX, kind) == ALLOW
+    assert verdict_of("socket", socket.AF_INET, kind) == EPERM
+    assert verdict_of("socket", socket.AF_UNIX, socket.SOCK_STREAM) == EPERM
+    assert verdict_of("setsockopt", 3, socket.SOL_SOCKET) == ALLOW
+    assert verdict_of("setsockopt", 3, socket.IPPROTO_TCP) == EPERM
+    assert verdict_of("connect", 3) == bpf.RET_ERRNO | errno.ENOENT

@@ -150,10 +150,11 @@ def test_who_uses_cards_may_command_their_devices(calls: Filter) -> None:
         assert calls.verdict("ioctl", 3, command, with_cards=True) == ALLOW
     for command in (0x5412, 0x5401, 0x8933):  # TIOCSTI, TCGETS, SIOCGIFINDEX
         assert calls.verdict("ioctl", 3, command, with_cards=True) == EPERM
-    assert calls.verdict("mlock", with_cards=True) == ALLOW
+    for name in ("mlock", "dup"):
+        assert calls.verdict(name, with_cards=True) == ALLOW
 
 
-_FOR_CARDS = {"ioctl", "memfd_create"}
+_FOR_CARDS = {"ioctl", "memfd_create", "dup"}
 
 
 @pytest.mark.parametrize("name", sorted({*REFUSED.split()} - _FOR_CARDS))

@@ -54,7 +54,7 @@ def test_the_kernel_as_it_is_has_no_fault(case: tuple[SquareConvolution, CardTil
 
 _BARRIER = re.compile(r"__syncthreads\(\);")
 # Before those that only cards without copies beside all else have.
-_WAITING = ("output, lines, pixel, channel);\n        ", "if (!Layer::kContinues && goes_on) {\n      ")
+_WAITING = ("wait_for_copies<0>();\n        ", "if (!Layer::kContinues && goes_on) {\n      ")
 _SUMS = "if (slice_ > 0) sums"  # shortly before that of the teams
 
 
