@@ -87,8 +87,8 @@ class CardTile:
 
     @staticmethod
     def of(numbers: tuple[int, ...]) -> CardTile:
-        *sizes, unit = numbers
-        return CardTile(*sizes, Unit(unit))
+        rows, columns, own_rows, own_columns, steps, stages, slices, unit = numbers
+        return CardTile(rows, columns, own_rows, own_columns, steps, stages, slices, Unit(unit))
 
     @property
     def threads(self) -> int:

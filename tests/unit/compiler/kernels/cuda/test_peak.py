@@ -73,8 +73,9 @@ def _of_matrices(operands: np.ndarray) -> int:
 
 def _of_groups(operands: np.ndarray) -> int:
     """Operands are repeated every 128 bytes, four rows of 32, whose chunks are swizzled every other time."""
-    rows = np.tile(operands.view(np.uint8), (64 + 128) // 4).reshape(-1, 2, 16)
-    rows = np.where((np.arange(len(rows)) // 4 % 2 == 1)[:, None, None], rows[:, ::-1], rows).reshape(-1, 32)
+    chunks = np.tile(operands.view(np.uint8), (64 + 128) // 4).reshape(-1, 2, 16)
+    turned = np.arange(len(chunks)) // 4 % 2 == 1
+    rows = np.where(turned[:, None, None], chunks[:, ::-1], chunks).reshape(-1, 32)
     unsigned, signed = rows[:64].astype(np.int64), rows[64:].view(np.int8).astype(np.int64)
     of_warps = (unsigned @ signed.T).reshape(4, 16, -1).sum((1, 2))
     assert len(set(of_warps)) == 1
