@@ -305,6 +305,13 @@ std::vector<Card> one_partition(const std::vector<Card>& cards) {
   return cards;
 }
 
+// KiB of shared memory that a block may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+size_t shared_kib(int major, int minor) {
+  const std::map<int, size_t> known = {{61, 48}, {75, 64}, {80, 163}, {86, 99}, {89, 99}, {90, 227}};
+  const auto found = known.find(10 * major + minor);
+  return found == known.end() ? 99 : found->second;
+}
+
 std::vector<Card> cards_of_settings() {
   std::vector<Card> all, visible;
   for (const std::string& text : split(setting("OCTET_EMULATED_CARDS", "8.6"), ';')) {
@@ -312,6 +319,7 @@ std::vector<Card> cards_of_settings() {
     std::vector<std::string> parts = split(text, ':');
     Card card;
     sscanf(parts[0].c_str(), "%d.%d", &card.major, &card.minor);
+    card.shared_bytes = shared_kib(card.major, card.minor) << 10;
     if (parts.size() > 1) card.memory_bytes = strtoull(parts[1].c_str(), nullptr, 10);
     if (parts.size() > 2) card.shared_bytes = strtoull(parts[2].c_str(), nullptr, 10);
     if (parts.size() > 3) card.uuid = parts[3];
