@@ -3,8 +3,8 @@
     python -m tests.support.images_built FOLDER     # those that tests/cluster needs, each as FOLDER/NAME.tar
 
 Needs root, and Debian's packages buildah and mmdebstrap. The base is Debian with its own Python 3.11; it takes the name
-of the official image, so that the Dockerfile is built as it is. `build/images` keeps the layers: what did not change
-is not built again.
+of the official image, so that the Dockerfile is built as it is. `build/images-cluster` keeps the layers: what did not
+change is not built again.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ def main() -> None:
     reason = why_not()
     if reason:
         parser.error(reason)
-    images = Images(ROOT / "build" / "images")
+    # Not the tests' store: buildah 1.28 takes a label's layer from there, whatever the arguments that it was made of.
+    images = Images(ROOT / "build" / "images-cluster")
     given.folder.mkdir(parents=True, exist_ok=True)
     for name in given.names or [*_CLUSTER, _POSTGRES]:
         if name == _POSTGRES:
