@@ -14,7 +14,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from service.api.access import check_exposure
@@ -38,7 +38,7 @@ from service.workers.tenant_planes import Places, folder_of_front
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
 _PATIENCE_S = 10.0  # beyond the time that requests under way have
-_PARTING_S, _LOOK_EVERY_S = 2.0, 0.05  # the data plane keeps connections at rest for less
+_PARTING_S = 2.0  # the data plane keeps connections at rest for less
 _CANNOT_START = 1  # as the data plane says it
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which no model's own code raises
 
@@ -154,9 +154,10 @@ class _Supervisor:
         self._children = [self._data_plane, self._control_plane, self._compile_worker]
 
     async def run(self, told: asyncio.Queue[int]) -> int:
-        stopping = asyncio.ensure_future(self._stop_when(told))
+        serving = asyncio.ensure_future(self._data_plane.run())
+        stopping = asyncio.ensure_future(self._stop_when(told, serving))
         gc.freeze()  # or a child that looks for garbage writes to each page that it shares with us
-        running = asyncio.gather(*(child.run() for child in self._children))
+        running = asyncio.gather(serving, self._control_plane.run(), self._compile_worker.run())
         try:
             await running
             await self._tenants.stop()  # the public data plane has answered what they were asked
@@ -168,14 +169,15 @@ class _Supervisor:
             self._tenants.kill()
             self._standby.end()
 
-    async def _stop_when(self, told: asyncio.Queue[int]) -> int:
+    async def _stop_when(self, told: asyncio.Queue[int], serving: asyncio.Future[None]) -> int:
         await told.get()
         if self._settings.role is Role.WORKER:
             self._control_plane.stop()
             await asyncio.sleep(cluster.NOTICE_S)
         self._standby.begin("the server is stopping")
         self._data_plane.stop()
-        await self._until_parted()
+        # It answers who asks once more, and needs the control plane for some of that.
+        await asyncio.wait([serving], timeout=_PARTING_S)
         for child in (self._control_plane, self._compile_worker):
             child.stop()
         number = await told.get()
@@ -183,13 +185,6 @@ class _Supervisor:
             child.kill()
         self._tenants.kill()
         return 128 + number
-
-    async def _until_parted(self) -> None:
-        """Until the data plane has answered who asks once more: for some of it, it needs the control plane."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PARTING_S):
-                while self._data_plane.pid is not None:
-                    await asyncio.sleep(_LOOK_EVERY_S)
 
     def _be_data_plane(self, ready: Ready) -> None:
         settings = self._settings

@@ -77,6 +77,7 @@ def test_a_router_that_ends_still_reaches_its_workers(tmp_path: Path) -> None:
         with kept(f"127.0.0.1:{routed.router.http}") as client:
             assert ask(client, "echo", request(vector(0))) == (200, None)
             routed.places[routed.workers[0].id] = 1  # no more connections are to be had
+            routed.is_told_to_end = True
             routed.router.process.send_signal(signal.SIGTERM)
             time.sleep(SOON_S)
             assert ask(client, "echo", request(vector(1))) == (200, "close")

@@ -114,45 +114,24 @@ __device__ inline void wait_for_products() {
 // sums += a b: a of 64 rows of 32 unsigned bytes, b of columns of 32 signed ones. Lane 4 g + t of warp w of the group has, of
 // rows 16 w + g and that + 8, columns 8 n + 2 t and the next: two sums of the first row and two of the second for each n.
 // (PTX ISA, "Register Fragments and Shared Memory Matrix Layouts" of wgmma.)
-__device__ inline void multiply_group(i32 (&sums)[16], u64 a, u64 b) {
-  asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; "
-               "wgmma.mma_async.sync.aligned.m64n32k32.s32.u8.s8 {"
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-               "}, %16, %17, p;}"
-               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]), "+r"(sums[4]), "+r"(sums[5]), "+r"(sums[6]), "+r"(sums[7]),
-                 "+r"(sums[8]), "+r"(sums[9]), "+r"(sums[10]), "+r"(sums[11]), "+r"(sums[12]), "+r"(sums[13]), "+r"(sums[14]), "+r"(sums[15])
-               : "l"(a), "l"(b));
-}
-__device__ inline void multiply_group(i32 (&sums)[32], u64 a, u64 b) {
-  asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; "
-               "wgmma.mma_async.sync.aligned.m64n64k32.s32.u8.s8 {"
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-               "}, %32, %33, p;}"
-               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]), "+r"(sums[4]), "+r"(sums[5]), "+r"(sums[6]), "+r"(sums[7]),
-                 "+r"(sums[8]), "+r"(sums[9]), "+r"(sums[10]), "+r"(sums[11]), "+r"(sums[12]), "+r"(sums[13]), "+r"(sums[14]), "+r"(sums[15]),
-                 "+r"(sums[16]), "+r"(sums[17]), "+r"(sums[18]), "+r"(sums[19]), "+r"(sums[20]), "+r"(sums[21]), "+r"(sums[22]), "+r"(sums[23]),
-                 "+r"(sums[24]), "+r"(sums[25]), "+r"(sums[26]), "+r"(sums[27]), "+r"(sums[28]), "+r"(sums[29]), "+r"(sums[30]), "+r"(sums[31])
-               : "l"(a), "l"(b));
-}
-__device__ inline void multiply_group(i32 (&sums)[64], u64 a, u64 b) {
-  asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; "
-               "wgmma.mma_async.sync.aligned.m64n128k32.s32.u8.s8 {"
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-               "}, %64, %65, p;}"
-               : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]), "+r"(sums[4]), "+r"(sums[5]), "+r"(sums[6]), "+r"(sums[7]),
-                 "+r"(sums[8]), "+r"(sums[9]), "+r"(sums[10]), "+r"(sums[11]), "+r"(sums[12]), "+r"(sums[13]), "+r"(sums[14]), "+r"(sums[15]),
-                 "+r"(sums[16]), "+r"(sums[17]), "+r"(sums[18]), "+r"(sums[19]), "+r"(sums[20]), "+r"(sums[21]), "+r"(sums[22]), "+r"(sums[23]),
-                 "+r"(sums[24]), "+r"(sums[25]), "+r"(sums[26]), "+r"(sums[27]), "+r"(sums[28]), "+r"(sums[29]), "+r"(sums[30]), "+r"(sums[31]),
-                 "+r"(sums[32]), "+r"(sums[33]), "+r"(sums[34]), "+r"(sums[35]), "+r"(sums[36]), "+r"(sums[37]), "+r"(sums[38]), "+r"(sums[39]),
-                 "+r"(sums[40]), "+r"(sums[41]), "+r"(sums[42]), "+r"(sums[43]), "+r"(sums[44]), "+r"(sums[45]), "+r"(sums[46]), "+r"(sums[47]),
-                 "+r"(sums[48]), "+r"(sums[49]), "+r"(sums[50]), "+r"(sums[51]), "+r"(sums[52]), "+r"(sums[53]), "+r"(sums[54]), "+r"(sums[55]),
-                 "+r"(sums[56]), "+r"(sums[57]), "+r"(sums[58]), "+r"(sums[59]), "+r"(sums[60]), "+r"(sums[61]), "+r"(sums[62]), "+r"(sums[63])
-               : "l"(a), "l"(b));
-}
+#define OCTET_FOUR(n) "+r"(sums[n]), "+r"(sums[n + 1]), "+r"(sums[n + 2]), "+r"(sums[n + 3])
+#define OCTET_SUMS(n) OCTET_FOUR(n), OCTET_FOUR(n + 4), OCTET_FOUR(n + 8), OCTET_FOUR(n + 12)
+#define OCTET_NAMES_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define OCTET_NAMES_16 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define OCTET_NAMES_32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define OCTET_NAMES_48 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+// columns: of b; names: of the sums in the text, as many as half of them; a_name, b_name: the next two; behind them the sums.
+#define OCTET_MULTIPLY_GROUP(columns, names, a_name, b_name, ...)                                      \
+  __device__ inline void multiply_group(i32 (&sums)[columns / 2], u64 a, u64 b) {                       \
+    asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" #columns       \
+                 "k32.s32.u8.s8 {" names "}, " a_name ", " b_name ", p;}"                               \
+                 : __VA_ARGS__                                                                          \
+                 : "l"(a), "l"(b));                                                                     \
+  }
+OCTET_MULTIPLY_GROUP(32, OCTET_NAMES_0, "%16", "%17", OCTET_SUMS(0))
+OCTET_MULTIPLY_GROUP(64, OCTET_NAMES_0 ", " OCTET_NAMES_16, "%32", "%33", OCTET_SUMS(0), OCTET_SUMS(16))
+OCTET_MULTIPLY_GROUP(128, OCTET_NAMES_0 ", " OCTET_NAMES_16 ", " OCTET_NAMES_32 ", " OCTET_NAMES_48, "%64", "%65",
+                     OCTET_SUMS(0), OCTET_SUMS(16), OCTET_SUMS(32), OCTET_SUMS(48))
 #endif
 
 // Sixteen bytes from global to shared memory. They are there after `wait_for_copies` and a barrier. kNear: the
