@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from service.core.build import Build
 from service.core.digest import Digest
@@ -28,6 +28,10 @@ class CannotLoad(Exception):
         self.error = error
 
 
+class Unwanted(Exception):
+    """Before it was found, nobody wanted it any more."""
+
+
 class Finder:
     """Asks the tables, and has the loader load. For one event loop; whatever blocks runs in a thread.
 
@@ -40,16 +44,23 @@ class Finder:
         self._unloaded: set[tuple[str, int | None]] = set()
         self.passed_over: set[tuple[str, int | None]] = set()
 
-    async def find(self, model: str, version: int | None) -> Served:
+    async def find(self, model: str, version: int | None, is_wanted: Callable[[], bool] = lambda: True) -> Served:
         """The best that is loaded, or can be.
+
+        Args:
+            is_wanted: asked when the tables have answered; if not, nothing is loaded.
 
         Raises:
             CannotLoad: there are builds, but none can be loaded here.
             NotFound, NotReady: there is no build that could be.
+            Unwanted: see above.
         """
         failure: OctetError | None = None
         self.passed_over.discard((model, version))
-        for build, identity in await asyncio.to_thread(self._candidates, model, version):
+        candidates = await asyncio.to_thread(self._candidates, model, version)
+        if not is_wanted():
+            raise Unwanted
+        for build, identity in candidates:
             try:
                 return await self._load(build, identity)
             except OctetError as error:
@@ -99,7 +110,8 @@ class Finder:
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity)
-            self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
+            with served.held():  # nothing takes its room meanwhile
+                self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
             if self.is_unloaded(identity.model, identity.version):  # while it was loaded
                 self._loader.unload(served)
             elif self._loader.holds(served):  # and nobody was faster to unload it again

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -34,13 +34,30 @@ class Indexed:
 
 
 class Inventory:
-    """Looks at the tables, and at what is loaded."""
+    """Looks at the tables, and at what is loaded. Reads tables: to be called in a thread."""
 
-    def __init__(self, builds: Builds, models: Models, targets: Sequence[str], loader: Loader) -> None:
+    def __init__(
+        self,
+        builds: Builds,
+        models: Models,
+        targets: Sequence[str],
+        loader: Loader,
+        is_unloaded: Callable[[str, int], bool],
+    ) -> None:
+        """
+        Args:
+            is_unloaded: whether somebody has unloaded a version of a model.
+        """
         self._builds, self._models, self._targets, self._loader = builds, models, targets, loader
+        self._is_unloaded = is_unloaded
 
-    def look(self, model: str, version: int) -> Indexed:
-        """Of a version that nobody has unloaded. Reads tables where it is not loaded: to be called in a thread."""
+    def index(self) -> list[Indexed]:
+        """Every version of every model; by name, the oldest version first."""
+        return [self._look(each.name, each.number) for each in self._models.all_versions()]
+
+    def _look(self, model: str, version: int) -> Indexed:
+        if self._is_unloaded(model, version):
+            return Indexed(model, version, ModelState.UNAVAILABLE, "it was unloaded")
         if any((each.model, each.version) == (model, version) for each in list(self._loader.loaded)):
             return Indexed(model, version, ModelState.READY)
         if self._loader.is_loading(model, version):

@@ -20,9 +20,9 @@ from service.core.errors import NotFound, NotReady, OctetError
 from service.core.outage import log_trouble
 from service.core.queueing import Scheduling
 from service.workers.data_plane import orders
-from service.workers.inference.finder import CannotLoad, Finder, is_answer
+from service.workers.inference.finder import CannotLoad, Finder, Unwanted, is_answer
 from service.workers.inference.following import Following
-from service.workers.inference.inventory import Indexed, Inventory, ModelState
+from service.workers.inference.inventory import Indexed, Inventory
 from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
 from service.workers.inference.name_warnings import NameWarnings, spoken
@@ -80,7 +80,7 @@ class Registry:
         self._memory = Memory(memory_bytes, card_memory_bytes)
         self._loader = Loader(builds, artifacts, scheduling, plane, on_lost, self._forget, self._memory)
         self._finder = Finder(self._tables, self._loader)
-        self._inventory = Inventory(builds, models, self._tables.targets, self._loader)
+        self._inventory = Inventory(builds, models, self._tables.targets, self._loader, self._finder.is_unloaded)
         self._current = Routes(self._tell)
         self._earlier: dict[Name, orders.Named] = {}  # answered for, and not looked for yet
         self._warnings, self._following = NameWarnings(), Following(changes)
@@ -166,9 +166,8 @@ class Registry:
             NotFound: there is no such model, version or alias.
             NotReady: no verified artifact of it runs here; the hint says why.
         """
-        name = model, version
-        while name not in self._current:
-            await self._refreshed(name)
+        if not self.answers(model, version):
+            await self._refreshed((model, version))
 
     def answers(self, model: str, version: Reference = None) -> bool:
         """Whether what answers for a name is in memory."""
@@ -276,7 +275,7 @@ class Registry:
 
     async def index(self) -> list[Indexed]:
         """Every version of every model, and whether it is loaded here; by name, the oldest version first."""
-        return await asyncio.to_thread(self._index)
+        return await asyncio.to_thread(self._inventory.index)
 
     async def close(self) -> None:
         """Follows the tables no more; what is loaded goes on answering."""
@@ -297,17 +296,25 @@ class Registry:
             self._preloading = False
 
     async def _refreshed(self, name: Name) -> None:
-        """Makes the best that there is for `name` the current one."""
+        """Makes the best that there is for `name` the current one, and loads it where it has to."""
+        await self._look_for(name)
+        while name not in self._current:  # a look for what is newer, joined here, has given it up
+            await self._look_for(name)
+
+    async def _look_for(self, name: Name) -> None:
+        """Does so unless another model takes the room of the current one meanwhile, which it then keeps."""
         await self._refreshing.join(name, lambda: self._resolve(name))
 
     async def _resolve(self, name: Name) -> None:
         if self._closed:
             raise NotReady("the server is shutting down")
-        model = name[0]
+        model, was_current = name[0], name in self._current
         self._following.unsettle(name)  # until the best that the tables say is what answers
         wanted, versions = await asyncio.to_thread(self._planned, *name)
         try:
-            main = await self._finder.find(model, wanted.version)
+            main = await self._finder.find(model, wanted.version, lambda: not was_current or name in self._current)
+        except Unwanted:
+            return
         except CannotLoad as failure:
             if name not in self._current:
                 raise failure.error from failure.__cause__
@@ -385,18 +392,10 @@ class Registry:
     async def _check(self, name: Name) -> None:
         """Loads what has replaced `name`; unloads it where nothing stands for it any more."""
         try:
-            await self._refreshed(name)
+            await self._look_for(name)
         except Exception as error:
             if is_answer(error):
                 _logger.warning("%s is no longer served: %s", spoken(name), error)
                 self._retire_if_replaced(self._current.drop(name))
             else:  # what is loaded goes on answering
                 log_trouble(_logger, error, "could not look for a newer build of %s", spoken(name))
-
-    def _index(self) -> list[Indexed]:
-        return [
-            Indexed(each.name, each.number, ModelState.UNAVAILABLE, "it was unloaded")
-            if self.is_unloaded(each.name, each.number)
-            else self._inventory.look(each.name, each.number)
-            for each in self._tables.models.all_versions()
-        ]

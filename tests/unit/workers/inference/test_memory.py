@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -15,7 +17,7 @@ from service.workers.inference import Registry, loader
 from service.workers.inference.memory import Memory, Weight, together
 from tests.support.fake_plane import FakePlane, answerer
 from tests.support.tables import Tables
-from tests.support.waiting import eventually_async
+from tests.support.waiting import GIVE_UP_S, eventually_async
 from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
@@ -156,6 +158,53 @@ async def test_a_new_version_that_has_no_room_leaves_the_old_answering(
             tables.tenant("a", Weight({OTHERS: 80}, 10))
             await registry.refresh("a")
             assert plane.artifact(*await ask(registry, plane, "a")) == older.artifact
+
+
+class Slow(Tenants):
+    """It takes until `free` is set to find what a model is to be, once it is `asked` for `slow`."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.slow = ""
+        self.asked, self.free = threading.Event(), threading.Event()
+
+    def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
+        found = super().serving(model, version, targets)
+        if model == self.slow:
+            self.asked.set()
+            assert self.free.wait(GIVE_UP_S)
+        return found
+
+
+async def replaced_while_looked_for(registry: Registry, tables: Slow) -> asyncio.Task[None]:
+    """A look for what is newer of `a`, which `b` has replaced meanwhile."""
+    await registry.resolve("a")
+    tables.slow = "a"
+    looking = asyncio.create_task(registry.refresh("a"))
+    await asyncio.to_thread(tables.asked.wait, GIVE_UP_S)
+    await registry.resolve("b")
+    return looking
+
+
+async def test_to_look_for_what_is_newer_does_not_bring_back_what_made_room(plane: FakePlane, serving: Serving) -> None:
+    tables = Slow()
+    async with serving(tables, refresh_s=1e6, memory_bytes=60) as registry:
+        looking = await replaced_while_looked_for(registry, tables)
+        tables.free.set()
+        await looking
+        assert loaded(plane) == "b"
+        assert len(plane.loads) == 2
+
+
+async def test_but_a_request_does_that_comes_while_it_is_looked_for(plane: FakePlane, serving: Serving) -> None:
+    tables = Slow()
+    async with serving(tables, refresh_s=1e6, memory_bytes=60) as registry:
+        looking = await replaced_while_looked_for(registry, tables)
+        asking = asyncio.create_task(registry.resolve("a"))
+        await asyncio.sleep(0)
+        tables.free.set()
+        await asyncio.gather(looking, asking)
+        assert loaded(plane) == "a"
 
 
 async def test_many_models_under_load_answer_all_their_requests_within_the_budget(
