@@ -22,6 +22,7 @@ from service.core.target import parse_target
 from service.core.vectors import sample_inputs
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY
+from tests.support.compiled import EXAMPLES
 from tests.support.compiling import Quiet, compiled
 from tests.support.cuda import networks
 from tests.support.cuda.machine_code import needs_nvrtc
@@ -30,7 +31,7 @@ from tests.support.shared_data import ROOT
 pytestmark = needs_nvrtc
 
 MODELS = ROOT / "models"
-SMALL = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
+KEYWORDS = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
 _SHARED = [
     ("tflite/mobilenet_v2.int8.tflite", "sm_80"),
     ("tflite/mobilenet_v2_1.0_224_quant.tflite", "sm_61"),
@@ -38,13 +39,20 @@ _SHARED = [
     ("onnx/resnet50.u8s8.onnx", "sm_90"),
     ("torch/resnet18.fx_x86.pt", "sm_80"),
 ]
-# Each of these emulates some fifty kernels, which g++ has to compile first.
-SMALLS = [pytest.param(SMALL, "sm_80", marks=pytest.mark.slow), (SMALL, "sm_75+sm_80+sm_90")]
-OTHERS = [pytest.param(MODELS / name, card, marks=pytest.mark.slow) for name, card in _SHARED]
+# Each of the others emulates some fifty kernels, which g++ has to compile first.
+SMALL = [(EXAMPLES / "digits_int8.tflite", "sm_75+sm_80+sm_90")]
+OTHERS = [
+    pytest.param(path, card, marks=pytest.mark.slow)
+    for path, card in (
+        (KEYWORDS, "sm_80"),
+        (KEYWORDS, "sm_75+sm_80+sm_90"),
+        *((MODELS / name, card) for name, card in _SHARED),
+    )
+]
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("path", "capability"), [*SMALLS, *OTHERS], ids=str)
+@pytest.mark.parametrize(("path", "capability"), [*SMALL, *OTHERS], ids=str)
 def test_model_computes_the_same_bytes_on_a_card(path: Path, capability: str, tmp_path: Path) -> None:
     """On each card that the artifact has code for, and with that code alone."""
     if not path.exists():

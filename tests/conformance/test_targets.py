@@ -29,13 +29,18 @@ from tests.support.shared_data import ROOT
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tflite"
 SAMPLES = 3 + len(EXTREMES)
-SMALL = FIXTURES / "keywords.tflite"
+SMALL = EXAMPLES / "digits_int8.tflite"
 _SHARED = [
     path
     for kind in ("tflite/*.tflite", "onnx/*.?8s8.onnx", "torch/mobilenet*.pt")
     for path in sorted((ROOT / "models").glob(kind))
 ]
-OTHERS = [pytest.param(path, marks=pytest.mark.slow) for path in (*sorted(EXAMPLES.glob("*.tflite")), *_SHARED)]
+_OTHERS = (
+    FIXTURES / "keywords.tflite",
+    *(path for path in sorted(EXAMPLES.glob("*.tflite")) if path != SMALL),
+    *_SHARED,
+)
+OTHERS = [pytest.param(path, marks=pytest.mark.slow) for path in _OTHERS]
 HERE = [target.name for target in TARGETS if target.runs_on(detect_host()) and target is not detect_host().best]
 
 

@@ -60,7 +60,9 @@ def padding(layout: OciLayout, digest: Digest) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize("length", [1, 3, 5, 11])
+@pytest.mark.parametrize(
+    "length", [1, pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(11, marks=pytest.mark.slow)]
+)
 def test_a_padded_answer_is_that_of_a_build_for_the_length(static: Path, length: int, tmp_path: Path) -> None:
     compiled("static", tmp_path, length)
     own, model = runtime.load(tmp_path / "store"), runtime.load_model(static)

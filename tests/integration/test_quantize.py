@@ -178,6 +178,7 @@ def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
         assert "is no share" in told["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_bound_of_latency_goes_before_a_budget(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(24))
     arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")

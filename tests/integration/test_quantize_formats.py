@@ -61,7 +61,7 @@ def test_a_tflite_model_costs_what_the_same_onnx_model_does(tmp_path: Path) -> N
     same_answers(tmp_path / "b.int8.onnx", last[:4])
 
 
-@pytest.mark.parametrize("name", ["network.pt", "network.pt2"])
+@pytest.mark.parametrize("name", [pytest.param("network.pt", marks=pytest.mark.slow), "network.pt2"])
 def test_a_pytorch_model(tmp_path: Path, name: str) -> None:
     with np.load(TORCH / "network.npz") as arrays:
         shape = arrays["x"].shape

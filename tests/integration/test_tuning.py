@@ -47,7 +47,9 @@ def tune(folder: Path, progress: Recorder, options: dict[str, Any]) -> tuple[Oci
     return layout, build_artifact(request, layout, scratch, progress, Settings(data_dir=folder.parent / "data"))
 
 
-@pytest.mark.parametrize(("times_as_fast", "promoted"), [(1.5, True), (1.01, False)])
+@pytest.mark.parametrize(
+    ("times_as_fast", "promoted"), [(1.5, True), pytest.param(1.01, False, marks=pytest.mark.slow)]
+)
 def test_the_faster_artifact_answers(
     times_as_fast: float, promoted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,6 +240,7 @@ class TestStopping:
             served.process.send_signal(signal.SIGTERM)
             assert served.process.wait(GIVE_UP_S) == 0
 
+    @pytest.mark.slow
     def test_the_time_for_it_is_bounded(self, tmp_path: Path) -> None:
         with serving(tmp_path, grace_s=1, stall_timeout_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD)

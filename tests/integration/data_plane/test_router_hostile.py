@@ -113,7 +113,13 @@ NO_ANSWERS: dict[str, Callable[[int, bytes], bytes | None]] = {
 }
 
 
-@pytest.mark.parametrize("answer", NO_ANSWERS.values(), ids=NO_ANSWERS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(answer, id=name, marks=[pytest.mark.slow] * (name == "silence"))
+        for name, answer in NO_ANSWERS.items()
+    ],
+)
 def test_what_is_no_answer_is_a_lost_worker(routed: Cluster, answer: Callable[[int, bytes], bytes | None]) -> None:
     rogue = served_by(routed, answer)
     for _ in range(1 if answer is NO_ANSWERS["silence"] else 2):

@@ -171,7 +171,7 @@ def test_a_change_that_may_not_be_made_twice_is_not_repeated_in_doubt(
     eventually(lambda: ModelStore(near).list()[0] == [])
 
 
-@pytest.mark.parametrize("fault", ["stall", "refuse"])
+@pytest.mark.parametrize("fault", [pytest.param("stall", marks=pytest.mark.slow), "refuse"])
 def test_a_server_that_cannot_be_reached_is_given_up_and_found_again(
     near: Database, postgres_schema: str, network: BadNetwork, fault: str
 ) -> None:

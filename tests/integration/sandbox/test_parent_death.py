@@ -115,7 +115,7 @@ def test_a_program_dies_with_its_parent(scratch: Path) -> None:
         ends(program)
 
 
-@pytest.mark.parametrize("role", ["hang", "program"])
+@pytest.mark.parametrize("role", [pytest.param("hang", marks=pytest.mark.slow), "program"])
 def test_a_child_ends_in_time_though_its_parent_stands_still(scratch: Path, role: str) -> None:
     with parent(scratch, role, wall_s=6) as process:  # it starts in a tenth of that
         child = only_child(process.pid, "sleep") if role == "program" else int(said(process))

@@ -122,6 +122,7 @@ def stable(served: Served) -> int:
     return int(alias["version"])
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_has_the_old_alias_or_the_new_and_so_it_has_without_its_database(folder: Path) -> None:
     promoter = killed_while_it_promotes(folder, promotions=3)
     with serving(folder, **LEASE) as served:

@@ -191,6 +191,7 @@ def test_a_message_that_trickles_in_is_given_up(port: int, other: Other) -> None
     assert other.failures == []
 
 
+@pytest.mark.slow
 def test_one_address_does_not_have_all_connections(tmp_path: Path) -> None:
     with serving(tmp_path, max_connections=40) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"

@@ -154,6 +154,7 @@ def test_a_server_that_is_told_to_stop_gives_its_build_back(tmp_path: Path) -> N
         assert states(served, build["id"]) == ["queued", "running", "queued", "running", "succeeded"]
 
 
+@pytest.mark.slow
 def test_a_database_that_is_lost_is_rebuilt_from_the_store(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         artifact = served.ended(served.push()["id"])["artifact"]

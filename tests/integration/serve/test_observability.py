@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.compiled import EXAMPLES
 from tests.support.otlp_collector import collector
 from tests.support.serving import serving
@@ -19,6 +21,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.slow
 def test_each_line_of_the_log_is_an_object_and_each_prediction_a_trace(tmp_path: Path, capfd: Any) -> None:
     with collector() as collected:
         with serving(tmp_path, log_format="json", trace_endpoint=collected.endpoint) as served:

@@ -40,6 +40,7 @@ def is_ready(served: Served) -> bool:
     return served.client.get("/v2/models/digits/ready").status_code == 200
 
 
+@pytest.mark.slow
 def test_what_one_machine_built_another_serves_also_when_the_bucket_is_gone(
     tmp_path: Path, stores: dict[str, Any], network: BadNetwork
 ) -> None:

@@ -68,6 +68,7 @@ def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_s
             database.close()
 
 
+@pytest.mark.slow
 def test_what_nobody_has_verified_is_served_when_a_worker_has(members: Members) -> None:
     artifact = members.built("digits_int8.tflite", "digits")
     why = f"no worker of {RUNS_HERE} has verified model 'digits' yet"

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from service.core.settings import Settings
 from service.core.worker import WorkerKind
 from service.db import Database, WorkerStore
@@ -75,6 +77,7 @@ def test_with_json_an_error_is_json_too(tmp_path: Path) -> None:
     assert json.loads(said)["error"]["code"] == "invalid_input"
 
 
+@pytest.mark.slow
 def test_octet_serve_has_one_while_there_is_something_to_build(tmp_path: Path) -> None:
     with serving(tmp_path, compiler_idle_s=1) as served:
         before = children_of(served.process.pid)

@@ -24,6 +24,6 @@ def test_damaged_connections_break_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the sanitizers' runtime comes with a system's compiler")
-@pytest.mark.parametrize("connections", [3000, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_damaged_connections_break_nothing_that_sanitizers_see(tmp_path: Path, connections: int) -> None:
-    assert _fuzz(compile_h2("fuzz", tmp_path, _SANITIZED), connections) == ""
+@pytest.mark.slow
+def test_damaged_connections_break_nothing_that_sanitizers_see(tmp_path: Path) -> None:
+    assert _fuzz(compile_h2("fuzz", tmp_path, _SANITIZED), 50_000) == ""

@@ -39,7 +39,11 @@ def fits(made: DeviceCode, capability: str, tile: CardTile) -> bool:
     return taken * min(tile.resident, CARDS[capability].threads // tile.threads) <= REGISTERS
 
 
-ALL_TILES = [(capability, tile) for capability in CAPABILITIES for tile in tiles(capability)]
+ALL_TILES = [
+    pytest.param(capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75"))  # sm_80 has its instructions too
+    for capability in CAPABILITIES
+    for tile in tiles(capability)
+]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,15 @@ def test_one_of_each_is_among_them() -> None:
 
 @pytest.mark.parametrize(
     ("capability", "tile"),
-    [pytest.param(*each, id="-".join(map(str, (each[0], *each[1].numbers)))) for each in each_once()],
+    [
+        pytest.param(
+            capability,
+            tile,
+            id="-".join(map(str, (capability, *tile.numbers))),
+            marks=[pytest.mark.slow] * (capability == "sm_75"),  # sm_80 has its instructions too
+        )
+        for capability, tile in each_once()
+    ],
 )
 def test_a_tile_computes_the_convolution(capability: str, tile: CardTile) -> None:
     kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile, most_blocks=3)
