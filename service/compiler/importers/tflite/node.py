@@ -35,12 +35,13 @@ class Constants:
     _GROWTH, _FLOOR_BYTES = 5, 1 << 20
 
     def __init__(self, model: Model) -> None:
-        self._known: dict[tuple[int | None, tuple[int, ...], str, str], relax.Constant] = {}
+        self._known: dict[tuple[int, tuple[int, ...], str, str], relax.Constant] = {}
         self._budget_bytes = self._GROWTH * model.size_bytes + self._FLOOR_BYTES
 
     def expr(self, tensor: Tensor, data: Array, layout: Layout | None = None) -> relax.Constant:
         """`layout(data)`, where `layout` is a function of a module (its name is part of the identity)."""
-        key = (tensor.storage, tensor.shape, tensor.dtype, layout.__name__ if layout else "")
+        owner = -1 - tensor.index if tensor.storage is None else tensor.storage  # computed of constants: in no buffer
+        key = (owner, tensor.shape, tensor.dtype, layout.__name__ if layout else "")
         if key not in self._known:
             if not self.affords(data.nbytes):
                 raise MalformedModel(

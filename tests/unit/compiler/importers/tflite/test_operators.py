@@ -144,6 +144,20 @@ def test_weights_shared_by_operators_are_one_constant() -> None:
     assert all(weight.same_as(weights[0]) for weight in weights)
 
 
+def test_weights_that_are_computed_are_each_operator_s_own() -> None:
+    """Of one shape, as two transposed matrices may be; in no buffer of the file."""
+    builder, matrices = ModelBuilder(), [np.arange(4, dtype=np.int8), -np.arange(4, dtype=np.int8)]
+    x, shape = builder.tensor("x", (1, 2), np.int8, X8), builder.constant("shape", np.array([2, 2], np.int32))
+    outputs = [builder.tensor(f"y{i}", (1, 2), np.int8, Y8) for i in range(2)]
+    for i, matrix in enumerate(matrices):
+        weights = builder.tensor(f"w{i}", (2, 2), np.int8, Quant(0.02))
+        builder.operator("RESHAPE", [builder.constant(f"k{i}", matrix, Quant(0.02)), shape], [weights])
+        builder.operator("FULLY_CONNECTED", [x, weights, -1], [outputs[i]], schema.FullyConnectedOptionsT())
+    imported = import_model(builder.build([x], outputs))
+    found = [value_of(value.args[1]) for name, value in calls(imported) if name == "qnn.dense"]
+    np.testing.assert_array_equal(found, [matrix.reshape(2, 2) for matrix in matrices])
+
+
 def test_constants_that_add_up_to_more_than_the_file_are_refused() -> None:
     """Many tensors of different shapes on one buffer: each would be a copy."""
     builder = ModelBuilder()
