@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from service.workers.inference.ports import Changes
 from service.workers.inference.routes import Name
@@ -23,28 +23,40 @@ class Following:
     def __init__(self, changes: Changes | None) -> None:
         self._changes, self._mark = changes, -1
         self._unsettled: set[Name] = set()
+        self._outdated: set[Name] = set()  # what is being loaded for them is not what the tables say by now
         self._swept_s = -math.inf
 
     def settle(self, name: Name) -> None:
-        """It stands for what the tables say."""
-        self._unsettled.discard(name)
+        """It stands for what the tables said at the last `unsettle`: for good, if they have said nothing else since."""
+        if name not in self._outdated:
+            self._unsettled.discard(name)
 
     def unsettle(self, name: Name) -> None:
         """It does not, for a reason that may pass without any change of the tables."""
         self._unsettled.add(name)
+        self._outdated.discard(name)
 
     def doubt(self) -> None:
         """What is usable here has changed, and so may what any name stands for."""
         self._swept_s = -math.inf
 
-    async def due(self, names: Collection[Name]) -> list[Name]:
-        """Those that are to be looked at now."""
-        self._unsettled.intersection_update(names)
+    async def due(self, names: Collection[Name], looked_for: Iterable[Name]) -> list[Name]:
+        """Those that are to be looked at now.
+
+        Args:
+            names: that are answered for.
+            looked_for: those for which tables are read, or models loaded, right now; as `names`, it is read at the end.
+        """
         began_s = time.monotonic()
         changed = await self._changed()
+        under_way = set(looked_for)
+        self._unsettled &= under_way.union(names)
+        self._outdated &= under_way
         if changed is None or began_s - self._swept_s > _SWEEP_S:
             self._swept_s = began_s
+            self._outdated |= under_way
             return list(names)
+        self._outdated |= {name for name in under_way if name[0] in changed}
         return [name for name in names if name[0] in changed or name in self._unsettled]
 
     async def _changed(self) -> Collection[str] | None:

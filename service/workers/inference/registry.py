@@ -385,7 +385,7 @@ class Registry:
     async def _keep_fresh(self) -> None:
         while True:
             await asyncio.sleep(self._refresh_s)
-            for name in await self._following.due(list(self._current)):
+            for name in await self._following.due(self._current, self._refreshing):
                 if name in self._current:
                     await self._check(name)
 

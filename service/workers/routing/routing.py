@@ -208,7 +208,7 @@ class Routing:
         if (targets := targets_of(workers.values())) != self._targets:
             self._targets = targets
             self._following.doubt()
-        for name in await self._following.due(self._names):
+        for name in await self._following.due(self._names, self._resolving):
             try:
                 await self._look_at(name)
             except DatabaseUnreachable:
@@ -237,6 +237,7 @@ class Routing:
         self._tell()
 
     async def _look_at(self, name: Name) -> None:
+        self._following.unsettle(name)
         try:
             pools = await asyncio.to_thread(self._servable.pools, *name, self._targets)
         except NotReady as error:
@@ -244,6 +245,7 @@ class Routing:
                 raise type(error)(f"{error.message}; worker {id} is sent nothing: {why}", hint=error.hint) from error
             raise
         self._names.add(name)
+        self._following.settle(name)
         self._table.put_model(orders.Servable(*_said(name), tuple(pools)))
 
     def _tell(self) -> None:

@@ -76,3 +76,23 @@ async def test_a_pardoned_artifact_has_every_name_looked_at(plane: FakePlane, se
         await asked_again(changes)
         assert tables.queries > queries
         await asyncio.sleep(0)
+
+
+async def test_what_is_promoted_while_another_is_loaded_answers_soon(plane: FakePlane, serving: Serving) -> None:
+    """The change is heard of while nobody answers for the name, or its look is the one that is under way."""
+    tables, changes = Tables(), Told()
+    tables.model("other", blank)
+    tables.model("m", blank)
+    newer = tables.built("m", tables.push("m"), blank)
+    tables.promote("m", 1)
+    async with serving(tables, changes=changes) as registry:
+        await registry.resolve("other")
+        plane.may_load.clear()
+        asking = asyncio.create_task(registry.resolve("m"))
+        await eventually_async(lambda: len(tables.loads) == 2)
+        tables.promote("m", 2)
+        changes.note("m")
+        await asked_again(changes)
+        plane.may_load.set()
+        await asking
+        await eventually_async(lambda: plane.artifact(plane.routed("m")["main"]) == newer.artifact)  # type: ignore[index]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
@@ -43,6 +44,8 @@ class Cluster:
         self.asked = 0
         self.built: dict[tuple[str, Reference], set[str]] = {}
         self.is_there = True
+        self.may_answer = threading.Event()  # cleared, what was found stays under way
+        self.may_answer.set()
         self.security = Security("secret")
         self.authorities: bytes | None = None
         self.orders: list[dict[str, Any]] = []
@@ -69,6 +72,7 @@ class Cluster:
         found = [pool for pool, names in targets.items() if not self.built[model, reference].isdisjoint(names)]
         if not found:
             raise NotReady("no worker of x is there")
+        assert self.may_answer.wait(GIVE_UP_S)
         return sorted(found)
 
     def check(self) -> None:
@@ -187,6 +191,23 @@ async def test_a_name_is_looked_at_when_its_model_or_the_pools_have_changed() ->
         cluster.built["digits", 2] = {"x86-64-v3"}
         changes.note("digits")
         await cluster.until(lambda: cluster.models == [("digits", "2", ["old"])])
+
+
+async def test_a_change_is_not_missed_that_comes_while_a_name_is_looked_for() -> None:
+    changes = ToldChanges()
+    async with following(changes) as cluster:
+        await cluster.sees(W1, W2)
+        cluster.built["digits", 2] = {"x86-64-v3"}
+        await cluster.until_quiet(changes)
+        cluster.may_answer.clear()
+        asking = asyncio.create_task(cluster.routing.resolve("digits", 2))
+        await cluster.until(lambda: cluster.asked == 1)
+        cluster.built["digits", 2] = {"x86-64-v4+vnni"}
+        changes.note("digits")
+        await cluster.until_quiet(changes)
+        cluster.may_answer.set()
+        await asking
+        await cluster.until(lambda: cluster.models == [("digits", "2", ["new"])])
 
 
 async def test_who_takes_plain_text_is_sent_nothing_where_tls_is_asked_for(tmp_path: Path) -> None:
