@@ -42,6 +42,7 @@ _NAME_COLUMNS = 28
 _RATES = ("MAC", "time", "GMAC/s", "of peak")
 _GENERATED = ("none", TITLES[GENERATED])
 _NUMBERS = ("layers", *_RATES, "share")
+_PROSE = ("layer", "operators", "")
 
 
 def explain(
@@ -164,7 +165,9 @@ def _measured_by(explanation: Explanation) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        table.add_column(column, no_wrap=True, justify="right" if column in _NUMBERS else "left")
+        # Where all do not fit, words are folded: a number that is cut off is another one, or none.
+        is_number, is_prose = column in _NUMBERS, column in _PROSE
+        table.add_column(column, no_wrap=not is_prose, overflow="fold", justify="right" if is_number else "left")
     return table
 
 

@@ -100,3 +100,10 @@ def test_a_target_without_kernels_says_so(capsys: pytest.CaptureFixture[str]) ->
     lines = shown(capsys, kernels, {**PROFILE, "peak_macs_per_s": None})
     assert "no kernels of its own" in lines[-1]
     assert "peak" not in lines[1]
+
+
+def test_no_number_is_cut_off_by_a_long_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = [{**PLAIN[0], "reason": "too soft, " * 30}]
+    lines = shown(capsys, {"layers": LAYERS, "plain": plain, "declined": {}, "reorders": 1})
+    assert "50.0 k   100 µs     0.5   50.0 %  1x14 pixels, 3 shifts" in line(lines, "block/Relu ")
+    assert not any("…" in each for each in lines)
