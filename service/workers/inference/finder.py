@@ -44,11 +44,18 @@ class Finder:
         self._unloaded: set[tuple[str, int | None]] = set()
         self.passed_over: set[tuple[str, int | None]] = set()
 
-    async def find(self, model: str, version: int | None, is_wanted: Callable[[], bool] = lambda: True) -> Served:
+    async def find(
+        self,
+        model: str,
+        version: int | None,
+        is_wanted: Callable[[], bool] = lambda: True,
+        beside: Served | None = None,
+    ) -> Served:
         """The best that is loaded, or can be.
 
         Args:
             is_wanted: asked when the tables have answered; if not, nothing is loaded.
+            beside: what the caller holds meanwhile.
 
         Raises:
             CannotLoad: there are builds, but none can be loaded here.
@@ -62,7 +69,7 @@ class Finder:
             raise Unwanted
         for build, identity in candidates:
             try:
-                return await self._load(build, identity)
+                return await self._load(build, identity, beside)
             except OctetError as error:
                 failure = error
                 self.passed_over.add((model, version))
@@ -102,14 +109,14 @@ class Finder:
         """Whether somebody has unloaded a version, or the whole model. From any thread."""
         return not self._unloaded.isdisjoint({(model, None), (model, version)})
 
-    async def _load(self, build: Build, identity: Identity) -> Served:
+    async def _load(self, build: Build, identity: Identity, beside: Served | None) -> Served:
         while True:
             if self.is_unloaded(identity.model, identity.version):
                 raise NotReady(
                     f"version {identity.version} of model {identity.model!r} was unloaded",
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
-            served = await self._loader.load(build, identity)
+            served = await self._loader.load(build, identity, beside)
             with served.held():  # nothing takes its room meanwhile
                 self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
             if self.is_unloaded(identity.model, identity.version):  # while it was loaded

@@ -74,8 +74,11 @@ class Loader:
         self._metadata: dict[Digest, ModelMetadata] = {}
         self.loaded: dict[Identity, Served] = {}
 
-    async def load(self, build: Build, identity: Identity) -> Served:
+    async def load(self, build: Build, identity: Identity, beside: Served | None = None) -> Served:
         """What is loaded as `identity`, or is from now on.
+
+        Args:
+            beside: what the caller holds meanwhile, and so cannot make room for it.
 
         Raises:
             OctetError: it cannot be loaded here, now or when it was last tried.
@@ -83,6 +86,8 @@ class Loader:
         if served := self.loaded.get(identity):
             return served
         self._failures.check(identity.artifact)
+        if beside is not None:
+            await self._check_room(identity, beside)
         return await self._loading.join(identity, lambda: self._load_now(build, identity))
 
     def unload(self, served: Served) -> None:
@@ -205,6 +210,25 @@ class Loader:
         instances = self._scheduling(identity.model).instances_on(one.device)
         return replace(one, own_bytes=one.own_bytes * instances)
 
+    async def _check_room(self, identity: Identity, beside: Served) -> None:
+        """Raises `NotReady`: the memory does not hold both, however long one waits."""
+        try:
+            weight = await asyncio.to_thread(self._weigh, identity)
+        except (CorruptBlob, NotFound):  # as `_load_now` will find
+            return
+        limit_bytes = self._memory.limit_bytes(weight.device)
+        receipt = self._receipts.get(beside)
+        if not limit_bytes or receipt is None or self._memory.device(receipt) != weight.device:
+            return
+        both = together([weight, self._memory.weight(receipt)])
+        if both.total_bytes > limit_bytes:
+            where, hint = _BUDGETS[weight.device]
+            raise NotReady(
+                f"versions {beside.identity.version} and {identity.version} of model {identity.model!r} together need "
+                f"{_mb(both.total_bytes)}{where}; the limit for all models is {_mb(limit_bytes)}",
+                hint=hint,
+            )
+
     async def _take_room(self, identity: Identity, weight: Weight) -> object:
         """Takes memory for a model; those that were not used for longest, and are not now, make room for it.
 
@@ -216,8 +240,8 @@ class Loader:
         what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}{where}"
         if limit_bytes and weight.total_bytes > limit_bytes:
             raise _NoRoom(NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint))
-        until_s = monotonic() + _PATIENCE_S
         async with self._making_room:
+            until_s = monotonic() + _PATIENCE_S  # now: what waited before this held models that it does no more
             while not self._memory.has_room(weight):
                 if monotonic() > until_s:
                     used = _mb(self._memory.used_bytes(weight.device))

@@ -78,6 +78,9 @@ class Memory:
         self._taken[receipt] = weight
         return receipt
 
+    def weight(self, receipt: object) -> Weight:
+        return self._taken[receipt]
+
     def device(self, receipt: object) -> Device:
         return self._taken[receipt].device
 

@@ -321,7 +321,7 @@ class Registry:
             self._warnings.report(name, f"what answers goes on: {failure.error}")
             return
         with main.held():  # while the canary is loaded
-            canary = await self._canary(name, wanted)
+            canary = await self._canary(name, wanted, main)
         route = Route(main, canary, wanted.percent if canary else 0, versions)
         if all(map(self._loader.holds, route)):
             self._switch(name, route)
@@ -331,12 +331,12 @@ class Registry:
         else:  # somebody unloaded one of them meanwhile
             await self._resolve(name)
 
-    async def _canary(self, name: Name, wanted: Plan) -> Served | None:
+    async def _canary(self, name: Name, wanted: Plan, main: Served) -> Served | None:
         """The version on trial; without it, the others get its requests."""
         warning, canary = "", None
         if wanted.canary is not None:
             try:
-                canary = await self._finder.find(name[0], wanted.canary)
+                canary = await self._finder.find(name[0], wanted.canary, beside=main)
             except (CannotLoad, NotFound, NotReady) as error:
                 warning = f"version {wanted.canary} gets no requests: {error}"
         self._warnings.report(name, warning)

@@ -160,6 +160,46 @@ async def test_a_new_version_that_has_no_room_leaves_the_old_answering(
             assert plane.artifact(*await ask(registry, plane, "a")) == older.artifact
 
 
+async def test_a_canary_that_has_no_room_beside_what_is_stable_keeps_nobody_waiting(
+    plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "_PATIENCE_S", 2 * GIVE_UP_S)
+    tables = Tenants(2)
+    tables.tenant("a")
+    tables.promote("a", 1)
+    tables.promote("a", 2, percent=10)
+    async with serving(tables, refresh_s=0.01, memory_bytes=60) as registry:
+        async with asyncio.timeout(GIVE_UP_S):
+            for model in "abab":
+                await ask(registry, plane, model)
+                assert loaded(plane) == model
+        assert "version 2 gets no requests" in caplog.text
+        assert "versions 1 and 2 of model 'a' together need" in caplog.text
+
+
+async def test_who_waits_behind_a_canary_has_all_its_time_when_that_has_given_up(
+    plane: FakePlane, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "_PATIENCE_S", 0.2)
+    tables = Tenants(3)
+    tables.tenant("a")
+    tables.promote("a", 1)
+    tables.promote("a", 2, percent=10)
+    async with serving(tables, **LIMITED) as registry:
+        (key,) = await ask(registry, plane, "b")
+        with plane.using(key):
+            with_canary = asyncio.create_task(registry.resolve("a"))
+            await eventually_async(registry._loader._making_room.locked)
+            await eventually_async(lambda: loaded(plane) == "ab")
+            monkeypatch.setattr(loader, "_PATIENCE_S", 0.0)
+            behind = asyncio.create_task(registry.resolve("c"))
+            await asyncio.sleep(0.05)
+            monkeypatch.setattr(loader, "_PATIENCE_S", GIVE_UP_S)
+            await with_canary
+            await behind
+            assert loaded(plane) == "bc"
+
+
 class Slow(Tenants):
     """It takes until `free` is set to find what a model is to be, once it is `asked` for `slow`."""
 
