@@ -41,6 +41,7 @@ from service.core.quantization import (
     LatencyBudget,
     Method,
     QuantizationOptions,
+    Raised,
     Storage,
     parse_share,
 )
@@ -128,9 +129,17 @@ def quantize(
         typer.Option(
             "--budget",
             metavar="SHARE",
-            help="Raise the layers that cost most to 16x8 or float, until at most this share of answers is lost: 0.5%.",
+            help="Raise the layers that cost most to 16x8 (see --raise-to) or float, until at most this share of "
+            "answers is lost: 0.5%.",
         ),
     ] = None,
+    raise_to: Annotated[
+        Raised,
+        typer.Option(
+            "--raise-to",
+            help="What --budget raises layers to where float is not needed. bfloat16 is fast on targets with +bf16.",
+        ),
+    ] = Raised.WIDE,
     latency_budget: Annotated[
         str | None,
         typer.Option(
@@ -196,6 +205,7 @@ def quantize(
             rounds=rounds,
             sensitivity=ranked,
             budget=limit,
+            raise_to=raise_to,
             latency_budget=bound,
             samples=samples,
             metadata=metadata,
@@ -328,9 +338,11 @@ def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
     for name, value in list(costs["layers_db"].items())[:_SHOWN]:
         layers.add_row(Text(name), _noise(value))
     times = ["latency"] if "latency_budget" in costs else []
-    curve = Table("in float", "of 16x8", what, "output", *times, title="Cost of all, with the worst raised", box=None)
+    narrow = any(point["bfloat16"] for point in costs["curve"])
+    kinds = {"kept": "in float", **({"bfloat16": "in bfloat16"} if narrow else {"wide": "of 16x8"})}
+    curve = Table(*kinds.values(), what, "output", *times, title="Cost of all, with the worst raised", box=None)
     for point in costs["curve"]:
-        counts = (str(len(point[kind])) for kind in ("kept", "wide"))
+        counts = (str(len(point[kind])) for kind in kinds)
         taken = [duration(point["latency_ms"] / 1e3)] if times else []
         curve.add_row(*counts, f"{100 * point['share']:.1f} %", _noise(point["output_db"]), *taken)
     return layers, curve

@@ -41,6 +41,13 @@ class Storage(StrEnum):
     INT8 = "int8"
 
 
+class Raised(StrEnum):
+    """What a budget makes of layers that may not be in integers, and need not be in float."""
+
+    WIDE = "16x8"
+    BFLOAT16 = "bfloat16"
+
+
 @dataclass(frozen=True)
 class LatencyBudget:
     """The longest that a call may take: a time, or so many times that of the model with no layer raised.
@@ -84,6 +91,7 @@ class QuantizationOptions:
         rounds: how often ranges are chosen again, by what the quantized model makes of the inputs.
         sensitivity: whether the cost of each layer, and the curve, are measured too.
         budget: the largest share of answers that may be lost, for which further layers stay in float; None: any.
+        raise_to: what the budget raises layers to where that is enough; else they stay in float.
         latency_budget: how long a call may take at most, within which layers stay in float; None: any time.
         samples: as many inputs are used.
         metadata: what pictures are made tensors by.
@@ -104,6 +112,7 @@ class QuantizationOptions:
     rounds: int = 0
     sensitivity: bool = False
     budget: float | None = None
+    raise_to: Raised = Raised.WIDE
     latency_budget: LatencyBudget | None = None
     samples: int = 256
     metadata: ModelMetadata = NOTHING
@@ -131,6 +140,12 @@ class QuantizationOptions:
             )
         if self.weights is not None:
             check_blocks(self.weights, self.block)
+        if self.raise_to is Raised.BFLOAT16 and (self.budget is None or self.latency_budget is not None):
+            raise InvalidInput(
+                "layers are raised to bfloat16 within a budget of answers, and none of latency: calls are timed by a "
+                "target without its instruction",
+                hint="give budget alone; bfloat16 names single layers",
+            )
         others = [] if has_inputs else [each.name for each in fields(self) if each.name not in _OF_ALL_WAYS]
         others += [] if self.weights is not None else ["block"]
         asked = [name for name in others if getattr(self, name) != getattr(QuantizationOptions, name)]
@@ -150,6 +165,7 @@ class QuantizationOptions:
             "rounds": self.rounds,
             "sensitivity": self.sensitivity,
             "budget": self.budget,
+            "raise_to": self.raise_to,
             "latency_budget": None if self.latency_budget is None else str(self.latency_budget),
             "samples": self.samples,
             "metadata": self.metadata.to_json(),
@@ -175,6 +191,7 @@ class QuantizationOptions:
             rounds=members["rounds"],
             sensitivity=members["sensitivity"],
             budget=members["budget"],
+            raise_to=Raised(members["raise_to"]),
             latency_budget=None if (bound := members["latency_budget"]) is None else LatencyBudget.parse(bound),
             samples=members["samples"],
             metadata=ModelMetadata.from_json(members["metadata"]),

@@ -6,13 +6,15 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from service.compiler import observing_roles
 from service.compiler.sandbox import Report
 from service.core.build import Stage
-from service.core.quantization import QuantizationOptions
+from service.core.quantization import QuantizationOptions, Raised
+from service.quantize import budgeting
 from service.quantize.building import Built
 from service.quantize.data import Data, labels_of
 from service.quantize.export.model import as_onnx
@@ -88,13 +90,21 @@ def _mixture(
     """`options` with the layers to raise; and what was found out about mixtures."""
     ranked = calibration.sensitivity(options)
     enough: Point | None = None
-    if asked.budget is None:
-        curve = ranked.curve(labels)
-    else:
-        enough, curve = ranked.within(asked.budget, labels)
+    curve = ranked.curve(labels, asked.raise_to)
+    if asked.budget is not None:
+        if asked.raise_to is Raised.BFLOAT16:
+            mixture = budgeting.in_bfloat16(calibration, ranked, options, labels)
+        else:
+            mixture = partial(ranked.mixture, labels=labels)
+        enough, curve = budgeting.within(asked.budget, curve, mixture)
 
     def raised(point: Point) -> Options:
-        return replace(options, kept=(*options.kept, *point.kept), wide=(*options.wide, *point.wide))
+        return replace(
+            options,
+            kept=(*options.kept, *point.kept),
+            wide=(*options.wide, *point.wide),
+            bfloat16=(*options.bfloat16, *point.bfloat16),
+        )
 
     costs = {}
     if asked.latency_budget is not None:

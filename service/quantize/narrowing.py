@@ -18,21 +18,21 @@ def check_narrow(document: Document, names: Collection[str]) -> None:
     """Passes if bfloat16 is something for the operators that make these tensors.
 
     Raises:
-        InvalidInput: one is none of `BFLOAT16_PRODUCTS`, or depthwise: pairs of its products belong to two channels, so
-            that it is faster in float32.
+        InvalidInput: it is not, for one of them.
     """
     for node in document.nodes:
-        if node.outputs[0] not in names:
-            continue
-        if node.op_type not in BFLOAT16_PRODUCTS:
-            known = ", ".join(BFLOAT16_PRODUCTS)
-            raise InvalidInput(
-                f"{node.outputs[0]} is made by {node.op_type}, which has no bfloat16", hint=f"{known} do"
-            )
-        if _is_depthwise(document, node):
-            raise InvalidInput(
-                f"{node.outputs[0]} is depthwise, where bfloat16 gains nothing", hint="leave it in float"
-            )
+        if node.outputs[0] in names and (found := objection(document, node)):
+            raise InvalidInput(f"{node.outputs[0]} is {found[0]}", hint=found[1])
+
+
+def objection(document: Document, node: Node) -> tuple[str, str] | None:
+    """What an operator is that is none of `BFLOAT16_PRODUCTS`, or depthwise: pairs of its products belong to two
+    channels, so that it is faster in float32. And what to do about it."""
+    if node.op_type not in BFLOAT16_PRODUCTS:
+        return f"made by {node.op_type}, which has no bfloat16", f"{', '.join(BFLOAT16_PRODUCTS)} do"
+    if _is_depthwise(document, node):
+        return "depthwise, where bfloat16 gains nothing", "leave it in float"
+    return None
 
 
 def narrow(document: Document, names: Collection[str]) -> None:

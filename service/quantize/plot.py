@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from service.quantize.sensitivity import Point
 
 _SIZE, _MARGIN, _RADIUS, _TICKS = (720, 420), 60, 4, 5
-_COLORS = {"float": "#1f5fbf", "16x8": "#c65d0e", "mixed": "#4d8a2f"}
+_COLORS = {"float": "#1f5fbf", "16x8": "#c65d0e", "bfloat16": "#7a3fa0", "mixed": "#4d8a2f"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def png(curve: Sequence[Point]) -> bytes:
 def _drawn(curve: Sequence[Point]) -> _Picture:
     width, height = _SIZE
     is_timed = all(point.latency_s is not None for point in curve)
-    places = [1e3 * (point.latency_s or 0) if is_timed else len(point.kept) + len(point.wide) for point in curve]
+    places = [1e3 * (point.latency_s or 0) if is_timed else point.raised for point in curve]
     least, most = min(places), max(places)
     if most == least:
         most += 1
@@ -93,9 +93,18 @@ def _drawn(curve: Sequence[Point]) -> _Picture:
 
     dots = []
     for point, cost in zip(curve, places, strict=True):
-        kind = "mixed" if point.kept and point.wide else "16x8" if point.wide else "float"
+        kind = (
+            "float"
+            if point.raised == len(point.kept)
+            else "mixed"
+            if point.kept
+            else "16x8"
+            if point.wide
+            else "bfloat16"
+        )
         noise = "no noise" if math.isinf(point.noise) else f"{point.noise:.1f} dB"
-        said = f"{len(point.kept)} in float, {len(point.wide)} of 16x8: {point.share:.2%}, {noise}"
+        others = f"{len(point.bfloat16)} in bfloat16" if point.bfloat16 else f"{len(point.wide)} of 16x8"
+        said = f"{len(point.kept)} in float, {others}: {point.share:.2%}, {noise}"
         dots.append(_Dot(*place(cost, point.share), kind, f"{said}, {cost:.3g} ms" if is_timed else said))
     bottom, right = height - _MARGIN, width - _MARGIN
     lines = [(_MARGIN, bottom, right, bottom), (_MARGIN, _MARGIN, _MARGIN, bottom)]
@@ -107,7 +116,7 @@ def _drawn(curve: Sequence[Point]) -> _Picture:
         share, cost = low + (high - low) * step / _TICKS, least + (most - least) * step / _TICKS
         texts.append((_MARGIN - 28, place(least, share)[1] + 4, f"{100 * share:.1f} %"))
         texts.append((place(cost, low)[0], bottom + 18, f"{cost:.3g}" if is_timed else f"{cost:.0f}"))
-    for number, (kind, _) in enumerate(_COLORS.items()):
+    for number, kind in enumerate(dict.fromkeys(dot.kind for dot in dots)):
         x, y = width - _MARGIN - 40, bottom - 20 - 18 * number
         dots.append(_Dot(x - 32, y - 4, kind, kind))
         texts.append((x, y, kind))

@@ -16,7 +16,7 @@ from service.quantize.equalizing import equalize
 from service.quantize.fitting import Fit, fitted, operands
 from service.quantize.folding import tidy
 from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
-from service.quantize.narrowing import check_narrow, narrow
+from service.quantize.narrowing import check_narrow, narrow, objection
 from service.quantize.observing import Workshop
 from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
 from service.quantize.rewriting import Fitted, rewrite
@@ -182,10 +182,17 @@ class Calibration:
         )
         return Sensitivity.measured(self._workshop, self._workshop.build(file), self._data, names)
 
+    def narrowable(self, options: Options, names: Collection[str]) -> set[str]:
+        """Those of `names` whose operators may multiply bfloat16."""
+        document, _ = self._planned(options)
+        of_names = [node for node in document.nodes if node.outputs[0] in names]
+        return {node.outputs[0] for node in of_names if objection(document, node) is None}
+
     def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
         """Runs both models, and compares; on the calibration's inputs, where there are no others."""
         built = self._workshop.build(quantized.with_tensors)
         sums, answers = self._workshop.compare(self.float, built, data or self._data)
+        self._workshop.discard(built)
         noise = {name: decibels(*row) for name, row in zip(self.names, sums, strict=True)}
         outputs = self.names[: quantized.outputs]
         layers = {name: value for name, value in noise.items() if name not in outputs}

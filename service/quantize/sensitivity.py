@@ -1,15 +1,15 @@
-"""What each layer's quantization costs alone, and which layers to raise to 16x8 or float for the rest to meet a
-budget."""
+"""What each layer's quantization costs alone, and what is left of the cost with some of them raised."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from service.core.quantization import Raised
 from service.quantize.building import Built
 from service.quantize.data import Data, accuracy
 from service.quantize.observing import Workshop
@@ -19,11 +19,12 @@ RANKING = 16  # inputs by which layers are ranked: each is run once for every la
 
 @dataclass(frozen=True)
 class Point:
-    """A mixture of layers in float, of 16x8 and in integers.
+    """A mixture of layers in float, of 16x8, in bfloat16 and in integers.
 
     Attributes:
         kept: layers in float.
         wide: layers of 16x8.
+        bfloat16: layers in bfloat16.
         share: of the inputs that are answered as the labels say; or, without labels, as the float model does.
         noise: the first output's signal-to-noise ratio, in dB.
         latency_s: how long a call takes; None where that was not measured.
@@ -34,18 +35,24 @@ class Point:
     share: float
     noise: float
     latency_s: float | None = None
+    bfloat16: tuple[str, ...] = ()
+
+    @property
+    def raised(self) -> int:
+        """How many layers are not in integers."""
+        return len(self.kept) + len(self.wide) + len(self.bfloat16)
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> Point:
         noise, taken_ms = members["output_db"], members.get("latency_ms")
-        kept, wide = (tuple(map(str, members[name])) for name in ("kept", "wide"))
-        decibels = math.inf if noise is None else float(noise)
-        return Point(kept, wide, float(members["share"]), decibels, None if taken_ms is None else taken_ms / 1e3)
+        kept, wide, bfloat16 = (tuple(map(str, members[name])) for name in ("kept", "wide", "bfloat16"))
+        decibels, taken_s = math.inf if noise is None else float(noise), None if taken_ms is None else taken_ms / 1e3
+        return Point(kept, wide, float(members["share"]), decibels, taken_s, bfloat16)
 
     def to_json(self) -> dict[str, Any]:
-        kept, wide = list(self.kept), list(self.wide)
+        layers = {"kept": list(self.kept), "wide": list(self.wide), "bfloat16": list(self.bfloat16)}
         taken = {} if self.latency_s is None else {"latency_ms": 1e3 * self.latency_s}
-        return {"kept": kept, "wide": wide, "share": self.share, "output_db": finite(self.noise), **taken}
+        return {**layers, "share": self.share, "output_db": finite(self.noise), **taken}
 
 
 @dataclass(frozen=True)
@@ -78,38 +85,17 @@ class Sensitivity:
         layers, wide = ({name: finite(noise) for name, noise in found.items()} for found in (self.layers, self.wide))
         return {"layers_db": layers, "wide_layers_db": wide, "curve": [point.to_json() for point in curve]}
 
-    def curve(self, labels: Sequence[int | None] = ()) -> list[Point]:
-        """What is left of the cost with more and more of the noisiest layers raised, to 16x8 and to float: none, 1, 2,
-        4 … all."""
+    def curve(self, labels: Sequence[int | None] = (), raise_to: Raised = Raised.WIDE) -> list[Point]:
+        """What is left of the cost with more and more of the noisiest layers raised, to float and, unless they are to
+        be raised to something else, to 16x8: none, 1, 2, 4 … all."""
         counts = [0, *(1 << place for place in range(len(self.names).bit_length())), len(self.names)]
         steps = sorted({min(count, len(self.names)) for count in counts})
-        mixtures = [(count, floats) for count in steps for floats in dict.fromkeys((0, count))]
-        return self._points(mixtures, labels)
+        others = (0,) if raise_to is Raised.WIDE else ()
+        return self._points([(count, floats) for count in steps for floats in dict.fromkeys((*others, count))], labels)
 
-    def within(self, budget: float, labels: Sequence[int | None] = ()) -> tuple[Point, list[Point]]:
-        """A mixture whose share of right answers is at most `budget` below the float model's, and all that were tried.
-
-        First the fewest of the noisiest layers are found that have to be in float, the others being in integers; then
-        how few of these are enough, the noisiest of 16x8, with the rest of them of 16x8. Both by halves.
-        """
-        tried = {(len(point.kept) + len(point.wide), len(point.kept)): point for point in self.curve(labels)}
-        total = len(self.names)
-        best = tried[total, total].share - budget
-
-        def enough(count: int, floats: int) -> bool:
-            if (count, floats) not in tried:
-                (tried[count, floats],) = self._points([(count, floats)], labels)
-            return tried[count, floats].share >= best
-
-        known = [count for count in range(total + 1) if (count, count) in tried and tried[count, count].share >= best]
-        below = max((each for each, floats in tried if each == floats and each < min(known)), default=-1)
-        raised = _fewest(below, min(known), lambda count: enough(count, count))
-        floats = _fewest(-1, raised, lambda floats: enough(raised, floats))
-        return tried[raised, floats], [tried[each] for each in sorted(tried)]
-
-    def in_float(self, count: int, labels: Sequence[int | None] = ()) -> Point:
-        """With so many of the noisiest layers in float."""
-        (point,) = self._points([(count, count)], labels)
+    def mixture(self, count: int, floats: int, labels: Sequence[int | None] = ()) -> Point:
+        """With so many of the noisiest layers raised, and so many of these to float."""
+        (point,) = self._points([(count, floats)], labels)
         return point
 
     def _points(self, mixtures: Sequence[tuple[int, int]], labels: Sequence[int | None]) -> list[Point]:
@@ -129,17 +115,6 @@ class Sensitivity:
             Point(*mixture, float(accuracy(found.tolist(), known)["share"]), decibels(*row))
             for mixture, found, row in zip(made, classes.T[1:], sums[1:], strict=True)
         ]
-
-
-def _fewest(below: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    """The least count above `below` that is enough, as far as more are better; `enough` is."""
-    while enough - below > 1:
-        middle = (enough + below) // 2
-        if is_enough(middle):
-            enough = middle
-        else:
-            below = middle
-    return enough
 
 
 def decibels(signal: float, noise: float) -> float:

@@ -97,7 +97,7 @@ def within(
     beyond = min((count for count in floats if count > fitting), default=fitting)
     while beyond - fitting > 1:
         middle = (fitting + beyond) // 2
-        (point,) = watch.timed([ranked.in_float(middle, labels)])
+        (point,) = watch.timed([ranked.mixture(middle, middle, labels)])
         points[point.kept, point.wide] = point
         fitting, beyond = (middle, beyond) if _taken_s(point) <= limit_s else (fitting, middle)
     inside = [point for point in points.values() if _taken_s(point) <= limit_s]

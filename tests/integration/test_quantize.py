@@ -160,7 +160,9 @@ def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes
     drawn = (tmp_path / name).read_bytes()
     assert drawn.startswith(magic)
     if name.endswith("svg"):
-        assert drawn.count(b"<circle") == len(told["sensitivity"]["curve"]) + 3, "and three in the legend"
+        curve = told["sensitivity"]["curve"]
+        assert {bool(point["wide"]) for point in curve} == {True, False}
+        assert drawn.count(b"<circle") == len(curve) + 2, "and in the legend float and 16x8"
 
 
 def test_a_curve_of_another_kind_is_refused(model: Path, tmp_path: Path) -> None:
@@ -176,6 +178,30 @@ def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
         status, told = asked(model, "--data", tmp_path / "x.npz", f"--budget={text}")
         assert status == 1
         assert "is no share" in told["error"]["message"]
+
+
+def test_of_the_layers_that_a_budget_raises_some_multiply_bfloat16(model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(24))
+    arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")
+    status, told = asked(*arguments, "--budget", "0%", "--raise-to", "bfloat16", "--curve", tmp_path / "curve.svg")
+    assert status == 0, told
+    assert told["same_class"]["share"] == 1
+    assert told["wide"] == []
+    assert told["bfloat16"]
+    chosen = next(each for each in told["sensitivity"]["curve"] if each["bfloat16"] == told["bfloat16"])
+    assert chosen["kept"] == told["kept"]
+    assert told["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3), "as it was measured"
+    casts = [node for node in Document((tmp_path / "q.onnx").read_bytes()).nodes if node.op_type == "Cast"]
+    assert len(casts) >= 3 * len(told["bfloat16"]), "of what each reads, down and up, and of its weights"
+    assert "in bfloat16" in (tmp_path / "curve.svg").read_text()
+
+
+@pytest.mark.parametrize("others", [(), ("--budget", "0%", "--latency-budget", "5ms")])
+def test_bfloat16_is_a_matter_of_a_budget_of_answers(model: Path, tmp_path: Path, others: tuple[str, ...]) -> None:
+    np.savez(tmp_path / "x.npz", image=pictures(4))
+    status, told = asked(model, "--data", tmp_path / "x.npz", "--raise-to", "bfloat16", *others)
+    assert status == 1
+    assert "within a budget of answers" in told["error"]["message"]
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from service.core.quantization import (
     LatencyBudget,
     Method,
     QuantizationOptions,
+    Raised,
     Storage,
     is_quantization,
     parse_share,
@@ -113,6 +114,13 @@ async def quantize(
             "float until it is met.",
         ),
     ] = None,
+    raise_to: Annotated[
+        Raised,
+        Query(
+            description="What the budget raises layers to where float is not needed; `bfloat16` is fast on targets "
+            "with `+bf16`."
+        ),
+    ] = Raised.WIDE,
     latency_budget: Annotated[
         str | None,
         Query(
@@ -167,6 +175,7 @@ async def quantize(
         rounds=rounds,
         sensitivity=sensitivity,
         budget=share,
+        raise_to=raise_to,
         latency_budget=None if latency_budget is None else LatencyBudget.parse(latency_budget),
         samples=samples,
         dynamic=dynamic,

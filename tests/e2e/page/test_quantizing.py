@@ -135,6 +135,36 @@ def test_mixtures_that_were_timed_are_drawn_over_their_times(browser: Browser, s
     assert places == [10, 65, 230, 120, 175]
 
 
+def test_of_mixtures_in_bfloat16_one_can_be_chosen(browser: Browser, served: Served) -> None:
+    curve = [*CURVE[:3], {"kept": ["a"], "wide": [], "bfloat16": ["b"], "share": 0.98, "output_db": 31.0}]
+    build = {
+        **_SUCCEEDED,
+        "options": {"quantize": {"method": "mse", "keep": [], "budget": 0.1, "raise_to": "bfloat16"}},
+    }
+    report = {**REPORT, "sensitivity": {"layers_db": {}, "curve": curve}}
+    result = {"build": build, "version": 2, "file": "/file", "report": report}
+    asked: list[str] = []
+
+    def quantized(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(json={**build, "id": "q2", "state": "queued"})
+
+    with visit(browser, served.url, may_fail=True) as page:  # there is no such model
+        page.route("**/api/v1/builds?limit=100", lambda route: route.fulfill(json={"builds": [build]}))
+        page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
+        page.route("**/quantizations?*", quantized)
+        page.get_by_role("button", name="Show what it costs").click()
+        cost = page.locator("#quantization")
+        expect(cost).to_contain_text("● in float ● in bfloat16")
+        expect(cost.locator("svg.curve circle.in-bfloat16")).to_have_count(1)
+        cost.get_by_role("button", name="Choose 1 in float, 1 in bfloat16").click()
+        expect(cost).to_contain_text("net 1: queued")
+    (url,) = asked
+    query = parse_qs(urlsplit(url).query)
+    assert (query["keep"], query["bfloat16"]) == (["a"], ["b"])
+    assert query.keys().isdisjoint({"budget", "raise_to"})
+
+
 def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Served, files: Path) -> None:
     asked: list[str] = []
 
@@ -183,6 +213,7 @@ def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Se
         "version": ["1"],
         "method": ["mse"],
         "budget": ["0.5%"],
+        "raise_to": ["16x8"],
         "latency_budget": ["1.2x"],
         "sensitivity": ["false"],
         "equalize": ["true"],

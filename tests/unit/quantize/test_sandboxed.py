@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from service.core.build import Stage
 from service.core.errors import BuildFailed
-from service.core.quantization import LatencyBudget, QuantizationOptions
+from service.core.quantization import LatencyBudget, QuantizationOptions, Raised
 from service.core.settings import Settings
 from service.quantize import sandboxed
 from service.quantize.building import Built
@@ -105,9 +106,12 @@ def test_options_come_back_from_json() -> None:
     options = QuantizationOptions(keep=("a",), wide=("b",), bfloat16=("c",), rounds=2, **bounds)
     members = json.loads(json.dumps(options.to_json()))
     assert QuantizationOptions.from_json(members) == options
+    narrow = replace(options, raise_to=Raised.BFLOAT16)
+    assert QuantizationOptions.from_json(json.loads(json.dumps(narrow.to_json()))) == narrow
     assert members["latency_budget"] == "1.2x"
     del members["latency_budget"]
     del (
+        members["raise_to"],
         members["bfloat16"],
         members["wide"],
         members["correct_bias"],

@@ -29,7 +29,8 @@ def raised(count: int) -> Point:
 class Ranked:
     names: tuple[str, ...] = tuple(map(str, range(LAYERS)))
 
-    def in_float(self, count: int, labels: Sequence[int | None]) -> Point:
+    def mixture(self, count: int, floats: int, labels: Sequence[int | None]) -> Point:
+        assert floats == count
         return raised(count)
 
 

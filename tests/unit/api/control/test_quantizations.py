@@ -88,6 +88,7 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
         "correct_bias": True,
         "sensitivity": False,
         "budget": 0.005,
+        "raise_to": "16x8",
         "latency_budget": "1.2x",
         "samples": 10,
         "metadata": {"mean": [0.5], "std": [0.25]},

@@ -1,4 +1,4 @@
-// The mixtures of layers in integers, of 16x8 and in float, of which one can be chosen.
+// The mixtures of layers in integers, of 16x8, in bfloat16 and in float, of which one can be chosen.
 
 import { h, svg } from "./dom.js";
 import { duration, percent } from "./format.js";
@@ -10,22 +10,23 @@ const [WIDTH, HEIGHT] = [240, 80];
  *
  * @param {Object} ranked the quantization that measured them, as the server answers it.
  * @param {Object} result the quantization that is looked at: the same, or one that was chosen of it.
- * @param {function(Object)} choose called with the layers `kept` in float and `wide` of a mixture.
+ * @param {function(Object)} choose called with the layers of a mixture: `kept` in float, `wide` and in `bfloat16`.
  */
 export function mixtures({ report, build }, result, choose) {
   const { curve, latency_budget: bound } = report.sensitivity;
-  const { keep, wide = [] } = build.options.quantize;
-  const known = ({ kept = [], wide: raised = [] }) => JSON.stringify([[...kept].sort(), [...raised].sort()]);
+  const { keep, wide = [], bfloat16 = [] } = build.options.quantize;
+  const known = (mixture) => JSON.stringify(["kept", "wide", "bfloat16"].map((kind) => [...(mixture[kind] ?? [])].sort()));
+  const narrow = curve.some((point) => narrowOf(point).length);
   return h(
     "div", { class: "mixtures" },
     h("h3", {}, bound ? "Accuracy by the time a call takes" : "Accuracy by the number of layers raised"),
     plot(curve),
-    h("p", { class: "quiet" }, h("span", { class: "in-float" }, "● in float"), h("span", { class: "of-16x8" }, " ● of 16x8"), " (weights of 8 bits, activations of 16)"),
+    h("p", { class: "quiet" }, h("span", { class: "in-float" }, "● in float"), narrow ? h("span", { class: "in-bfloat16" }, " ● in bfloat16") : [h("span", { class: "of-16x8" }, " ● of 16x8"), " (weights of 8 bits, activations of 16)"]),
     bound && h("p", { class: "quiet" }, within(bound)),
     h("ol", {}, curve.map((point) => {
-      const all = { kept: [...keep, ...point.kept], wide: [...wide, ...wideOf(point)] };
+      const all = { kept: [...keep, ...point.kept], wide: [...wide, ...wideOf(point)], bfloat16: [...bfloat16, ...narrowOf(point)] };
       return h(
-        "li", { "data-kept": point.kept.length, "data-wide": wideOf(point).length },
+        "li", { "data-kept": point.kept.length, "data-wide": wideOf(point).length, "data-bfloat16": narrowOf(point).length },
         `${named(point)}: ${[percent(point.share), decibels(point.output_db), ...taken(point)].join(", ")} `,
         known(all) === known(result.report) ? h("span", { class: "tag" }, "chosen") : h("button", { type: "button", class: "plain", "data-curve": build.id, onclick: () => choose(all) }, `Choose ${named(point)}`),
       );
@@ -51,10 +52,14 @@ function wideOf(point) {
   return point.wide ?? []; // reports of before there were such layers
 }
 
+function narrowOf(point) {
+  return point.bfloat16 ?? [];
+}
+
 function named(point) {
-  const [floats, raised] = [point.kept.length, wideOf(point).length];
-  if (!raised) return `${floats} in float`;
-  return floats ? `${floats} in float, ${raised} of 16x8` : `${raised} of 16x8`;
+  const [floats, wide, narrow] = [point.kept.length, wideOf(point).length, narrowOf(point).length];
+  const others = [...(wide ? [`${wide} of 16x8`] : []), ...(narrow ? [`${narrow} in bfloat16`] : [])];
+  return [...(floats || !others.length ? [`${floats} in float`] : []), ...others].join(", ");
 }
 
 /**
@@ -62,18 +67,18 @@ function named(point) {
  * how long they take where that was measured, and else over the number of layers raised.
  */
 function plot(curve) {
-  const count = (point) => point.latency_ms ?? point.kept.length + wideOf(point).length;
+  const count = (point) => point.latency_ms ?? point.kept.length + wideOf(point).length + narrowOf(point).length;
   const least = Math.min(...curve.map(count));
   const most = Math.max(...curve.map(count));
   const shares = curve.map(({ share }) => share);
   const [low, high] = [Math.min(...shares), Math.max(...shares)];
   const place = (point) => [10 + (WIDTH - 20) * (most > least ? (count(point) - least) / (most - least) : 0), HEIGHT - 10 - (HEIGHT - 20) * (high > low ? (point.share - low) / (high - low) : 1)];
   const line = (points, kind) => svg("polyline", { class: kind, points: [...points].sort((a, b) => count(a) - count(b)).map((point) => place(point).join(",")).join(" ") });
-  const kindOf = (point) => (wideOf(point).length ? "of-16x8" : "in-float");
+  const kindOf = (point) => (narrowOf(point).length ? "in-bfloat16" : wideOf(point).length ? "of-16x8" : "in-float");
   return svg(
     "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "curve", role: "img", "aria-label": `From ${percent(low)} to ${percent(high)}` },
-    line(curve.filter((point) => !point.kept.length), "of-16x8"),
-    line(curve.filter((point) => !wideOf(point).length), "in-float"),
+    line(curve.filter((point) => !point.kept.length && !narrowOf(point).length), "of-16x8"),
+    line(curve.filter((point) => kindOf(point) === "in-float"), "in-float"),
     curve.map((point) => {
       const [x, y] = place(point);
       return svg("circle", { class: kindOf(point), cx: x, cy: y, r: 3 }, svg("title", {}, `${named(point)}: ${[percent(point.share), ...taken(point)].join(", ")}`));

@@ -18,9 +18,9 @@ export function asked(form) {
   return query;
 }
 
-/** What asks for the same as a quantization did, by the same inputs, with other layers raised to 16x8 and to float. */
-export function askedAgain({ version, target, options }, { kept, wide }) {
-  const { metadata, sensitivity, budget, latency_budget: bound, keep, wide: before, bfloat16 = [], ...same } = options.quantize;
+/** What asks for the same as a quantization did, by the same inputs, with other layers raised. */
+export function askedAgain({ version, target, options }, { kept, wide, bfloat16 }) {
+  const { metadata, sensitivity, budget, raise_to, latency_budget: bound, keep, wide: before, bfloat16: named, ...same } = options.quantize;
   const query = new URLSearchParams({ version, target });
   // A build of a time when biases were not corrected does not say that its are not.
   for (const [name, value] of Object.entries({ correct_bias: false, ...same })) if (value !== null) query.set(name, value);

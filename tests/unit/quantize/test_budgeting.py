@@ -1,0 +1,53 @@
+"""Which mixture is taken within a budget of answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.quantize.budgeting import within
+from service.quantize.sensitivity import Point
+
+LAYERS = 20
+STEPS = (0, 1, 2, 4, 8, 16, LAYERS)
+
+
+class Network:
+    """It answers all rightly with at least `raised` of the noisiest layers raised, and `floats` of these in float; each
+    layer less costs a hundredth."""
+
+    def __init__(self, raised: int, floats: int) -> None:
+        self.raised, self.floats = raised, floats
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(self, count: int, floats: int) -> Point:
+        self.asked.append((count, floats))
+        lost = max(0, self.raised - count) + max(0, min(self.floats, count) - floats)
+        names = tuple(map(str, range(count)))
+        return Point(names[:floats], (), 1 - lost / 100, 30.0, bfloat16=names[floats:])
+
+
+@given(st.integers(0, LAYERS), st.integers(0, LAYERS))
+def test_the_fewest_layers_are_raised_and_the_fewest_of_these_to_float(raised: int, most: int) -> None:
+    network = Network(raised, min(raised, most))
+    curve = [network(count, count) for count in STEPS]
+    point, tried = within(0.0, curve, network)
+    assert (point.raised, len(point.kept)) == (raised, min(raised, most))
+    assert point in tried
+    assert len(set(network.asked)) == len(network.asked) <= len(STEPS) + 9, "by halves, and none twice"
+
+
+@pytest.mark.parametrize(("budget", "raised"), [(0.0, 10), (0.03, 7), (0.5, 0)])
+def test_of_answers_so_many_may_be_lost(budget: float, raised: int) -> None:
+    network = Network(10, 0)
+    point, _ = within(budget + 1e-9, [network(count, count) for count in STEPS], network)
+    assert (point.raised, point.kept) == (raised, ())
+
+
+def test_what_the_curve_has_is_not_measured_again() -> None:
+    network = Network(4, 0)
+    curve = [network(count, floats) for count in STEPS for floats in {0, count}]
+    network.asked.clear()
+    within(0.0, curve, network)
+    assert set(network.asked).isdisjoint({(count, floats) for count in STEPS for floats in (0, count)})
