@@ -22,7 +22,7 @@ class SingleFlight(Generic[Key, Answer]):
         The computation goes on when a caller is canceled: the others, and the next one, still want it.
         """
         task = self._tasks.get(key)
-        if task is None:
+        if task is None or task.done():  # one that is over answers whoever asked before its end
             task = self._tasks[key] = asyncio.ensure_future(_run(compute))
             task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)
@@ -39,7 +39,8 @@ class SingleFlight(Generic[Key, Answer]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _forget(self, key: Key, task: asyncio.Task[Any]) -> None:
-        del self._tasks[key]
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
         if not task.cancelled():
             task.exception()  # callers have it; asyncio would log it where all of them were canceled
 

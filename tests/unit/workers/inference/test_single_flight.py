@@ -25,6 +25,27 @@ async def test_those_who_ask_meanwhile_share_the_answer() -> None:
     assert await single_flight.join("a", compute) == 2
 
 
+async def test_who_asks_at_its_end_has_it_computed_anew() -> None:
+    """Or who asks until the answer is another would ask for ever, and nothing else would run."""
+    single_flight: SingleFlight[str, int] = SingleFlight()
+    over, started = asyncio.Event(), 0
+
+    async def compute() -> int:
+        nonlocal started
+        started += 1
+        over.set()
+        return started
+
+    async def ask_at_its_end() -> int:
+        await over.wait()
+        return await single_flight.join("a", compute)
+
+    late = asyncio.create_task(ask_at_its_end())
+    await asyncio.sleep(0)
+    assert await single_flight.join("a", compute) == 1
+    assert await late == 2
+
+
 async def test_an_error_reaches_everybody_and_is_forgotten() -> None:
     single_flight: SingleFlight[str, int] = SingleFlight()
 
