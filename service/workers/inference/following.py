@@ -24,6 +24,7 @@ class Following:
         self._changes, self._mark = changes, -1
         self._unsettled: set[Name] = set()
         self._outdated: set[Name] = set()  # what is being loaded for them is not what the tables say by now
+        self._overtaken: set[Name] = set()  # nor is it to answer
         self._swept_s = -math.inf
 
     def settle(self, name: Name) -> None:
@@ -35,6 +36,15 @@ class Following:
         """It does not, for a reason that may pass without any change of the tables."""
         self._unsettled.add(name)
         self._outdated.discard(name)
+        self._overtaken.discard(name)
+
+    def overtake(self, names: Iterable[Name]) -> None:
+        """What was read of the tables for them is so no more, and shall not be what answers from now on."""
+        self._overtaken.update(names)
+
+    def is_overtaken(self, name: Name) -> bool:
+        """Whether it was, since the last `unsettle`."""
+        return name in self._overtaken
 
     def doubt(self) -> None:
         """What is usable here has changed, and so may what any name stands for."""
@@ -52,6 +62,7 @@ class Following:
         under_way = set(looked_for)
         self._unsettled &= under_way.union(names)
         self._outdated &= under_way
+        self._overtaken &= under_way
         if changed is None or began_s - self._swept_s > _SWEEP_S:
             self._swept_s = began_s
             self._outdated |= under_way

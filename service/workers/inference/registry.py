@@ -254,6 +254,7 @@ class Registry:
 
     async def refresh(self, model: str) -> None:
         """Makes the names of a model that are asked for here stand for what the tables say, now."""
+        self._following.overtake(name for name in self._refreshing if name[0] == model)
         for name in [name for name in self._current if name[0] == model]:
             await self._check(name)
 
@@ -323,13 +324,16 @@ class Registry:
         with main.held():  # while the canary is loaded
             canary = await self._canary(name, wanted, main)
         route = Route(main, canary, wanted.percent if canary else 0, versions)
-        if all(map(self._loader.holds, route)):
+        if all(map(self._loader.holds, route)) and not self._following.is_overtaken(name):
             self._switch(name, route)
             tried = {(model, wanted.version), (model, wanted.canary)}
             if (canary or wanted.canary is None) and self._finder.passed_over.isdisjoint(tried):
                 self._following.settle(name)
-        else:  # somebody unloaded one of them meanwhile
-            await self._resolve(name)
+        else:  # somebody unloaded one of them meanwhile, or the tables say another by now
+            try:
+                await self._resolve(name)
+            finally:
+                self._retire_if_replaced(route)
 
     async def _canary(self, name: Name, wanted: Plan, main: Served) -> Served | None:
         """The version on trial; without it, the others get its requests."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from service.core.errors import NotFound, NotReady
@@ -57,6 +59,22 @@ async def test_who_names_no_version_gets_what_is_stable_once_it_is_set(
         tables.promote("m", 1)
         await registry.refresh("m")
         assert version_of(plane) == 1
+
+
+async def test_what_is_promoted_while_the_version_before_is_loaded_answers_at_once(
+    plane: FakePlane, serving: Serving, tables: Tables
+) -> None:
+    tables.promote("m", 1)
+    async with serving(tables, ONCE) as registry:
+        plane.may_load.clear()
+        asking = asyncio.create_task(registry.resolve("m"))
+        await eventually_async(lambda: len(tables.loads) == 1)
+        tables.promote("m", 2)
+        await registry.refresh("m")
+        plane.may_load.set()
+        await asking
+        assert version_of(plane) == 2
+        await eventually_async(lambda: [each["version"] for each in plane.models.values()] == ["2"])
 
 
 async def test_a_new_version_does_not_change_what_is_stable(plane: FakePlane, serving: Serving, tables: Tables) -> None:
