@@ -35,14 +35,15 @@ def within(budget: float, curve: Sequence[Point], mixture: Mixture) -> tuple[Poi
     below = max((count for count, floats in tried if count == floats < known), default=-1)
     raised = _fewest(below, known, lambda count: is_enough(count, count))
     floats = _fewest(-1, raised, lambda floats: is_enough(raised, floats))
-    return tried[raised, floats], [tried[each] for each in sorted(tried)]
+    return tried[raised, floats], list(dict.fromkeys(tried[each] for each in sorted(tried)))
 
 
 def in_bfloat16(
     calibration: Calibration, ranked: Sensitivity, options: Options, labels: Sequence[int | None] = ()
 ) -> Mixture:
-    """Mixtures in which layers that are raised and not to float multiply bfloat16; where that gains nothing
-    (`narrowing.objection`) they are in float too. Each is built as it will be served, and runs all inputs.
+    """Mixtures in which layers that are raised and not to float multiply bfloat16. Those for which there is no
+    bfloat16, or which gain nothing (`narrowing.objection`), are in float besides. Each mixture is built as it will be
+    served, and runs all inputs.
 
     Args:
         options: which layers are raised besides.
@@ -50,10 +51,10 @@ def in_bfloat16(
     able = calibration.narrowable(options, ranked.names)
 
     def mixture(count: int, floats: int) -> Point:
-        if count == floats:
-            return ranked.mixture(count, floats, labels)
         raised = list(ranked.layers)[:count]
-        bfloat16 = tuple(name for name in raised[floats:] if name in able)
+        bfloat16 = tuple(name for name in raised if name in able)[floats:]
+        if not bfloat16:
+            return ranked.mixture(count, count, labels)
         kept = tuple(name for name in raised if name not in bfloat16)
         mixed = replace(options, kept=(*options.kept, *kept), bfloat16=(*options.bfloat16, *bfloat16))
         measured = calibration.measure(calibration.quantize(mixed))
