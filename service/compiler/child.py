@@ -24,7 +24,7 @@ from service.compiler.sandbox import lockdown, parent_death
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE, Report
 from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
-from service.compiler.sandbox.watch import too_much_written
+from service.compiler.sandbox.watch import BUG, too_much_written
 from service.compiler.sandbox.zygotes import ChildDescriptors
 from service.core.errors import BuildFailed, OctetError
 from service.core.imports import without_torch
@@ -171,7 +171,7 @@ def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
         )
     return BuildFailed(
         f"{who} failed: {type(error).__name__}: {_first_line(str(error))}",
-        hint="this is a bug in the compiler; please report it, with the model",
+        hint=BUG,
     )
 
 

@@ -97,7 +97,7 @@ class Steps:
             request,
             access=Access(readable=tuple(readable), writable=(directory,)),
             limits=with_cards(self._limits()) if self._runs_on_card(role) else self._limits(),
-            on_message=self._relay if poll is None else lambda message: None,
+            on_message=self._relay if poll is None else None,
             poll=poll or self._poll,
             allow_unsandboxed=self.settings.allow_unsandboxed,
         )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from service.compiler.sandbox.messages import clean
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.process import Child, Fork
 from service.compiler.sandbox.report import EXECUTE
+from service.compiler.sandbox.watch import BUG, REPORT_IT
 from service.compiler.sandbox.zygotes import FORKED, ZYGOTES
 from service.core.errors import OctetError
+
+_logger = logging.getLogger(__name__)
+_LINES, _LINE_CHARACTERS = 60, 200  # of a child's log, at its end: a traceback and what led to it
 
 
 def run_child(
@@ -19,7 +25,7 @@ def run_child(
     *,
     access: Access,
     limits: Limits,
-    on_message: Callable[[dict[str, Any]], None] = lambda message: None,
+    on_message: Callable[[dict[str, Any]], None] | None = None,
     poll: Callable[[], None] = lambda: None,
     env: Mapping[str, str] | None = None,
     allow_unsandboxed: bool = False,
@@ -35,7 +41,8 @@ def run_child(
         access: files that it may touch, besides installed code.
         limits: what it may use up.
         on_message: gets the child's at, stage, make, discard and log messages, checked; may raise, which ends the
-            child.
+            child. Of an error that is to be reported it gets the traceback too, as log messages; where there is no
+            `on_message`, Python's log does.
         poll: called about every 100 ms; may raise (`BuildCanceled`), which ends the child.
         env: environment variables, on top of a minimal set; nothing is inherited.
         allow_unsandboxed: go on where the kernel lacks Landlock or seccomp.
@@ -57,17 +64,30 @@ def run_child(
     with Child(role, setup, access, limits, env or {}, allow_unsandboxed, unsandboxed, fork) as child:
         conversation = child.conversation
         try:
-            termination = child.run(on_message, poll)
+            termination = child.run(on_message or (lambda message: None), poll)
         except OctetError as error:
             conversation.place(error)
             raise
-    if termination.status == 0 and conversation.error is not None:
-        raise conversation.error
-    if termination.status == 0 and conversation.result is not None:
+    if termination.status == 0 and conversation.error is None and conversation.result is not None:
         return conversation.result
     if termination.status < 0:
         ZYGOTES.close()  # the crash may have been an attempt to learn addresses, which its successors would share
-    raise conversation.place(termination.explain(f"the {role} process", limits))
+    failure = conversation.error if termination.status == 0 else None
+    failure = failure or conversation.place(termination.explain(f"the {role} process", limits))
+    if failure.hint in (BUG, REPORT_IT):
+        _pass_on(termination.log, on_message)
+    raise failure
+
+
+def _pass_on(log: str, on_message: Callable[[dict[str, Any]], None] | None) -> None:
+    """The end of a child's log, for whoever reports its error; it may be the upload's word."""
+    for line in log.splitlines()[-_LINES:]:
+        indent = min(len(line) - len(line.lstrip()), 12)
+        text = " " * indent + clean(line, _LINE_CHARACTERS)
+        if on_message is None:
+            _logger.error("%s", text)
+        else:
+            on_message({"log": text})
 
 
 def run_program(

@@ -68,6 +68,34 @@ def test_an_exception_arrives_as_an_error_with_its_place(
     assert (caught.value.stage, caught.value.op, caught.value.tensor) == ("import", "CONV_2D", "x")
 
 
+def test_the_traceback_of_a_bug_is_in_the_build_s_log(scratch: Path) -> None:
+    messages: list[dict[str, Any]] = []
+    with pytest.raises(BuildFailed) as caught:
+        attempt(scratch, "fail", {"what": "python"}, on_message=messages.append)
+    assert "the traceback in the build's log" in str(caught.value.hint)
+    log = [each["log"] for each in messages if "log" in each]
+    assert log[0] == "Traceback (most recent call last):"
+    assert any(line.startswith('  File "') and line.endswith("in fail") for line in log)
+    assert log[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_that_of_a_crash_too_and_of_a_faulty_file_nothing(scratch: Path) -> None:
+    messages: list[dict[str, Any]] = []
+    with pytest.raises(BuildCrashed):
+        attempt(scratch, "die", {"how": "segfault"}, on_message=messages.append)
+    assert any("Fatal Python error: Segmentation fault" in each.get("log", "") for each in messages)
+    messages.clear()
+    with pytest.raises(MalformedModel):
+        attempt(scratch, "fail", {"what": "ours"}, on_message=messages.append)
+    assert not any("log" in each for each in messages)
+
+
+def test_where_there_is_no_build_the_traceback_is_logged(scratch: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(BuildFailed):
+        attempt(scratch, "fail", {"what": "python"})
+    assert "ZeroDivisionError: division by zero" in caplog.messages
+
+
 @pytest.mark.parametrize(("large", "message"), [(True, "is larger than"), (False, "not JSON serializable")])
 def test_a_result_that_cannot_be_sent_is_an_error(scratch: Path, large: bool, message: str) -> None:
     with pytest.raises(BuildFailed, match=message):
