@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from service.compiler.card.printer import TYPES, Printer
+from service.compiler.card.printer import Printer
+from service.compiler.card.spelling import TYPES
 from service.compiler.card.stages import Nest
 from service.compiler.kernels.cuda.text import kernel_function, translation_unit
 from service.compiler.kernels.kernel import DeviceFunction
@@ -32,7 +33,7 @@ class Printed:
     Attributes:
         inputs: buffers that it reads only.
         outputs: those that it writes, its scratch memory among them.
-        inexact: functions that it calls, of `printer.INEXACT`.
+        inexact: functions that it calls, of `spelling.INEXACT`.
     """
 
     function: DeviceFunction

@@ -32,7 +32,7 @@ class Lowered:
 
     Attributes:
         kernels: by symbol.
-        inexact: symbol -> functions of `printer.INEXACT` that it calls.
+        inexact: symbol -> functions of `spelling.INEXACT` that it calls.
     """
 
     module: tvm.IRModule

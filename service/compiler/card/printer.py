@@ -4,98 +4,20 @@ Every operation is printed as what the code generator of a CPU makes of it (`ker
 function gives the same bits on both. Nothing is contracted: NVRTC is told so, and the CPU's are fenced. What there is
 no line for is `Unsupported`, by its name.
 
-Not promised bit for bit are the functions of `INEXACT` alone: a CPU takes them from its C library, a card from CUDA's,
-each within a unit or two in the last place.
+Not promised bit for bit are the functions of `spelling.INEXACT` alone: a CPU takes them from its C library, a card from
+CUDA's, each within a unit or two in the last place.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import numpy as np
 import tvm
 from tvm import tirx
 
+from service.compiler.card.spelling import BINARY, EXACT, INEXACT, REINTERPRETED, constant, type_name
 from service.core.errors import Unsupported
-
-TYPES: Mapping[str, str] = {
-    "bool": "bool",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "uint16": "u16",
-    "int32": "i32",
-    "uint32": "u32",
-    "int64": "i64",
-    "uint64": "u64",
-    "float32": "float",
-    "float64": "double",
-}
-# C's functions of float64; those of float32 have an f behind their name.
-_LIBRARY: tuple[str, ...] = (
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cos",
-    "cosh",
-    "erf",
-    "exp",
-    "exp10",
-    "exp2",
-)
-_LIBRARY += ("log", "log10", "log1p", "log2", "pow", "sin", "sinh", "tan", "tanh")
-INEXACT = frozenset(f"tirx.{name}" for name in _LIBRARY)
-_EXACT: Mapping[str, str] = {  # the same, each result the nearest that there is
-    "tirx.ceil": "ceil",
-    "prim.ceil": "ceil",
-    "tirx.copysign": "copysign",
-    "tirx.fabs": "fabs",
-    "tirx.floor": "floor",
-    "tirx.fma": "fma",
-    "tirx.nearbyint": "rint",
-    "tirx.round": "rint",
-    "tirx.sqrt": "sqrt",
-    "tirx.trunc": "trunc",
-    "llvm.copysign": "copysign",
-    "llvm.fabs": "fabs",
-    "llvm.fma": "fma",
-}
-_BINARY: Mapping[type, str] = {
-    tirx.Add: "plus({}, {})",
-    tirx.Sub: "minus({}, {})",
-    tirx.Mul: "times({}, {})",
-    tirx.Max: "larger({}, {})",
-    tirx.Min: "smaller({}, {})",
-    tirx.Div: "{} / {}",
-    tirx.Mod: "{} % {}",
-    tirx.FloorDiv: "floor_quotient({}, {})",
-    tirx.FloorMod: "floor_remainder({}, {})",
-    tirx.LShift: "shifted_left({}, {})",
-    tirx.RShift: "shifted_right({}, {})",
-    tirx.BitwiseAnd: "{} & {}",
-    tirx.BitwiseOr: "{} | {}",
-    tirx.BitwiseXor: "{} ^ {}",
-    tirx.EQ: "{} == {}",
-    tirx.NE: "{} != {}",
-    tirx.LT: "{} < {}",
-    tirx.LE: "{} <= {}",
-    tirx.GT: "{} > {}",
-    tirx.GE: "{} >= {}",
-    tirx.And: "{} && {}",
-    tirx.Or: "{} || {}",
-}
-_REINTERPRETED: Mapping[tuple[str, str], str] = {
-    ("int32", "float32"): "__int_as_float",
-    ("float32", "int32"): "__float_as_int",
-    ("int64", "float64"): "__longlong_as_double",
-    ("float64", "int64"): "__double_as_longlong",
-}
 
 
 class Printer:
@@ -104,7 +26,7 @@ class Printer:
     Attributes:
         lines: of C++, so far.
         loaded, stored: the buffers that these read and write.
-        inexact: functions called that are in `INEXACT`.
+        inexact: functions called that are in `spelling.INEXACT`.
     """
 
     def __init__(self) -> None:
@@ -140,7 +62,7 @@ class Printer:
     def define(self, variable: tirx.Var, text: str) -> None:
         """Makes a C++ constant of `variable`."""
         name = self._named(variable, "v")
-        self.line(f"const {_type(_dtype(variable))} {name} = {text};")
+        self.line(f"const {type_name(_dtype(variable))} {name} = {text};")
 
     def alias(self, variable: tirx.Var, text: str) -> None:
         """Prints `text` for `variable`."""
@@ -149,7 +71,7 @@ class Printer:
     def hold(self, store: tirx.BufferStore) -> str:
         """Declares a variable for the element that `store` writes; until `release`, it stands for that element."""
         name = self._new("sum")
-        self.line(f"{_type(_dtype(store.buffer))} {name};")
+        self.line(f"{type_name(_dtype(store.buffer))} {name};")
         self._places[_address(store.buffer)] = (store, name)
         return name
 
@@ -188,7 +110,7 @@ class Printer:
 
     @contextmanager
     def loop(self, variable: tirx.Var, extent: str) -> Iterator[None]:
-        name, type_ = self._named(variable, "v"), _type(_dtype(variable))
+        name, type_ = self._named(variable, "v"), type_name(_dtype(variable))
         with self.block(f"for ({type_} {name} = 0; {name} < {extent}; ++{name})", repeated=True):
             yield
 
@@ -269,13 +191,13 @@ class Printer:
         found = self._computed(f"{dtype} {text}")
         if found is None:
             found = self._new("t")
-            self.line(f"const {_type(dtype)} {found} = {text};")
+            self.line(f"const {type_name(dtype)} {found} = {text};")
             self._scopes[-1][f"{dtype} {text}"] = found
         return found
 
     def _text(self, expr: tvm.ir.Expr) -> str:
         """One operation on named values."""
-        form = _BINARY.get(type(expr))
+        form = BINARY.get(type(expr))
         if isinstance(expr, tirx.NE) and _dtype(expr.a).startswith("float"):
             form = "differ({}, {})"
         if form is not None:
@@ -297,7 +219,7 @@ class Printer:
         """Only the branch that is taken may be computed: the other reads outside its buffer."""
         condition, *branches = call.args
         name = self._new("t")
-        self.line(f"{_type(_dtype(call))} {name};")
+        self.line(f"{type_name(_dtype(call))} {name};")
         for head, branch in zip((f"if ({self.value(condition)})", "else"), branches, strict=True):
             with self.block(head):
                 self.line(f"{name} = {self.value(branch)};")
@@ -306,15 +228,15 @@ class Printer:
     def _cast(self, cast: tirx.Cast) -> str:
         value, source, target = self.value(cast.value), _dtype(cast.value), _dtype(cast)
         if not source.startswith("float") or target.startswith("float"):
-            return f"static_cast<{_type(target)}>({value})"
+            return f"static_cast<{type_name(target)}>({value})"
         if target == "bool":
             return f"{value} != 0"
         if target == "uint64":
             raise Unsupported("no card converts real numbers to uint64")
         # Smaller ones are the low bits of a larger one, as on a CPU.
         through = "int64" if target in ("int64", "uint32") else "int32"
-        text = f"whole<{_type(through)}>({value})"
-        return text if through == target else f"static_cast<{_type(target)}>({text})"
+        text = f"whole<{type_name(through)}>({value})"
+        return text if through == target else f"static_cast<{type_name(target)}>({text})"
 
     def _call(self, call: tvm.ir.Call) -> str:
         name, args, dtype = call.op.name, list(call.args), _dtype(call)
@@ -327,9 +249,9 @@ class Printer:
             return f"{values[0]} != {values[0]}"
         if name == "prim.clz":
             return f"leading_zeros({values[0]})"
-        if name == "tirx.reinterpret" and (cast := _REINTERPRETED.get((_dtype(args[0]), dtype))):
+        if name == "tirx.reinterpret" and (cast := REINTERPRETED.get((_dtype(args[0]), dtype))):
             return f"{cast}({values[0]})"
-        function = _EXACT.get(name)
+        function = EXACT.get(name)
         if function is None and name in INEXACT:
             function = name.removeprefix("tirx.")
             self.inexact.add(function)
@@ -375,26 +297,6 @@ class Printer:
     def _new(self, prefix: str) -> str:
         self._numbers += 1
         return f"{prefix}{self._numbers}"
-
-
-def constant(value: float, dtype: str) -> str:
-    """A number in C++, of exactly that type."""
-    if dtype == "bool":
-        return "true" if value else "false"
-    if dtype.startswith("float"):
-        if math.isfinite(value):
-            return value.hex() + ("f" if dtype == "float32" else "")
-        bits = int(np.float32(value).view(np.uint32))
-        return f"static_cast<{_type(dtype)}>(__int_as_float(static_cast<i32>({bits:#x}u)))"
-    if value == -(1 << 63):  # which is no literal
-        return f"{_type(dtype)}(-9223372036854775807 - 1)"
-    return f"{_type(dtype)}({value}{'u' if value >= 1 << 63 else ''})"
-
-
-def _type(dtype: str) -> str:
-    if dtype not in TYPES:
-        raise Unsupported(f"no card computes in {dtype}")
-    return TYPES[dtype]
 
 
 def _dtype(expr: tvm.ir.Expr) -> str:

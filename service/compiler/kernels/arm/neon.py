@@ -16,7 +16,8 @@ from service.compiler.kernels.arm.table import Lookup
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
-from service.compiler.kernels.simd.isa import PIXELS, Rates
+from service.compiler.kernels.simd.isa import PIXELS
+from service.compiler.kernels.simd.rates import Rates
 
 LANES = 4
 BYTES = 16

@@ -18,7 +18,8 @@ from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
 from service.compiler.kernels.simd.fixed_point import WideFixedPoint
-from service.compiler.kernels.simd.isa import FULL, PIXELS, DepthwiseRates, EpilogueRates, Rates
+from service.compiler.kernels.simd.isa import FULL, PIXELS
+from service.compiler.kernels.simd.rates import DepthwiseRates, EpilogueRates, Rates
 
 _RATES = Rates(
     dot=4.0,

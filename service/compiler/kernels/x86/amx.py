@@ -13,7 +13,7 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, address, splat
-from service.compiler.kernels.simd.isa import MatrixRates
+from service.compiler.kernels.simd.rates import MatrixRates
 from service.compiler.kernels.x86.rates import AMX_RATES
 
 _PALETTE = 1

@@ -18,7 +18,8 @@ from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
 from service.compiler.kernels.simd.fixed_point import WideFixedPoint
-from service.compiler.kernels.simd.isa import FULL, PIXELS, BFloat16, Rates
+from service.compiler.kernels.simd.isa import FULL, PIXELS, BFloat16
+from service.compiler.kernels.simd.rates import Rates
 from service.compiler.kernels.x86.amx import AMX, Amx
 from service.compiler.kernels.x86.bfloat16 import Avx512BFloat16
 from service.compiler.kernels.x86.rates import RATES

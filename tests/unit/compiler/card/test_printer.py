@@ -11,7 +11,7 @@ import pytest
 from tvm import te, tirx
 
 from service.compiler.card.functions import Printed, of_nest, of_whole
-from service.compiler.card.printer import Printer, constant
+from service.compiler.card.printer import Printer
 from service.compiler.card.stages import inlined, stages_of
 from service.core.errors import Unsupported
 from tests.support.cuda.emulated import EmulatedKernel
@@ -196,21 +196,6 @@ def test_a_statement_sees_what_the_one_before_it_wrote() -> None:
                 last[1] = out[i]
 
     holds(fibonacci, [np.array([0, 1], np.int32), np.zeros(10, np.int32)])
-
-
-@pytest.mark.parametrize(
-    ("value", "dtype", "text"),
-    [
-        (-(1 << 63), "int64", "i64(-9223372036854775807 - 1)"),
-        ((1 << 64) - 1, "uint64", "u64(18446744073709551615u)"),
-        (-128, "int8", "i8(-128)"),
-        (0.1, "float32", "0x1.999999999999ap-4f"),
-        (float("inf"), "float32", "static_cast<float>(__int_as_float(static_cast<i32>(0x7f800000u)))"),
-        (1, "bool", "true"),
-    ],
-)
-def test_constants(value: float, dtype: str, text: str) -> None:
-    assert constant(value, dtype) == text
 
 
 def test_what_is_not_printed_is_named() -> None:
