@@ -16,7 +16,7 @@ from service.cli.events import Event, parse_events
 from service.cli.tensors import HEADER_LENGTH, Array, decode_response, encode_request
 from service.core.build import BuildState
 from service.core.digest import digest_of_file
-from service.core.errors import OctetError, from_json
+from service.core.errors import NotReady, OctetError, from_json
 
 _CHUNK_BYTES = 1 << 18
 _CONNECT_S = 5.0
@@ -213,7 +213,7 @@ class Client:
                         if event.kind == "state" and BuildState(event.data["state"]).is_final:
                             return
                 reason = "it stopped"
-            except httpx.TransportError as error:
+            except (httpx.TransportError, NotReady) as error:  # or it is there, and a process of it or a database not
                 reason = str(error)
             lost += 1
             time.sleep(pause_s)

@@ -85,6 +85,13 @@ def test_events_go_on_after_the_last_one_that_was_seen() -> None:
     assert asked_after == [None, "2", "3"]
 
 
+def test_events_go_on_when_a_part_of_the_server_has_restarted() -> None:
+    problem = {"code": "restarting", "detail": "the control plane is not there", "status": 503}
+    answers = [httpx.Response(503, json=problem), httpx.Response(200, content=_event(1, state="succeeded"))]
+    with _client(lambda request: answers.pop(0)) as client:
+        assert [event.id for event in client.events("b1", pause_s=0.0)] == ["1"]
+
+
 def test_a_build_that_was_over_has_no_more_events() -> None:
     with _client(lambda request: httpx.Response(204)) as client:
         assert list(client.events("b1", pause_s=0.0)) == []
