@@ -67,8 +67,8 @@ def quantize(
         typer.Option(
             "--data",
             metavar="DIR|FILE",
-            help="Inputs: pictures in a folder or a zip archive, or arrays in an .npz or .npy, [count, …] for each of "
-            "the model's inputs.",
+            help="Inputs: pictures in a folder or a zip archive, or an .npz or .npy with an array for each of the "
+            "model's inputs, whose first axis counts them.",
             exists=True,
         ),
     ] = None,
@@ -220,6 +220,9 @@ def quantize(
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
         if curve_file is not None and curve_file.suffix not in _CURVES:
             raise InvalidInput(f"{curve_file} is none of {', '.join(_CURVES)}", hint="name it curve.svg")
+        for file_to_write in (target, curve_file):  # it takes a minute to have something to write
+            if file_to_write is not None and not file_to_write.absolute().parent.is_dir():
+                raise InvalidInput(f"{file_to_write}: there is no folder {file_to_write.parent}", hint="make it first")
         if labels is not None and data is None:
             raise InvalidInput("labels are of inputs, and there are none", hint="give --data")
         with upload_of(file) as upload:

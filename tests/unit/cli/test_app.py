@@ -127,6 +127,14 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     assert str(tmp_path / "file" / "x") in json.loads(result.stdout)["error"]["message"]
 
 
+@pytest.mark.parametrize("option", ["--output", "--curve"])
+def test_what_is_quantized_is_not_begun_where_it_cannot_be_written(option: str, tmp_path: Path) -> None:
+    lost = tmp_path / "no" / "x.svg"
+    result = octet(f"quantize {MODEL} --data {tmp_path} {option} {lost} --json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"]["message"] == f"{lost}: there is no folder {lost.parent}"
+
+
 @pytest.mark.parametrize("command", REMOTE)
 def test_without_a_server_a_command_fails_and_says_how_to_start_one(command: str, nowhere: str) -> None:
     result = octet(command)
