@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT
-from tests.support import exported, mxnet_models, tflite_catalog, tflite_catalog_16x8, tflite_recurrent, torchscript
+from tests.support import (
+    exported,
+    mxnet_models,
+    tflite_catalog,
+    tflite_catalog_16x8,
+    tflite_recurrent,
+    tflite_sparse,
+    torchscript,
+)
 from tests.support.fuzz import MODELS
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -19,7 +27,7 @@ SHAPES: Mapping[str, Mapping[str, tuple[int, ...]]] = {TORCHSCRIPT: {"": (2, 3, 
 
 def _tflite() -> Iterator[bytes]:
     yield from (path.read_bytes() for path in _FIXTURES.glob("tflite/*.tflite"))
-    for catalog in (tflite_catalog.MODELS, tflite_catalog_16x8.MODELS, tflite_recurrent.MODELS):
+    for catalog in (tflite_catalog.MODELS, tflite_catalog_16x8.MODELS, tflite_recurrent.MODELS, tflite_sparse.MODELS):
         yield from (make() for make in catalog.values())
 
 

@@ -38,6 +38,7 @@ OPERATORS: dict[str, tuple[Sequence[Array], Sequence[int], Any]] = {
     "FULLY_CONNECTED": ([WEIGHTS.reshape(5, 36)[:, :32], BIAS], (8, 5), schema.FullyConnectedOptionsT()),
     "GELU": ([], SHAPE, schema.GeluOptionsT()),
     "HARD_SWISH": ([], SHAPE, None),
+    "L2_NORMALIZATION": ([], SHAPE, schema.L2NormOptionsT()),
     "LEAKY_RELU": ([], SHAPE, schema.LeakyReluOptionsT(alpha=0.1)),
     "LOGISTIC": ([], SHAPE, None),
     "MAXIMUM": ([ROW], SHAPE, schema.MaximumMinimumOptionsT()),

@@ -199,6 +199,14 @@ def centered(real: Real, axes: Sequence[int]) -> relax.Expr:
     return real.apply(relax.op.subtract, real.x, real(real.mean(real.x, axes)))
 
 
+def l2_normalize(real: Real, epsilon: float) -> relax.Call:
+    """x / max(sqrt(sum of squares), epsilon), along the last axis."""
+    last = [len(shape_of(real.x)) - 1]
+    squares = real(real.total(real.apply(relax.op.multiply, real.x, real.x), last))
+    norm = real.apply(relax.op.maximum, real.apply(relax.op.sqrt, squares), epsilon)
+    return real.call(relax.op.divide, real.x, norm)
+
+
 def rms_normalize(real: Real, axes: Sequence[int], epsilon: float) -> relax.Call:
     """x / sqrt(mean of squares + epsilon), along `axes` (Zhang and Sennrich 2019)."""
     squares = real(real.mean(real.apply(relax.op.multiply, real.x, real.x), axes))

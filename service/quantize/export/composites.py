@@ -216,6 +216,28 @@ def _norm_writer(x: relax.Var, axis: int, epsilon: float, factor: Array | None, 
     return write
 
 
+def _l2_norm(definitions: Definitions, var: relax.Var) -> Composite | None:
+    """Of the last axis. No operator has the epsilon, but one the norm, whose squares 8 bits would not hold."""
+    if not definitions.is_near(var, "sqrt"):
+        return None
+    for epsilon in definitions.numbers_near(var):
+        x = definitions.operand(var, var.ty, partial(real.l2_normalize, epsilon=epsilon))
+        if x is not None:
+            return Composite(x, _l2_norm_writer(x, epsilon))
+    return None
+
+
+def _l2_norm_writer(x: relax.Var, epsilon: float) -> Write:
+    def write(graph: Graph, var: relax.Var) -> None:
+        order = graph.order_of(x)
+        name = graph.tensor(x, order)
+        norm = graph.write("ReduceL2", [name], f"{var.name}_norm", axes=(order.index(len(order) - 1),), keepdims=1)
+        least = graph.constant(np.array(epsilon, np.float32))
+        graph.put(var, "Div", [name, graph.write("Max", [norm, least], f"{var.name}_divisor")], order)
+
+    return write
+
+
 def _sloped(definitions: Definitions, var: relax.Var) -> Composite | None:
     """A slope is a number, or a constant that broadcasts."""
     for slope in definitions.constants_near(var):
@@ -244,7 +266,7 @@ _FINDERS: dict[str, Sequence[Find]] = {
         _mean,
         _with_number("Elu", "alpha", lambda alpha: real.in_float64(lambda wide: real.elu(wide, alpha))),
     ),
-    "divide": (_function("HardSwish", real.hard_swish), _function("Sigmoid", real.logistic), _mean),
+    "divide": (_l2_norm, _function("HardSwish", real.hard_swish), _function("Sigmoid", real.logistic), _mean),
     "maximum": (pictures.max_pool,),
     "minimum": (_clip,),
     "multiply": (_layer_norm, _softmax),

@@ -29,6 +29,35 @@ class Quantization:
 
 
 @dataclass(frozen=True, eq=False)
+class Level:
+    """One dimension of a sparse tensor.
+
+    Attributes:
+        size: of a dense one.
+        starts, indices: of a compressed one; None of a dense one.
+    """
+
+    size: int
+    starts: Array | None = None
+    indices: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """The elements of a constant that the file has, `[count]`, and where they belong (`tflite/sparse.py`).
+
+    Attributes:
+        order: of each level, the dimension: those of the shape, then those of `blocks`.
+        blocks: the dimensions of the shape that blocks tile.
+    """
+
+    elements: Array
+    order: tuple[int, ...]
+    blocks: tuple[int, ...]
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Tensor:
     """A tensor of the graph.
 
@@ -41,6 +70,7 @@ class Tensor:
         data: the elements of a constant without oddity, read-only.
         is_variable: whether it keeps its elements from one call to the next.
         oddity: why no operator can use the tensor, as in "is sparse"; None if one may.
+        sparse: what DENSIFY alone can use of a constant with that oddity.
     """
 
     index: int
@@ -53,6 +83,7 @@ class Tensor:
     data: Array | None = None
     is_variable: bool = False
     oddity: str | None = None
+    sparse: Sparse | None = None
 
     @property
     def is_constant(self) -> bool:

@@ -29,14 +29,15 @@ class Constants:
 
     Tensors of the file may share their bytes, but the module holds what it is given as often as it is given it. So
     that a small file cannot become a large module, equal uses share one expression and all of them together may take
-    `_GROWTH` times the file.
+    `_GROWTH` times the file, as it would be without sparse tensors.
     """
 
     _GROWTH, _FLOOR_BYTES = 5, 1 << 20
 
     def __init__(self, model: Model) -> None:
         self._known: dict[tuple[int, tuple[int, ...], str, str], relax.Constant] = {}
-        self._budget_bytes = self._GROWTH * model.size_bytes + self._FLOOR_BYTES
+        whole = {tensor.storage: _bytes_of(tensor) for tensor in model.tensors if tensor.sparse is not None}
+        self._budget_bytes = self._GROWTH * (model.size_bytes + sum(whole.values())) + self._FLOOR_BYTES
 
     def expr(self, tensor: Tensor, data: Array, layout: Layout | None = None) -> relax.Constant:
         """`layout(data)`, where `layout` is a function of a module (its name is part of the identity)."""
@@ -56,6 +57,10 @@ class Constants:
         fits = size_bytes <= self._budget_bytes
         self._budget_bytes -= size_bytes if fits else 0
         return fits
+
+
+def _bytes_of(tensor: Tensor) -> int:
+    return math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
 
 
 class Node:

@@ -108,6 +108,9 @@ OPTIONS: Mapping[int, str] = {
     116: "GeluOptions",
 }
 
+# Of sparse tensors: value of the SparseIndexVector union -> table.
+INDICES: Mapping[int, str] = {1: "Int32Vector", 2: "Uint16Vector", 3: "Uint8Vector"}
+
 TABLES: Mapping[str, Table] = {
     "Model": {
         "version": (0, UINT),
@@ -146,7 +149,22 @@ TABLES: Mapping[str, Table] = {
         "details_type": (4, BYTE),
         "quantized_dimension": (6, INT),
     },
-    "SparsityParameters": {},  # its presence is all that is read
+    "SparsityParameters": {
+        "traversal_order": (0, Vector(4)),
+        "block_map": (1, Vector(4)),
+        "dim_metadata": (2, Refs("DimensionMetadata")),
+    },
+    "DimensionMetadata": {
+        "format": (0, BYTE),
+        "dense_size": (1, INT),
+        "array_segments_type": (2, BYTE),
+        "array_segments": (3, Union("array_segments_type", INDICES)),
+        "array_indices_type": (4, BYTE),
+        "array_indices": (5, Union("array_indices_type", INDICES)),
+    },
+    "Int32Vector": {"values": (0, Vector(4))},
+    "Uint16Vector": {"values": (0, Vector(2))},
+    "Uint8Vector": {"values": (0, Vector(1))},
     "Buffer": {
         "data": (0, Vector(1)),
         "offset": (1, LONG),

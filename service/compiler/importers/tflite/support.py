@@ -131,7 +131,8 @@ def _check_arity(operator: Operator, rule: Rule) -> None:
 
 
 def _check_tensor(operator: Operator, tensor: Tensor) -> None:
-    what = tensor.oddity or ("has no elements" if 0 in tensor.shape else None)
+    is_read = tensor.sparse is not None and RULES[operator.name].sparse
+    what = (None if is_read else tensor.oddity) or ("has no elements" if 0 in tensor.shape else None)
     if what:
         raise Unsupported(
             f"{operator.label} uses the tensor {tensor.label}, which {what}",

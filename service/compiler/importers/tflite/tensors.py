@@ -11,6 +11,7 @@ import tflite
 
 from service.compiler.importers.tflite.accessors import ints, shortened, text
 from service.compiler.importers.tflite.model import Array, Quantization, Tensor
+from service.compiler.importers.tflite.sparse import SPARSEST, read_sparse
 from service.core.errors import MalformedModel
 
 # Bounds on a tensor. LiteRT's kernels index with 32-bit integers and take at most eight dimensions.
@@ -83,6 +84,8 @@ class _Reader:
             is_variable=bool(self._table.IsVariable()),
             oddity=oddity,
         )
+        if dtype is not None and oddity is None and self._table.Sparsity() is not None:
+            return self._sparse(tensor, raw, dtype)
         if oddity or dtype is None:
             return tensor
         data = None if raw is None else self._elements(raw, shape, dtype)
@@ -97,8 +100,6 @@ class _Reader:
         quantization = self._table.Quantization()
         if dtype is None:
             return "has an element type that no operator here takes"
-        if self._table.Sparsity() is not None:
-            return "is sparse"
         if quantization is not None and quantization.DetailsType():
             return "is quantized in blocks or along several axes"
         if len(shape) > _MAX_RANK:
@@ -108,6 +109,15 @@ class _Reader:
         if math.prod(shape) * dtype.itemsize > MAX_BYTES:
             return f"has shape {list(shape)}, which is more than 2 GiB"
         return None
+
+    def _sparse(self, tensor: Tensor, raw: memoryview | None, dtype: np.dtype[Any]) -> Tensor:
+        """With its elements apart, since their bytes are not those of its shape."""
+        if raw is None or len(raw) % dtype.itemsize:
+            return replace(tensor, oddity="is sparse")
+        elements, whole = np.frombuffer(raw, dtype), math.prod(tensor.shape)
+        if len(elements) < SPARSEST * whole:
+            return replace(tensor, oddity=f"is sparse, with {len(elements)} of {whole} elements, far fewer than others")
+        return replace(tensor, oddity="is sparse", sparse=read_sparse(self._table.Sparsity(), elements))
 
     def _raw(self) -> memoryview | None:
         """The bytes of a constant."""

@@ -57,6 +57,7 @@ def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:
 WHOLE = {
     "AVERAGE_POOL_2D": ["Transpose", "AveragePool", "Relu", "Transpose"],
     "HARD_SWISH": ["HardSwish"],
+    "L2_NORMALIZATION": ["ReduceL2", "Max", "Div"],
     "LEAKY_RELU": ["LeakyRelu"],
     "LOGISTIC": ["Sigmoid"],
     "MAX_POOL_2D": ["Transpose", "MaxPool", "Relu", "Transpose"],

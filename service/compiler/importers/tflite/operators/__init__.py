@@ -48,6 +48,7 @@ _FLOORED = _WHOLE | {"float32"}
 _ORDERED = STORAGES | {"int32", "float32"}
 _BOOL = frozenset({"bool"})
 _FLOAT = frozenset({"float32"})
+_DENSE = frozenset({"float16", "float32", "int8"})
 _ANY_NUMBER = 1 << 16
 
 
@@ -61,6 +62,7 @@ class Rule:
         outputs: largest number of outputs.
         real: converts it where its activations are float32; None where it cannot be, or where `convert` does.
         hybrid: converts it where its weights are int8 beside such activations.
+        sparse: whether it reads constants that are sparse.
         activations: how many inputs from `first` on are activations, whose dtype has to be one of `reads`; all if None.
         reads, writes: dtypes that the activations and the output may have.
     """
@@ -74,6 +76,7 @@ class Rule:
     outputs: int = 1
     real: Callable[[Node], relax.Expr] | None = None
     hybrid: Callable[[Node], relax.Expr] | None = None
+    sparse: bool = False
 
     def reads_dtype(self, dtype: str) -> bool:
         return dtype in self.reads or (dtype == "float32" and self.real is not None)
@@ -148,6 +151,7 @@ RULES: Mapping[str, Rule] = {
         writes=frozenset({"float32"}),
         outputs=4,
     ),
+    "DENSIFY": Rule(conversion.densify, (1, 1), reads=_DENSE, writes=_DENSE, sparse=True),
     "DEPTHWISE_CONV_2D": _wide(convolution.depthwise_conv2d, (2, 3)),
     "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE | {"float16"}, writes=frozenset({"float32"})),
@@ -238,6 +242,7 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "FULLY_CONNECTED": real.fully_connected,
     "GELU": real.gelu,
     "HARD_SWISH": real.function(functions.hard_swish),
+    "L2_NORMALIZATION": real.l2_normalization,
     "LEAKY_RELU": real.leaky_relu,
     "LOG": real.function(functions.of_relax(relax.op.log)),
     "LOGISTIC": real.function(functions.logistic),

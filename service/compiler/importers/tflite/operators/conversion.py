@@ -1,13 +1,17 @@
-"""QUANTIZE and DEQUANTIZE: where float32 enters and leaves."""
+"""QUANTIZE and DEQUANTIZE: where float32 enters and leaves; and DENSIFY, which does as much for weights."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.real import real_values
+from service.compiler.importers.tflite.sparse import dense
 from service.compiler.qnn import ops
+from service.core.errors import MalformedModel
 
 
 def quantize(node: Node) -> relax.Expr:
@@ -25,3 +29,15 @@ def dequantize(node: Node) -> relax.Expr:
     if tensor.data is not None and tensor.quantization is not None:
         return relax.const(real_values(node, tensor.data, tensor.quantization))
     return node.emit(ops.dequantize(node.expr(0), node.in_type(0)))
+
+
+def densify(node: Node) -> relax.Expr:
+    """A sparse constant with all of its elements (tflite/kernels/densify.cc)."""
+    tensor = node.input(0)
+    if tensor.sparse is None:
+        node.malformed(f"reads the tensor {tensor.label}, which is not sparse", tensor)
+    node.reserve(math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize)
+    try:
+        return relax.const(dense(tensor.sparse, tensor.shape), tensor.dtype)
+    except MalformedModel as exc:
+        node.malformed(f"reads the sparse tensor {tensor.label}, which {exc.message}", tensor)

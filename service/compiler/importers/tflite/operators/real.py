@@ -33,6 +33,7 @@ from service.compiler.importers.windows import MOST_PLACES, Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 
+_MOST_NORMALIZED = 4  # dimensions, by L2_NORMALIZATION
 _MOST_ADDED = 1 << 8  # elements of an average: an operator each
 Convert = Callable[[Node], relax.Expr]
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
@@ -152,6 +153,15 @@ def softmax(node: Node) -> relax.Expr:
     node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}")
     node.require(bool(node.input(0).shape), "has a scalar input", node.input(0))
     return node.emit(real.softmax(Real(node.emit, node.expr(0)), len(node.input(0).shape) - 1, beta))
+
+
+def l2_normalization(node: Node) -> relax.Expr:
+    """Over the last axis; its kernel has an epsilon of its own (tflite/kernels/l2norm.cc)."""
+    shape = node.input(0).shape
+    node.require(1 <= len(shape) <= _MOST_NORMALIZED, f"has an input of {list(shape)}", node.input(0))
+    if node.activation() != "NONE":
+        node.unsupported("has a fused activation, which its kernel refuses")
+    return node.emit(real.l2_normalize(Real(node.emit, node.expr(0)), epsilon=1e-6))
 
 
 def mean(node: Node) -> relax.Expr:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.compiler.importers.auto import import_model
 from service.core.errors import OctetError
-from tests.support import tflite_recurrent
+from tests.support import tflite_recurrent, tflite_sparse
 from tests.support.fuzz import fuzz
 from tests.support.tflite_catalog import MODELS
 
@@ -18,7 +18,7 @@ from tests.support.tflite_catalog import MODELS
 def test_damaged_models_are_refused_or_imported() -> None:
     names = ("conv int8 dilated", "fully connected keep dims", "concatenation uint8 rescaled", "pad int8", "reshape")
     moving = ("STRIDED_SLICE int8", "SPLIT_V uint8", "GATHER_ND int8", "SPACE_TO_BATCH_ND int8", "MIRROR_PAD uint8")
-    counts = fuzz(7, *names, *moving, "svdf", "variable")
+    counts = fuzz(7, *names, *moving, "svdf", "variable", *tflite_sparse.MODELS)
     assert counts["refused"] > 500
     assert counts["imported"] > 50, "if every mutation were refused, nothing behind the verifier would be tested"
 
@@ -26,7 +26,7 @@ def test_damaged_models_are_refused_or_imported() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_damage_to_every_model_is_refused_or_imported() -> None:
-    counts = fuzz(1, *MODELS, *tflite_recurrent.MODELS)
+    counts = fuzz(1, *MODELS, *tflite_recurrent.MODELS, *tflite_sparse.MODELS)
     assert counts["refused"] > 50_000
 
 

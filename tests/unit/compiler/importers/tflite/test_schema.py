@@ -23,7 +23,17 @@ def test_slot_is_the_one_that_generated_code_reads(table: str, field: str, packa
     assert int(vtable_entry) == 4 + 2 * slot
 
 
-_WIDTHS = {"Bool": 1, "Int8": 1, "Uint8": 1, "Int32": 4, "Uint32": 4, "Float32": 4, "Int64": 8, "Uint64": 8}
+_WIDTHS = {
+    "Bool": 1,
+    "Int8": 1,
+    "Uint8": 1,
+    "Uint16": 2,
+    "Int32": 4,
+    "Uint32": 4,
+    "Float32": 4,
+    "Int64": 8,
+    "Uint64": 8,
+}
 
 
 @pytest.mark.parametrize(("table", "field"), FIELDS)
