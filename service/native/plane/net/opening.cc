@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "queue/clock.h"
@@ -38,58 +39,18 @@ std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, s
                                           now_s());
 }
 
-void shake_aside(Plane& plane, int64_t id, std::weak_ptr<bool> is_here, std::unique_ptr<TlsTransport> transport,
-                 std::function<void(std::unique_ptr<TlsTransport> transport, TlsTransport::Handshake state)> then) {
-  struct Step {
-    std::unique_ptr<TlsTransport> transport;  // the socket stays open as long as the thread uses it
-    TlsTransport::Handshake state = TlsTransport::Handshake::kNotYet;
-  };
-  auto step = std::make_shared<Step>(Step{std::move(transport)});
-  auto work = [step, is_here] {
-    if (!is_here.expired()) step->state = step->transport->shake();
-  };
-  plane.handshakes.post(work, [&plane, id, step, is_here, then = std::move(then)] {
-    if (is_here.expired()) return;
-    plane.with(id, [&](Peer&) { then(std::move(step->transport), step->state); });
-  });
-}
-
 Opening::Opening(Plane& plane, Port port, int descriptor, std::string client, Holding seat)
-    : plane_(plane),
+    : TlsHandshake(plane, descriptor,
+                   std::make_unique<TlsTransport>(descriptor, *plane.certificate, protocols_of(port, plane.speaks_grpc)),
+                   now_s() + plane.limits.head_timeout_of(seat)),
       port_(port),
       descriptor_(descriptor),
-      id_(plane.next_exchange(descriptor)),
-      transport_(std::make_unique<TlsTransport>(descriptor, *plane.certificate, protocols_of(port, plane.speaks_grpc))),
       client_(std::move(client)),
-      seat_(std::move(seat)),
-      due_s_(now_s() + plane.limits.head_timeout_of(seat_)) {}
-
-void Opening::shake() {
-  if (is_over_) return;
-  if (!transport_) {
-    has_more_ = true;
-    return;
-  }
-  shake_aside(plane_, id_, is_here_, std::move(transport_), [this](std::unique_ptr<TlsTransport> transport, auto state) {
-    transport_ = std::move(transport);
-    shaken(state);
-  });
-}
+      seat_(std::move(seat)) {}
 
 void Opening::shaken(TlsTransport::Handshake state) {
-  switch (state) {
-    case TlsTransport::Handshake::kNotYet:
-      if (std::exchange(has_more_, false)) shake();
-      return;
-    case TlsTransport::Handshake::kDone:
-      speak();
-      break;
-    case TlsTransport::Handshake::kIsPlain:
-      say_that_it_is_tls();
-      break;
-    case TlsTransport::Handshake::kFailed:
-      break;
-  }
+  if (state == TlsTransport::Handshake::kDone) speak();
+  if (state == TlsTransport::Handshake::kIsPlain) say_that_it_is_tls();
   is_over_ = true;
 }
 
