@@ -174,19 +174,19 @@ def test_a_small_file_does_not_become_a_large_tensor() -> None:
 def test_tensors_that_share_their_elements_do_not_add_up() -> None:
     """Many on one buffer, each as sparse as is allowed."""
     builder = ModelBuilder()
-    data = np.zeros((1 << 12, 32), np.float32)
+    data = np.zeros((1 << 11, 32), np.float32)
     data[:, 0] = 1
-    ends = [dense_constant(builder, f"k{i}", data, compressed={1}) for i in range(10)]
+    ends = [dense_constant(builder, f"k{i}", data, compressed={1}, dtype=np.uint16) for i in range(24)]
     for tensor in builder.graph.tensors[2::2]:
         tensor.buffer = builder.graph.tensors[0].buffer
         tensor.sparsity = builder.graph.tensors[0].sparsity
     builder.model.buffers = builder.model.buffers[:2]
-    x, y = builder.tensor("x", data.shape, np.float32), builder.tensor("y", (10, *data.shape), np.float32)
+    x, y = builder.tensor("x", data.shape, np.float32), builder.tensor("y", (24, *data.shape), np.float32)
     sums = []
     for i, end in enumerate(ends):
         sums.append(builder.tensor(f"s{i}", data.shape, np.float32))
         builder.operator("ADD", [x, end], [sums[-1]], schema.AddOptionsT())
-    builder.operator("PACK", sums, [y], schema.PackOptionsT(valuesCount=10))
+    builder.operator("PACK", sums, [y], schema.PackOptionsT(valuesCount=24))
     with pytest.raises(OctetError, match=r"far more than the file holds|overlap too often"):
         import_model(builder.build([x], [y]))
 
