@@ -239,7 +239,8 @@ class Loader:
         where, hint = _BUDGETS[weight.device]
         what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}{where}"
         if limit_bytes and weight.total_bytes > limit_bytes:
-            raise _NoRoom(NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint))
+            too_large = NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint)
+            raise _NoRoom(self._failures.note(identity.artifact, too_large))  # for its state to say
         async with self._making_room:
             until_s = monotonic() + _PATIENCE_S  # now: what waited before this held models that it does no more
             while not self._memory.has_room(weight):

@@ -124,6 +124,17 @@ async def test_a_model_larger_than_the_budget_is_refused_and_unloads_nobody(plan
         assert loaded(plane) == "ab"
 
 
+async def test_its_state_says_so(plane: FakePlane, serving: Serving) -> None:
+    tables = Tenants(1)
+    huge = tables.tenant("huge", Weight({CONSTANTS: 90}, 11))
+    async with serving(tables, **LIMITED) as registry:
+        with pytest.raises(NotReady):
+            await registry.resolve("huge")
+        assert huge.artifact is not None
+        assert "the limit for all models together" in str(registry.failure(huge.artifact))
+        assert [each.reason for each in await registry.index() if "the limit" in each.reason]
+
+
 async def test_models_of_the_same_constants_fit_together(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(0)
     for name in "abcd":
