@@ -1,0 +1,216 @@
+"""LSTM and GRU of real values: their steps, one after the other.
+
+The formulas are ONNX's. As in ONNX Runtime (core/providers/cpu/rnn) the inputs of all steps are multiplied at once, and
+what the state adds comes to that before the bias; functions are MLAS's. So an answer differs from its by the order of
+the products' sums alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.onnx.model import Array, shortened
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators.real import Convert, float32
+from service.compiler.importers.real import Real
+from service.compiler.qnn import ops
+
+MOST_STEPS = 256
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # of each if it is backward
+_LENGTHS, _PEEPHOLES = 4, 7
+State = tuple[relax.Expr, ...]  # of LSTM the hidden state and the cell, of GRU the hidden state: `[batch, hidden]`
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One direction of a layer.
+
+    Attributes:
+        made: emits its arithmetic.
+        size: of the hidden state.
+        recurrent: float32 `[gates * size, size]`.
+        biases: of the products with the input and with the state, float32 `[gates * size]` each.
+    """
+
+    node: Node
+    made: Real
+    size: int
+    recurrent: Array
+    biases: tuple[Array, Array]
+
+    def product(self, x: relax.Expr, first: int, last: int) -> relax.Expr:
+        """Of the state with the weights of some gates."""
+        rows = self.recurrent[first * self.size : last * self.size]
+        return self.made(ops.real_matmul(x, self.node.literal(rows.T)))
+
+    def bias(self, parts: tuple[Array, ...], first: int, last: int) -> relax.Expr:
+        """Of some gates, the sum of `parts` of `biases`."""
+        total: Array = np.add.reduce(parts)
+        return self.node.literal(total[first * self.size : last * self.size])
+
+    def gate(self, x: relax.Expr, place: int) -> relax.Expr:
+        """That gate's columns of several."""
+        bounds = [place * self.size], [(place + 1) * self.size]
+        return self.made(relax.op.strided_slice(x, [1], *bounds))
+
+    def of(self, function: str, x: relax.Expr) -> relax.Expr:
+        return self.made(ops.real_function(function, x))
+
+    def sum(self, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        return self.made.apply(relax.op.add, x, y)
+
+    def times(self, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        return self.made.apply(relax.op.multiply, x, y)
+
+
+def _lstm_step(cell: _Cell, x: relax.Expr, state: State) -> State:
+    """Gates are in the order input, output, forget, cell; `x` is the input's product with the weights of all."""
+    hidden, memory = state
+    sums = cell.sum(cell.sum(x, cell.product(hidden, 0, 4)), cell.bias(cell.biases, 0, 4))
+    entering, leaving, kept = (cell.of("logistic", cell.gate(sums, place)) for place in range(3))
+    new = cell.times(entering, cell.of("tanh", cell.gate(sums, 3)))
+    memory = cell.sum(cell.times(kept, memory), new)
+    return cell.times(leaving, cell.of("tanh", memory)), memory
+
+
+def _gru_step(cell: _Cell, x: relax.Expr, state: State) -> State:
+    """Gates are in the order update, reset, hidden. The state is reset before it is multiplied, or behind."""
+    (hidden,) = state
+    of_input, of_state = cell.biases
+    first = cell.made(relax.op.strided_slice(x, [1], [0], [2 * cell.size]))
+    sums = cell.sum(cell.sum(first, cell.product(hidden, 0, 2)), cell.bias(cell.biases, 0, 2))
+    update, reset = (cell.of("logistic", cell.gate(sums, place)) for place in range(2))
+    if not cell.node.attribute("linear_before_reset", 0):
+        products = cell.sum(cell.gate(x, 2), cell.product(cell.times(reset, hidden), 2, 3))
+        inner = cell.sum(products, cell.bias(cell.biases, 2, 3))
+    else:
+        behind = cell.sum(cell.product(hidden, 2, 3), cell.bias((of_state,), 2, 3))
+        inner = cell.sum(cell.sum(cell.gate(x, 2), cell.bias((of_input,), 2, 3)), cell.times(reset, behind))
+    new = cell.of("tanh", inner)
+    rest = cell.made.apply(relax.op.subtract, 1.0, update)
+    return (cell.sum(cell.times(rest, new), cell.times(update, hidden)),)
+
+
+Step = Callable[[_Cell, relax.Expr, State], State]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """An operator.
+
+    Attributes:
+        gates: of a cell.
+        states: how many a cell has.
+        activations: its functions, those that it has by default.
+    """
+
+    step: Step
+    gates: int
+    states: int
+    activations: tuple[str, ...]
+
+
+def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
+    """X `[steps, batch, inputs]`, W, R, B, sequence_lens, and the initial states `[directions, batch, hidden]` ->
+    Y `[steps, directions, batch, hidden]`, and the last states."""
+    directions = _directions(node, kind)
+    steps, batch, width = _input(node)
+    weights, recurrent = node.data(1), node.data(2)
+    size = recurrent.shape[-1] if recurrent.ndim == 3 else 0
+    biases = node.data(3) if node.has(3) else np.zeros((len(directions), 2 * kind.gates * size), np.float32)
+    shapes = [(len(directions), kind.gates * size, each) for each in (width, size)]
+    fits = [weights.shape, recurrent.shape] == shapes and biases.shape == (len(directions), 2 * kind.gates * size)
+    node.require(fits, f"has weights of {weights.shape}, {recurrent.shape} and a bias of {biases.shape}")
+    node.require({each.dtype.name for each in (weights, recurrent, biases)} == {"float32"}, "has no float32 weights")
+    made, runs = Real(node.emit, node.expr(0)), []
+    rows = made(relax.op.reshape(made.x, (steps * batch, width)))
+    for place, is_backward in enumerate(directions):
+        cell = _Cell(node, made, size, recurrent[place], (*biases[place].reshape(2, -1),))
+        products = made(ops.real_matmul(rows, node.literal(weights[place].T)))
+        parts = [made(relax.op.strided_slice(products, [0], [t * batch], [(t + 1) * batch])) for t in range(steps)]
+        initial = (len(directions), batch, size)
+        state = tuple(_initial(cell, 5 + each, place, initial) for each in range(kind.states))
+        runs.append(_run(partial(kind.step, cell), parts, state, is_backward))
+    return _results(node, runs, (steps, batch, size))
+
+
+def _directions(node: Node, kind: _Kind) -> tuple[bool, ...]:
+    """Of each whether it is backward. Requires the functions and rules that a cell has by default."""
+    named = node.attribute("direction", "forward")
+    node.require(named in _DIRECTIONS, f"has the direction {shortened(named)}")
+    directions = _DIRECTIONS[named]
+    functions = tuple(str(each).capitalize() for each in node.attribute("activations", ()))
+    if functions not in ((), kind.activations * len(directions)):
+        node.unsupported(f"has the functions {', '.join(functions[:6])}; {', '.join(kind.activations)} can be compiled")
+    for name in ("clip", "input_forget", "layout"):
+        if node.attribute(name, 0.0) != 0:
+            node.unsupported(f"has the attribute {name}, without which it can be compiled")
+    if node.has(_PEEPHOLES):
+        node.unsupported("has peepholes", node.name(_PEEPHOLES))
+    return directions
+
+
+def _input(node: Node) -> tuple[int, int, int]:
+    """Steps, batch and width."""
+    float32(node)
+    shape = node.shape(0)
+    node.require(len(shape) == 3, f"has an input of {list(shape)}, not [steps, batch, inputs]")
+    steps, batch, width = shape
+    if steps > MOST_STEPS:
+        node.unsupported(f"has {steps} steps; {MOST_STEPS} can be compiled")
+    if node.has(_LENGTHS) and set(node.integers(_LENGTHS)) != {steps}:
+        node.unsupported("has sequences of other lengths than its input", node.name(_LENGTHS))
+    return steps, batch, width
+
+
+def _initial(cell: _Cell, place: int, direction: int, shape: tuple[int, ...]) -> relax.Expr:
+    node = cell.node
+    if not node.has(place):
+        return node.literal(np.zeros(shape[1:], np.float32))
+    float32(node, place)
+    node.require(node.shape(place) == shape, f"has a state of {list(node.shape(place))}, not {list(shape)}")
+    own = cell.made(relax.op.strided_slice(node.expr(place), [0], [direction], [direction + 1]))
+    return cell.made(relax.op.reshape(own, shape[1:]))
+
+
+def _run(
+    step: Callable[[relax.Expr, State], State], parts: list[relax.Expr], state: State, is_backward: bool
+) -> tuple[list[relax.Expr], State]:
+    """The hidden state behind each step, in the order of the input, and the last state."""
+    found: list[relax.Expr] = []
+    for part in parts[::-1] if is_backward else parts:
+        state = step(part, state)
+        found.append(state[0])
+    return found[::-1] if is_backward else found, state
+
+
+def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tuple[int, int, int]) -> tuple[Value, ...]:
+    """Those outputs that have a name; None for others."""
+    steps, batch, size = shape
+
+    def joined(states: list[relax.Expr], part: str, *shape: int) -> relax.Expr:
+        whole = states[0] if len(states) == 1 else node.emit(relax.op.concat(states, 0), part)
+        return node.emit(relax.op.reshape(whole, shape), part)
+
+    outputs = (*node.operator.outputs, "", "", "")
+    results: list[Value] = [None]
+    if outputs[0]:
+        each = [joined(found, "steps", steps, 1, batch, size) for found, _ in runs]
+        results = [each[0] if len(each) == 1 else node.emit(relax.op.concat(each, 1))]
+    for place, ends in enumerate(zip(*(state for _, state in runs), strict=True)):
+        results.append(joined(list(ends), "last", len(runs), batch, size) if outputs[1 + place] else None)
+    return tuple(results)
+
+
+_LSTM = _Kind(_lstm_step, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
+_GRU = _Kind(_gru_step, 3, 1, ("Sigmoid", "Tanh"))
+
+RECURRENT: dict[str, tuple[Convert, tuple[int, int]]] = {
+    "LSTM": (partial(_layer, kind=_LSTM), (3, 8)),
+    "GRU": (partial(_layer, kind=_GRU), (3, 6)),
+}
