@@ -23,11 +23,17 @@ from service.api.access.tenants import told_text
 from service.api.documents import MEDIA_TYPE, document, title_of
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core import errors
+from service.core.alias import ALIAS_PATTERN
 from service.core.errors import OctetError
+from service.core.model import NAME_PATTERN
 
 _logger = logging.getLogger(__name__)
 
 _METHODS = ("delete", "get", "head", "patch", "post", "put")
+_PATTERNS = {  # in words
+    NAME_PATTERN: "a name is up to 63 lower-case letters, digits, '.', '_' and '-', and begins with a letter or digit",
+    ALIAS_PATTERN: "an alias is up to 63 lower-case letters, digits, '.', '_' and '-', and begins with a letter",
+}
 _WHERE = ("stage", "op", "tensor", "hint")
 
 
@@ -112,7 +118,9 @@ def _respond(
 
 def _finding(finding: Mapping[str, Any]) -> dict[str, str]:
     location: Sequence[Any] = finding["loc"]
-    return {"location": ".".join(str(part) for part in location), "detail": str(finding["msg"])}
+    pattern = finding.get("ctx", {}).get("pattern")
+    detail = _PATTERNS.get(str(pattern)) or str(finding["msg"]).removeprefix("Value error, ")
+    return {"location": ".".join(str(part) for part in location), "detail": detail}
 
 
 def _allowed(app: FastAPI, path: str) -> str:

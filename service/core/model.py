@@ -11,6 +11,8 @@ from pathlib import Path
 from service.core.digest import Digest
 from service.core.metadata import NOTHING, ModelMetadata
 
+NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # the first part says whose, see core.tenant
+
 
 def name_of(file: Path) -> str:
     """A model's name from a file's: lower case, and `-` for what a name cannot hold."""

@@ -21,7 +21,8 @@ def check_tenant(name: str) -> str:
     """The name of a tenant; empty is the operator's. Raises `InvalidInput`."""
     if name and not _TENANT.fullmatch(name):
         raise InvalidInput(
-            f"{name!r} is no name of a tenant", hint="up to 31 lower-case letters, digits and -, beginning with neither"
+            f"{name!r} is no name of a tenant",
+            hint="up to 31 lower-case letters, digits and -, which is not the first",
         )
     return name
 

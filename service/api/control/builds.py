@@ -17,6 +17,7 @@ from service.api.control.waiting import wait_until
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.core.build import BuildState
+from service.core.model import NAME_PATTERN
 
 router = APIRouter(prefix=f"{paths.PREFIX}/builds", tags=["builds"], route_class=BoundedRoute)
 
@@ -31,7 +32,7 @@ def list_builds(
     services: ServicesOf,
     model: Annotated[
         str | None,
-        Query(pattern=wire.NAME_PATTERN, description="Only builds that this model requested."),
+        Query(pattern=NAME_PATTERN, description="Only builds that this model requested."),
         AfterValidator(lambda name: None if name is None else qualified(name)),
     ] = None,
     state: Annotated[BuildState | None, Query(description="Only builds in this state.")] = None,

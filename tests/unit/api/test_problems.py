@@ -94,6 +94,11 @@ def test_what_is_not_well_formed_is_named(plane: ControlPlane) -> None:
     assert [found["location"] for found in document["errors"]] == ["query.limit"]
 
 
+def test_what_a_name_may_be_is_said_in_words(plane: ControlPlane) -> None:
+    document = problem(plane.client.get("/api/v1/models/Mobile%20Net"), 400, "invalid_input")
+    assert document["detail"].startswith("path.name: a name is up to 63 lower-case letters, digits")
+
+
 def test_an_exception_that_nobody_foresaw_keeps_its_details_to_the_log(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

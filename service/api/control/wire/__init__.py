@@ -28,7 +28,6 @@ from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, 
 from service.api.control.wire.parameters import (
     DEFAULT_ALIAS,
     DIGEST_PATTERN,
-    NAME_PATTERN,
     PathAlias,
     PathBuild,
     PathDigest,
@@ -56,7 +55,6 @@ from service.api.control.wire.signatures import (
 __all__ = [
     "DEFAULT_ALIAS",
     "DIGEST_PATTERN",
-    "NAME_PATTERN",
     "Affected",
     "Alias",
     "Aliases",

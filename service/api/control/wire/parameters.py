@@ -9,8 +9,8 @@ from pydantic import AfterValidator
 
 from service.api.access.tenants import qualified
 from service.core.alias import ALIAS_PATTERN, STABLE
+from service.core.model import NAME_PATTERN
 
-NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # the first part says whose, see core.tenant
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 DEFAULT_ALIAS = STABLE
 
