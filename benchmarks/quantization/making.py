@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from service.compiler.importers import detect
 from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.settings import load_settings
 from service.core.target import detect_host
-from service.quantize.building import build
+from service.quantize.budgeting import within
 from service.quantize.data import Data
 from service.quantize.export.model import as_onnx
 from service.quantize.fitting import Fit
@@ -63,24 +63,12 @@ def measured(title: str, network: Network) -> Record:
     record = Record(title, network.what, at=now, machine=detect_host().model_name, load=load)
     try:
         model = as_onnx(network.source, {})
-        if not len(network.inputs):
-            _refuse(model)
         folder = folder_of(default_home(), title)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return _measured(replace(record, inputs=len(network.inputs)), network, model, folder)
     except (Unsupported, UnsupportedOperator) as error:
         return replace(record, refused=error.message.partition(". They are")[0])
-
-
-def _refuse(model: bytes) -> None:
-    """Raises what building the model raises."""
-    with TemporaryDirectory() as scratch:
-        source = Path(scratch) / "float.onnx"
-        source.write_bytes(model)
-        (directory := Path(scratch) / "built").mkdir()
-        build(source, directory, Silent(), load_settings(), {})
-    raise RuntimeError("it compiles, and needs inputs to be measured")
 
 
 def _measured(record: Record, network: Network, model: bytes, folder: Path) -> Record:
@@ -132,7 +120,9 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
     first = made["minmax"]
     if network.labels:
         started_s = time.monotonic()
-        enough, _ = calibration.sensitivity(Options()).within(BUDGET, network.labels)
+        ranked = calibration.sensitivity(Options())
+        mixture = partial(ranked.mixture, labels=network.labels)
+        enough, _ = within(BUDGET, ranked.curve(network.labels), mixture)
         mixed = calibration.quantize(Options(kept=enough.kept, wide=enough.wide))
         name = f"Octet, minmax, budget 0.1 %: {len(enough.kept)} layers in float, {len(enough.wide)} of 16x8"
         rows.append(_kept(folder, name, mixed, time.monotonic() - started_s + shared_s))

@@ -37,6 +37,7 @@ DECISIONS: dict[str, Callable[[list[Array]], Array]] = {
     "characters": lambda outputs: outputs[0].argmax(axis=-1)[0],  # [1, T, C]
     "mask": lambda outputs: _bits(outputs[0] > _MASK),
     "best": lambda outputs: outputs[1].reshape(-1).argmax(),  # of boxes, by their scores
+    "probable": lambda outputs: outputs[0].reshape(-1) > 0.5,
     "values": lambda outputs: outputs[0].reshape(-1),
 }
 

@@ -243,12 +243,13 @@ def _header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtyp
     if (dtype.kind == "f") != (spec.dtype.kind == "f"):
         raise InvalidTensor(f"{path}: {spec.name!r} is of {dtype}; the model takes {spec.dtype}", tensor=spec.name)
     own = tuple(spec.shape)
-    if by_column or own[:1] != (1,) or tuple(shape[1:]) != own[1:]:
+    of_each = own[1:] if own[:1] == (1,) else own  # an axis of samples is the count's; a state may have none
+    if by_column or not shape or tuple(shape[1:]) not in (of_each, own):
         said = f"{list(shape)}{' by columns' if by_column else ''}"
         raise InvalidTensor(
             f"{path}: {spec.name!r} is {said}; the model takes {list(own)}",
             tensor=spec.name,
-            hint=f"write an array of [count, {', '.join(map(str, own[1:]))}]",
+            hint=f"write an array of [{', '.join(map(str, ('count', *of_each)))}]",
         )
     return int(shape[0]), dtype
 

@@ -41,6 +41,20 @@ def test_arrays_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(inputs[1][1], b[1:2])
 
 
+def test_an_input_without_an_axis_of_samples_has_the_count_before_its_own(tmp_path: Path) -> None:
+    spec = TensorSpec("image", "FP32", (1, 4)), TensorSpec("state", "FP32", (2, 1, 3)), TensorSpec("rate", "INT64", ())
+    rng = np.random.default_rng(0)
+    image, state = rng.random((5, 4), np.float32), rng.random((5, 2, 1, 3), np.float32)
+    data = written(tmp_path / "x.npz", image=image, state=state, rate=np.arange(5))
+    inputs = list(data.inputs(ModelSignature(spec, (OUTPUT,))))
+    assert [[tensor.shape for tensor in tensors] for tensors in inputs] == [[(1, 4), (2, 1, 3), ()]] * 5
+    np.testing.assert_array_equal(inputs[3][1], state[3])
+    assert inputs[4][2] == 4
+    other = written(tmp_path / "y.npz", image=image[:, np.newaxis], state=state[:, 0], rate=np.arange(5))
+    said = refused(other, ModelSignature(spec, (OUTPUT,)))
+    assert (said.tensor, said.hint) == ("state", "write an array of [count, 2, 1, 3]")
+
+
 def test_a_single_array_needs_no_name(tmp_path: Path) -> None:
     values = np.ones((5, 3, 4, 4), np.float16)
     assert len(list(written(tmp_path / "x.npz", values=values).inputs(IMAGE))) == 5
