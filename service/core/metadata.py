@@ -117,7 +117,7 @@ class ModelMetadata:
                 None if resize is None else Resize(resize),
                 None if layout is None else Layout(layout),
             )
-        except (TypeError, ValueError) as error:
+        except (AttributeError, OverflowError, TypeError, ValueError) as error:
             raise InvalidInput(f"a model's metadata is not well formed: {error}") from error
 
     @staticmethod
@@ -126,7 +126,7 @@ class ModelMetadata:
         """Parses the result of `to_text`. Raises `InvalidInput`."""
         try:
             return ModelMetadata.from_json(json.loads(text)) if text else NOTHING
-        except json.JSONDecodeError as error:
+        except (RecursionError, ValueError) as error:  # too deep, or with a number of thousands of digits
             raise InvalidInput("a model's metadata is not JSON") from error
 
 

@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler import observing_roles
+from service.compiler.importers.onnx.metadata import parse
+from service.compiler.importers.onnx.reader import read_model
 from service.compiler.sandbox import Report
 from service.core.build import Stage
+from service.core.errors import InvalidInput
+from service.core.metadata import NOTHING, ModelMetadata
 from service.core.quantization import QuantizationOptions, Raised
 from service.quantize import budgeting
 from service.quantize.building import Built
@@ -42,7 +46,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         _write(source, *_without_inputs(model, asked))
         return {}
     told.enter(Stage.CALIBRATE)
-    data = Data(Path(request["data"]), asked.metadata, asked.samples)
+    data = Data(Path(request["data"]), asked.metadata.over(_said(model)), asked.samples)
     labels = labels_of(Path(request["labels"]), data) if request["labels"] else data.labels()
     _WORK.mkdir()
     workshop = Workshop(_WORK, _Enclosed(Path(request["made"]), told, data), tick=told.tick)
@@ -78,6 +82,14 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     }
     _write(source, quantized.file, document)
     return {}
+
+
+def _said(model: bytes) -> ModelMetadata:
+    """What pictures are made tensors by where the result is served, unless something else is asked for."""
+    try:
+        return parse(read_model(model).said)
+    except InvalidInput:  # of which the import of the model says why
+        return NOTHING
 
 
 def _mixture(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from service.cli.app import app
@@ -19,6 +20,7 @@ from service.core.numerics import ONNXRUNTIME
 from tests.support.float_networks import pictures, residual_network
 from tests.support.tflite_catalog import MODELS
 from tests.support.tflite_float_network import tflite_residual_network
+from tests.support.tflite_metadata import IMAGE, Described, labels_in, metadata_buffer, with_metadata
 
 TORCH = Path(__file__).parents[1] / "fixtures" / "float"
 ROUNDING = 1e-6  # of Softmax, and of a mean over few numbers, in float32
@@ -72,6 +74,26 @@ def test_a_pytorch_model(tmp_path: Path, name: str) -> None:
     assert {each["op_type"] for each in told["float"]} == {"LayerNormalization", "ReduceMean", "Softmax"}
     assert min(told["outputs_db"].values()) > 20
     same_answers(tmp_path / "q.onnx", images[:4])
+
+
+def test_labels_and_what_pictures_are_made_tensors_by_are_those_of_the_file(tmp_path: Path) -> None:
+    """Calibration, too, reads pictures as the served model will."""
+    labels = [f"number {digit}" for digit in range(10)]
+    described = metadata_buffer([Described(IMAGE, mean=[100.0], std=[50.0])], [labels_in()])
+    plain = tflite_residual_network()
+    (tmp_path / "said.tflite").write_bytes(with_metadata(plain, described, {"labels.txt": "\n".join(labels)}))
+    (tmp_path / "plain.tflite").write_bytes(plain)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number, picture in enumerate(np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)):
+        Image.fromarray(picture).save(folder / f"{number}.png")
+    asked_for = ["--mean", 100 / 255, "--std", 50 / 255, "--layout", "nhwc"]
+    status, said = asked(tmp_path / "said.tflite", "--data", folder)
+    assert status == 0, said
+    _, plainly = asked(tmp_path / "plain.tflite", "--data", folder, *asked_for)
+    assert said["tensors_db"] == plainly["tensors_db"]
+    found = import_model((tmp_path / "said.int8.onnx").read_bytes()).metadata
+    assert (found.labels, found.std) == (tuple(labels), (50 / 255,))
 
 
 def test_weights_alone(tmp_path: Path) -> None:

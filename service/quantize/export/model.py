@@ -11,9 +11,11 @@ from service.compiler.coverage import FLOAT, report
 from service.compiler.importers import detect
 from service.compiler.importers.auto import At, import_model
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.onnx.metadata import KEY
 from service.compiler.qnn import graph as modules
 from service.compiler.qnn.graph import shape_of
 from service.core.errors import Unsupported
+from service.core.metadata import ModelMetadata
 from service.core.signature import ModelSignature, TensorSpec
 from service.quantize import encoding, protobuf
 from service.quantize.export.composite import Composite
@@ -68,7 +70,7 @@ def written(imported: ImportedModel) -> bytes:
         else:
             graph.alias(var, made)
     graph.finish(named)
-    return _file(graph, signature, [shape_of(var) for var in ends])
+    return _file(graph, signature, [shape_of(var) for var in ends], imported.metadata)
 
 
 def _is_quantized(imported: ImportedModel) -> bool:
@@ -93,7 +95,8 @@ def _needed(
     return found[::-1]
 
 
-def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[int]]) -> bytes:
+def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[int]], metadata: ModelMetadata) -> bytes:
+    """With what the source says of labels and preprocessing, which edits of the file keep."""
     parts = [protobuf.message(1, node.written()) for node in graph.nodes]
     parts.append(protobuf.text(2, "main"))
     for name, values in graph.constants.items():
@@ -102,7 +105,8 @@ def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[in
     parts += [protobuf.message(12, _end(spec, shape)) for spec, shape in zip(signature.outputs, outputs, strict=True)]
     opset = protobuf.message(8, protobuf.text(1, "") + protobuf.number(2, _OPSET))
     versions = protobuf.number(1, _IR_VERSION) + protobuf.text(2, "octet")
-    return versions + protobuf.message(7, b"".join(parts)) + opset
+    said = protobuf.message(14, protobuf.text(1, KEY) + protobuf.text(2, metadata.to_text())) if metadata else b""
+    return versions + protobuf.message(7, b"".join(parts)) + opset + said
 
 
 def _end(spec: TensorSpec, shape: Sequence[int]) -> bytes:

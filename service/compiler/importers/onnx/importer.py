@@ -10,6 +10,7 @@ from tvm import relax
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.folding import folded, folds
+from service.compiler.importers.onnx.metadata import metadata_of
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.operators import RULES
@@ -65,7 +66,7 @@ def _imported(model: Model, at: At, shapes: Shapes) -> ImportedModel:
             outputs = [builder.emit_output(result) for result in results]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     signature = signature_of(model, map(_described, params), map(_described, outputs), state.types.get)
-    return ImportedModel(builder.get(), signature, ONNX)
+    return ImportedModel(builder.get(), signature, ONNX, *metadata_of(model.said, signature))
 
 
 def _outputs(node: Node, made: Value | tuple[Value, ...]) -> dict[str, Value]:

@@ -70,6 +70,7 @@ class Model:
         opset: version of ONNX's own operators.
         operators: their types with their domain where that is not ONNX's own: `com.microsoft.QLinearAdd`.
         constants: by name.
+        said: of labels and preprocessing (`onnx/metadata.py`); empty where the file says nothing.
     """
 
     opset: int
@@ -78,6 +79,7 @@ class Model:
     inputs: tuple[End, ...]
     outputs: tuple[End, ...]
     size_bytes: int
+    said: str = ""
 
 
 def shortened(name: str) -> str:

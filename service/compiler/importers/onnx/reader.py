@@ -6,6 +6,7 @@ import numpy as np
 
 from service.compiler.importers.onnx.graph import check_graph
 from service.compiler.importers.onnx.message import Values, read_message
+from service.compiler.importers.onnx.metadata import KEY
 from service.compiler.importers.onnx.model import (
     OWN_DOMAIN,
     AttributeValue,
@@ -47,7 +48,7 @@ def read_model(data: bytes) -> Model:
     graph = message["graph"]
     if "sparse_initializer" in graph:
         raise Unsupported("the model has sparse constants", hint="export it with dense ones")
-    model = _model(graph, opset, len(data), files)
+    model = _model(graph, opset, len(data), files, _said(message))
     check_graph(model)
     return model
 
@@ -65,7 +66,12 @@ def _opset(message: Values) -> int:
     return opset
 
 
-def _model(graph: Values, opset: int, size_bytes: int, files: Files) -> Model:
+def _said(message: Values) -> str:
+    entries = message.get("metadata_props", ())
+    return next((text(entry.get("value")) for entry in entries if text(entry.get("key")) == KEY), "")
+
+
+def _model(graph: Values, opset: int, size_bytes: int, files: Files, said: str) -> Model:
     constants: dict[str, Tensor] = {}
     for values in graph.get("initializer", ()):
         _add(constants, read_tensor(values, files))
@@ -85,6 +91,7 @@ def _model(graph: Values, opset: int, size_bytes: int, files: Files) -> Model:
         inputs=tuple(end for end in inputs if end.name not in constants),
         outputs=tuple(_end(values) for values in graph.get("output", ())),
         size_bytes=size_bytes,
+        said=said,
     )
 
 

@@ -61,6 +61,7 @@ MESSAGES: Mapping[str, Message] = {
         1: ("ir_version", Number()),
         7: ("graph", One("Graph")),
         8: ("opset_import", Many("OperatorSet")),
+        14: ("metadata_props", Many("Entry")),
         25: ("functions", Seen()),
     },
     "OperatorSet": {1: ("domain", Text()), 2: ("version", Number())},

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-import numpy as np
 import tflite
 
 from service.compiler.importers.archive import Archive
 from service.compiler.importers.names import printable
+from service.compiler.importers.pixels import check_pixels
 from service.compiler.importers.tflite.metadata_schema import IMAGE_PROPERTIES, TENSOR_AXIS_LABELS
 from service.compiler.importers.tflite.metadata_tables import (
     SubgraphMetadata,
@@ -34,7 +34,6 @@ T = TypeVar("T")
 _BUFFER = b"TFLITE_METADATA"
 _ARCHIVE_BYTES = 4 << 20  # so much of the file's end is searched, and so much is unpacked
 _WHITE = 255.0
-_LEAST_OVERLAP = 0.5
 
 
 def metadata_of(data: bytes, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
@@ -88,38 +87,8 @@ def _image(spec: TensorSpec, tensor: TensorMetadata) -> ModelMetadata:
     theirs = tensor.normalizations[0]  # of pixels; ours is of pixel / 255
     mean, std = ([value / _WHITE for value in values] for values in (theirs.mean or (0.0,), theirs.std or (1.0,)))
     found = ModelMetadata(mean=tuple(mean), std=tuple(std))
-    _check(spec, found)
+    check_pixels(spec, found)
     return replace(found, layout=layout)
-
-
-def _check(spec: TensorSpec, found: ModelMetadata) -> None:
-    """Checks that the input can hold normalized pixels.
-
-    By `metadata_schema.fbs`, a quantized model has the mean and standard deviation of its float model, and its input is
-    quantized after normalization. But the Task Library feeds pixels to 8-bit inputs as they are. So some files have
-    values that were never used, such as mean 0 and standard deviation 1: most pixels would be clipped or coincide.
-
-    Raises:
-        InvalidInput: normalized pixels and the input's range overlap by less than half, or channels do not fit.
-    """
-    assert spec.image_axes is not None
-    channels = spec.shape[spec.image_axes[2]]
-    if not {len(found.mean), len(found.std)} <= {1, channels}:
-        raise InvalidInput(f"the input {spec.name!r} has {channels} channels, but it is {found}")
-    if spec.datatype == "FP32":
-        return
-    if spec.quantization is None:
-        raise InvalidInput(f"the input {spec.name!r} has no scale to quantize by")
-    mean, std = np.array(found.mean), np.array(found.std)
-    black, white = -mean / std, (1 - mean) / std
-    limits = np.iinfo(spec.dtype)
-    low, high = spec.quantization.real(np.array([limits.min, limits.max])).astype(np.float64)
-    common = np.minimum(white, high) - np.maximum(black, low)
-    if not (common >= _LEAST_OVERLAP * np.maximum(white - black, high - low)).all():
-        raise InvalidInput(
-            f"by {found} pixels become values from {black.min():g} to {white.max():g}, but the input {spec.name!r} "
-            f"holds {low:g} to {high:g}"
-        )
 
 
 def _labels(data: bytes, outputs: Sequence[TensorSpec], described: Sequence[TensorMetadata]) -> ModelMetadata:

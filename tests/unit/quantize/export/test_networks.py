@@ -10,11 +10,14 @@ import onnxruntime
 import pytest
 
 from service.compiler.importers.mxnet.package import pack_files
+from service.compiler.importers.onnx.importer import import_model
 from service.core.errors import Unsupported
+from service.core.metadata import Layout, ModelMetadata
 from service.quantize.document import Document
 from service.quantize.export.model import as_onnx
 from tests.support.float_networks import pictures, residual_network
 from tests.support.tflite_float_network import tflite_residual_network
+from tests.support.tflite_metadata import IMAGE, Described, labels_in, metadata_buffer, with_metadata
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "float"
 
@@ -56,6 +59,16 @@ def test_a_network_of_tflite() -> None:
     np.testing.assert_allclose(ours, expected, 1e-5, 1e-6)
     found = Counter(node.op_type for node in Document(data).nodes)
     assert (found["Transpose"], found["Conv"], found["MaxPool"], found["GlobalAveragePool"]) == (1, 4, 1, 1)
+
+
+def test_labels_and_preprocessing_are_handed_on() -> None:
+    """Through what edits the file, too."""
+    labels = tuple(f"number {digit}" for digit in range(10))
+    described = metadata_buffer([Described(IMAGE, mean=[127.5], std=[127.5])], [labels_in()])
+    source = with_metadata(tflite_residual_network(), described, {"labels.txt": "\n".join(labels)})
+    again = import_model(Document(as_onnx(source, {})).written())
+    assert again.metadata == ModelMetadata(labels, (0.5,), (0.5,), None, Layout.NHWC)
+    assert again.notices == ()
 
 
 def test_onnx_is_taken_as_it_is() -> None:

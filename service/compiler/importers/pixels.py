@@ -1,0 +1,41 @@
+"""Whether a file's mean and standard deviation fit an input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.core.errors import InvalidInput
+from service.core.metadata import ModelMetadata
+from service.core.signature import TensorSpec
+
+_LEAST_OVERLAP = 0.5
+
+
+def check_pixels(spec: TensorSpec, found: ModelMetadata) -> None:
+    """Checks that the input can hold normalized pixels.
+
+    By `metadata_schema.fbs`, a quantized model has the mean and standard deviation of its float model, and its input is
+    quantized after normalization. But the Task Library feeds pixels to 8-bit inputs as they are. So some files have
+    values that were never used, such as mean 0 and standard deviation 1: most pixels would be clipped or coincide.
+
+    Raises:
+        InvalidInput: normalized pixels and the input's range overlap by less than half, or channels do not fit.
+    """
+    assert spec.image_axes is not None
+    channels = spec.shape[spec.image_axes[2]]
+    if not {len(found.mean), len(found.std)} <= {1, channels}:
+        raise InvalidInput(f"the input {spec.name!r} has {channels} channels, but it is {found}")
+    if spec.datatype == "FP32":
+        return
+    if spec.quantization is None:
+        raise InvalidInput(f"the input {spec.name!r} has no scale to quantize by")
+    mean, std = np.array(found.mean), np.array(found.std)
+    black, white = -mean / std, (1 - mean) / std
+    limits = np.iinfo(spec.dtype)
+    low, high = spec.quantization.real(np.array([limits.min, limits.max])).astype(np.float64)
+    common = np.minimum(white, high) - np.maximum(black, low)
+    if not (common >= _LEAST_OVERLAP * np.maximum(white - black, high - low)).all():
+        raise InvalidInput(
+            f"by {found} pixels become values from {black.min():g} to {white.max():g}, but the input {spec.name!r} "
+            f"holds {low:g} to {high:g}"
+        )
