@@ -208,6 +208,24 @@ def save(name: str, program: Any) -> None:
     np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
 
 
+def nearest() -> None:
+    """Which rows `upsample_nearest2d` takes, of images with their channels first and last: nearest.npz."""
+    sizes = [(before, after, np.nan) for before in (1, 2, 3, 5, 7, 10, 13) for after in (1, 2, 3, 4, 6, 7, 9, 14, 15)]
+    factors = ((5, 1.5), (7, 1.7), (12, 0.5), (9, 0.3), (6, 2.0), (4, 3.0), (31, 1.1), (10, 4.0), (23, 0.77))
+    cases = [*sizes, *((before, int(before * factor), factor) for before, factor in factors)]
+    places = []
+    for before, after, factor in cases:
+        for form in (torch.contiguous_format, torch.channels_last):
+            rows = torch.arange(before, dtype=torch.float32).reshape(1, 1, before, 1).expand(1, 4, before, 3)
+            scales = () if np.isnan(factor) else (factor, 1.0)
+            made = torch.ops.aten.upsample_nearest2d(rows.contiguous(memory_format=form), [after, 3], *scales)
+            places.append(made[0, 0, :, 0].numpy().astype(np.int64))
+    columns: dict[str, Any] = dict(
+        zip(("before", "after", "factor"), map(np.array, zip(*cases, strict=True)), strict=True)
+    )
+    np.savez_compressed(FOLDER / "nearest.npz", **columns, places=np.concatenate(places))
+
+
 def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -216,6 +234,7 @@ def main() -> None:
         "xnnpack": lambda: XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True)),
         "inductor": lambda: x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config()),
     }
+    nearest()
     with torch.no_grad():
         for quantizer, make in quantizers.items():
             for kind in (Residual, Branches, Padded):

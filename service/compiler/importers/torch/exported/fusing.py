@@ -23,7 +23,7 @@ _MOVES = frozenset(
     f"aten::{name}"
     for name in (
         *("clone", "contiguous", "detach", "dropout", "flatten", "max_pool2d", "pad", "permute", "reshape", "select"),
-        *("slice", "squeeze", "transpose", "unsqueeze", "view"),
+        *("slice", "squeeze", "transpose", "unsqueeze", "upsample_nearest2d", "view"),
     )
 )
 # Activations: bounds of their result where the call does not say others, and the names of those that it says.

@@ -21,11 +21,12 @@ from service.compiler.importers.torch.operators import (
     movement,
     pooling,
     real,
+    resizing,
 )
 
 Rule = Callable[..., Any]
 
-_FAMILIES = (accumulating, casts, dynamic, elementwise, functions, fused, joining, movement, pooling)
+_FAMILIES = (accumulating, casts, dynamic, elementwise, functions, fused, joining, movement, pooling, resizing)
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
 # In place of these where none of an operator's operands is quantized.
 REAL_RULES: Mapping[str, Rule] = {**real.RULES, **layers.RULES}

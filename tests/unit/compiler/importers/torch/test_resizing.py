@@ -1,0 +1,112 @@
+"""`aten::upsample_nearest2d` of exported programs: the elements that PyTorch takes, real or as they are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.torch import import_torchscript
+from service.compiler.importers.torch.exported import import_exported
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.numerics import FBGEMM, PT2E
+from service.quantize.document import Document
+from service.quantize.export.model import as_onnx
+from tests.support.exported import dequantize, document, node, program, quantize, tensor
+from tests.support.torchscript import FOLDER, Array, quantized
+
+DEFAULT, VEC = (f"torch.ops.aten.upsample_nearest2d.{overload}" for overload in ("default", "vec"))
+NONE: dict[str, Any] = {"as_none": True}
+DOUBLE = [NONE, {"as_floats": [2.0, 2.0]}]
+IMAGE = np.random.default_rng(0).normal(0, 1, (1, 2, 4, 4)).astype(np.float32)
+
+
+def sized(*sizes: int) -> dict[str, Any]:
+    return {"as_ints": list(sizes)}
+
+
+def made(nodes: list[dict[str, Any]], x: Array) -> tuple[str, Array]:
+    """The module as text, and its answer."""
+    module = import_exported(program(document(nodes, shape=x.shape))).module
+    return str(module), oracle.run_all(module, get_mode(PT2E), [[x]])[0][0]
+
+
+def refused(*arguments: dict[str, Any], overload: str = VEC, shape: tuple[int, ...] = (1, 2, 4, 4)) -> OctetError:
+    with pytest.raises((MalformedModel, Unsupported)) as caught:
+        import_exported(program(document([node(overload, "y", tensor("x"), *arguments)], shape=shape)))
+    assert str(caught.value.op).startswith("aten::upsample_nearest2d")
+    return caught.value
+
+
+def test_the_rows_are_those_that_torch_takes() -> None:
+    """Of both of its kernels (`scripts/pt2_fixtures.py`)."""
+    with np.load(FOLDER / "nearest.npz") as arrays:
+        cases = list(zip(arrays["before"].tolist(), arrays["after"].tolist(), arrays["factor"].tolist(), strict=True))
+        expected = np.split(arrays["places"], np.cumsum(np.repeat(arrays["after"], 2))[:-1])
+    for place, (before, after, factor) in enumerate(cases):
+        rows = np.arange(before, dtype=np.float32).reshape(1, 1, before, 1)
+        scales = [] if np.isnan(factor) else [{"as_float": factor}, {"as_float": 1.0}]
+        _, found = made([node(DEFAULT, "y", tensor("x"), sized(after, 1), *scales)], rows)
+        for theirs in expected[2 * place : 2 * place + 2]:
+            np.testing.assert_array_equal(found[0, 0, :, 0], theirs)
+
+
+@pytest.mark.parametrize("arguments", [DOUBLE, [sized(8, 8), NONE]])
+def test_stored_elements_stay_stored(arguments: list[dict[str, Any]]) -> None:
+    """So that the layers around it meet in integers."""
+    resized = node(VEC, "u", tensor("r"), *arguments)
+    ends = [quantize("x", "q"), dequantize("q", "r")]
+    text, found = made([*ends, resized, quantize("u", "s"), dequantize("s", "y")], IMAGE)
+    _, plain = made([ends[0], dequantize("q", "y")], IMAGE)
+    np.testing.assert_array_equal(found, plain.repeat(2, axis=2).repeat(2, axis=3))
+    assert text.count("qnn.dequantize") == 1
+    assert text.index("take_pixels") < text.index("qnn.dequantize")
+
+
+@pytest.mark.parametrize("call", ["q, [24, 18], 2., 1.5", "q, None, [2., 1.5]"])
+def test_a_quantized_tensor_of_a_script(call: str) -> None:
+    shape = (2, 3, 12, 12)
+    x = np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)
+    results = []
+    for lines in (["y = torch.relu(q)"], [f"y = torch.upsample_nearest2d({call})", "y = torch.relu(y)"]):
+        module = import_torchscript(quantized(*lines), shapes={"": shape}).module
+        results.append(oracle.run_all(module, get_mode(FBGEMM), [[x]])[0][0])
+    columns = [place * 2 // 3 for place in range(18)]
+    np.testing.assert_array_equal(results[1], results[0].repeat(2, axis=2)[..., columns])
+
+
+def test_it_is_one_operator_of_onnx() -> None:
+    """Of a float program, which is quantized as that."""
+    data = program(document([node(VEC, "y", tensor("x"), *DOUBLE)]))
+    assert [each.op_type for each in Document(as_onnx(data, {})).nodes] == ["Resize"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([sized(8)], "makes images of"),
+        ([sized(0, 8)], "makes images of"),
+        ([sized(1 << 40, 8)], "has a value other than an integer"),
+        ([sized(1 << 30, 8)], "makes images of"),
+        ([NONE, {"as_floats": [2.0]}], "1 factors for two axes"),
+        ([NONE, {"as_floats": [2.0, -2.0]}], "has factors"),
+        ([NONE, {"as_floats": [2.0, 1e300]}], "has factors"),
+        ([NONE, {"as_floats": [0.1, 2.0]}], "makes images of"),
+        ([NONE, NONE], "says neither a size nor factors"),
+    ],
+)
+def test_what_makes_no_image_is_malformed(arguments: list[dict[str, Any]], message: str) -> None:
+    assert message in refused(*arguments).message
+
+
+def test_images_are_of_four_dimensions() -> None:
+    assert "not [N, C, H, W]" in refused(*DOUBLE, shape=(1, 4, 4)).message
+
+
+def test_a_factor_for_which_kernels_differ_is_refused() -> None:
+    """PyTorch's own of quantized tensors takes other rows here than that of real ones."""
+    error = refused(sized(22, 4), {"as_float": 2.0163810268203166}, NONE, overload=DEFAULT, shape=(1, 1, 11, 4))
+    assert "kernels differ" in error.message
