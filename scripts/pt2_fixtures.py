@@ -226,6 +226,31 @@ def nearest() -> None:
     np.savez_compressed(FOLDER / "nearest.npz", **columns, places=np.concatenate(places))
 
 
+def transposed() -> None:
+    """What `conv_transpose2d` answers between conversions, by stride, padding and output padding: transposed.npz."""
+    arrays: dict[str, Any] = {}
+    for case, geometry in enumerate(
+        ((1, 1, 0, 0, 0, 0), (2, 2, 1, 1, 1, 1), (2, 1, 0, 1, 0, 0), (3, 2, 2, 0, 2, 1), (2, 2, 0, 0, 0, 0))
+    ):
+        rng = np.random.default_rng(case)
+        x = rng.normal(0, 2, (2, 12, 5, 7)).astype(np.float32)
+        weights = rng.integers(-127, 128, (12, 8, 3, 3 if case % 2 else 2)).astype(np.int8)
+        scales, bias = rng.uniform(1e-3, 4e-3, 8).astype(np.float32), rng.normal(0, 1, 8).astype(np.float32)
+        real = torch.from_numpy(weights.astype(np.float32) * scales.reshape(1, -1, 1, 1))
+        pairs = [list(geometry[place : place + 2]) for place in (0, 2, 4)]
+        sums = nn.functional.conv_transpose2d(rounded(x, 0.05, 3), real, torch.from_numpy(bias), *pairs)
+        y = rounded(sums.numpy(), 0.11, -9).numpy()
+        named = {"x": x, "weights": weights, "scales": scales, "bias": bias, "geometry": np.array(geometry), "y": y}
+        arrays |= {f"{name}.{case}": values for name, values in named.items()}
+    np.savez_compressed(FOLDER / "transposed.npz", **arrays)
+
+
+def rounded(x: Any, scale: float, zero_point: int) -> torch.Tensor:
+    """As `quantized_decomposed` stores in int8 and takes out again (torch/ao/quantization/fx/_decomposed.py)."""
+    stored = torch.clamp(torch.round(torch.from_numpy(x) * (1.0 / scale)) + zero_point, -128, 127).to(torch.int8)
+    return (stored.to(torch.float32) - zero_point) * scale
+
+
 def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -235,6 +260,7 @@ def main() -> None:
         "inductor": lambda: x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config()),
     }
     nearest()
+    transposed()
     with torch.no_grad():
         for quantizer, make in quantizers.items():
             for kind in (Residual, Branches, Padded):

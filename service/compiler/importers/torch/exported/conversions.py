@@ -46,7 +46,7 @@ def _typed(program: Program, call: Call) -> Call:
         return call
     try:
         quantized = type_of(known, program.shapes.get(call.inputs[0], ()))
-    except (InvalidInput, TypeError, ValueError, OverflowError) as exc:
+    except (ArithmeticError, InvalidInput, LookupError, TypeError, ValueError) as exc:
         what = exc.message if isinstance(exc, InvalidInput) else "its arguments do not fit together"
         raise MalformedModel(f"{call.label}: {what}", op=call.label, tensor=call.outputs[0]) from exc
     if quantized is None:

@@ -59,6 +59,29 @@ def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None)
     return node.image(image, body, out_type)
 
 
+def transposed(
+    node: Node, x: Any, layer: Packed, output_padding: tuple[int, int], out_type: QuantizedType | None
+) -> Value:
+    """The transposed convolution of `[N, C, H, W]`, without groups; real values without `out_type`."""
+    image, in_type = node.activation(x, rank=4)
+    weight_type, (down, right) = type_of_weights(node, layer), layer.padding
+
+    def body(image: relax.Var) -> relax.Expr:
+        accumulators = ops.conv2d_transpose(
+            image,
+            relax.const(filters_channels_last(layer.weight.data)),
+            None,
+            in_type,
+            weight_type,
+            strides=layer.stride,
+            padding=(down, right, down, right),
+            output_padding=output_padding,
+        )
+        return _finished(node, accumulators, layer, accumulator_type(in_type, weight_type, CHANNELS), out_type)
+
+    return node.image(image, body, out_type)
+
+
 def multiplied(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
     """Rows `[…, K]` times the transposed weights; real values without `out_type`."""
     x, in_type = node.activation(x)

@@ -7,8 +7,10 @@ operators, activations are stored values, and the output has a type of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.torch import packed
@@ -64,6 +66,38 @@ def _conv1d(
     rows = Tensor(weight.data[:, :, None], weight.quantization)
     layer = packed.conv2d(rows, bias, (1, along), (0, around), (1, apart), node.integer(groups, 1))
     return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
+
+
+def _conv_transpose2d(
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+    *,
+    out_type: QuantizedType | None,
+    clamp: Clamp,
+) -> Value:
+    """Weights are `[C, O, KH, KW]`, with a scale for each of O. Strides are up to the kernel, so that the filters of
+    all phases are few times the file's."""
+    steps, around, more = node.pair(stride, 1), node.pair(padding, 0), node.pair(output_padding, 0)
+    if node.integer(groups, 1) != 1 or node.pair(dilation, 1) != (1, 1):
+        node.unsupported("is a transposed convolution in groups, or with dilation")
+    node.require(isinstance(weight, Tensor) and weight.data.ndim == 4, "has weights of another shape")
+    kernel, of = weight.data.shape[2:], weight.quantization
+    if any(step > size for step, size in zip(steps, kernel, strict=True)):
+        node.unsupported(f"has strides of {list(steps)} beyond its kernel of {list(kernel)}")
+    node.require(
+        more[0] < steps[0] and more[1] < steps[1], f"has output padding {list(more)} for strides {list(steps)}"
+    )
+    turned = None if of is None else replace(of, axis=None if of.axis is None else (1, 0, 2, 3)[of.axis])
+    filters = Tensor(np.ascontiguousarray(weight.data.transpose(1, 0, 2, 3)), turned)
+    layer = packed.conv2d(filters, bias, steps, around, (1, 1), 1)
+    return accumulating.transposed(node, input, layer, more, _bounded(node, out_type, clamp))
 
 
 def _linear(
@@ -164,6 +198,7 @@ RULES = {
     "octet::cat": _cat,
     "octet::conv1d": _conv1d,
     "octet::conv2d": _conv2d,
+    "octet::conv_transpose2d": _conv_transpose2d,
     "octet::elu": _elu,
     "octet::hardsigmoid": _unary("hard_sigmoid"),
     "octet::hardswish": _unary("hard_swish"),
