@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from service import __version__
 from service.api import problems
@@ -28,6 +28,7 @@ from service.api.control import (
     targets,
     workers,
 )
+from service.api.control.queries import check_query
 from service.api.oip import repository_routes
 from service.api.ops import scrape
 from service.api.ops.collectors import BuildCollector, CacheCollector, ModelCollector, TenantPlaneCollector
@@ -53,6 +54,7 @@ def control_plane() -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts from the internet
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
+        dependencies=[Depends(check_query)],
     )
     for module in (
         models,

@@ -338,3 +338,14 @@ def test_a_damaged_blob_is_as_good_as_none(plane: ControlPlane) -> None:
 
 def test_a_source_and_a_body_contradict_each_other(plane: ControlPlane) -> None:
     problem(plane.push(MODEL, source=digest_of(MODEL)), 400, "invalid_input")
+
+
+def test_a_misspelled_option_is_refused_and_not_left_out(plane: ControlPlane) -> None:
+    response = plane.client.put("/api/v1/models", params={"name": "m", "traget": "host"}, content=MODEL)
+    document = problem(response, 400, "invalid_input")
+    assert (document["detail"], document["hint"]) == (
+        "PUT /api/v1/models has no parameter 'traget'",
+        "target is meant?",
+    )
+    assert problem(plane.client.get("/api/v1/targets?all=1"), 400, "invalid_input")["hint"] == "it takes none"
+    assert plane.client.get("/metrics?all=1").status_code == 200
