@@ -45,6 +45,13 @@ class Answer:
             labels = self.labels
         return top(values, labels) if is_classification(values) else []
 
+    def unused_labels(self) -> str:
+        """Why the model's labels name no class; empty where they do, or where there are none."""
+        classes = self.outputs[self.specs[0].name].size
+        if len(self.labels) in (0, classes):
+            return ""
+        return f"the model's labels are not shown: they are {len(self.labels)}, and its classes {classes}"
+
     def dequantized(self) -> Answer:
         """The same in real values, FP32."""
         outputs, specs = dict(self.outputs), []
@@ -72,6 +79,8 @@ def show_answer(
         output.show(bars(best))
     else:
         output.show(*(_described(spec, answer.outputs[spec.name]) for spec in answer.specs))
+    if best and labels_file is None and (unused := answer.unused_labels()):
+        output.progress.print(Text(unused, style="yellow"))
     output.show(Text(f"{answer.model} in {answer.took_s * 1000:.1f} ms", style="dim"))
 
 

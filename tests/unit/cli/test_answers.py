@@ -45,6 +45,13 @@ def test_an_answer_is_shown_and_saved_in_real_values(tmp_path: Path, capsys: pyt
     assert np.load(tmp_path / "y.npy").tolist() == [[0.0, 255 / 256]]
 
 
+def test_labels_that_are_not_shown_are_not_left_out_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    show_answer(Output(as_json=False), replace(QUANTIZED, labels=("no", "yes", "perhaps")))
+    assert "the model's labels are not shown: they are 3, and its classes 2" in capsys.readouterr().err
+    show_answer(Output(as_json=False), replace(QUANTIZED, labels=("no", "yes")))
+    assert capsys.readouterr().err == ""
+
+
 def test_the_models_own_labels_name_its_classes_where_there_are_as_many() -> None:
     for labels, expected in ((("no", "yes"), "yes"), (("no", "yes", "perhaps"), "1")):
         assert replace(QUANTIZED, labels=labels).dequantized().classes(None)[0]["label"] == expected
