@@ -19,6 +19,8 @@ from service.cli.quarantine import show as show_quarantine
 from service.cli.reports import attached, summary
 from service.core.errors import Conflict
 from service.core.metadata import ModelMetadata
+from service.core.options import batch_of, tune_s_of
+from service.core.quantization import is_quantization
 
 _VERSION_STYLE = {"ready": "green", "building": "yellow", "failed": "bold red", "quarantined": "bold red"}
 _STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "running": "yellow", "queued": "yellow"}
@@ -130,7 +132,7 @@ def _builds(listed: list[dict[str, Any]]) -> Table | Text:
         return Text("No builds yet.")
     table = _table("build", "model", "target", "numerics", "state", "took", "requested")
     for build in listed:
-        asked = f"{build['model']}:{build['version']}", build["target"], build["numerics"]
+        asked = f"{build['model']}:{build['version']}", _target(build), build["numerics"]
         table.add_row(short_id(build["id"]), *asked, _state(build), _took(build), _ago(build["created_at"]))
     return table
 
@@ -138,7 +140,7 @@ def _builds(listed: list[dict[str, Any]]) -> Table | Text:
 def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
     rows = {
         "model": f"{build['model']} version {build['version']}",
-        "target": build["target"],
+        "target": _target(build),
         "numerics": build["numerics"],
         "state": _state(build),
         "took": _took(build),
@@ -154,6 +156,16 @@ def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
     output.show(table)
     if build["artifact"]:
         output.show(summary(attached(client, build["artifact"])))
+
+
+def _target(build: dict[str, Any]) -> str:
+    """What a build is for, and what tells it from others of the same version for that."""
+    options = build["options"]
+    batch, tune_s = batch_of(options), tune_s_of(options)
+    told = ["quantization"] if is_quantization(options) else []
+    told += [f"batch {batch}"] if batch > 1 else []
+    told += [f"tuned for {tune_s:g} s"] if tune_s else []
+    return ", ".join([build["target"], *told])
 
 
 def _state(build: dict[str, Any]) -> Text:

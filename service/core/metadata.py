@@ -67,7 +67,7 @@ class ModelMetadata:
     def __str__(self) -> str:
         """E.g. `10 labels, mean 0.5, std 0.25, crop`."""
         parts = [
-            f"{len(self.labels)} labels" if self.labels else "",
+            f"{len(self.labels)} label{'s' if len(self.labels) > 1 else ''}" if self.labels else "",
             f"mean {_listed(self.mean)}" if self.mean else "",
             f"std {_listed(self.std)}" if self.std else "",
             *(str(each) for each in (self.resize, self.layout) if each),

@@ -47,6 +47,12 @@ def test_short_ids_are_shown_and_taken(server: str, build: str) -> None:
     assert json.loads(builds(server, build[:8], "--json").stdout)["id"] == build
 
 
+def test_builds_of_one_version_are_told_apart(plane: ControlPlane, server: str) -> None:
+    plane.push(batch="1,8")
+    shown = [line for line in builds(server).stdout.splitlines() if ":1" in line]
+    assert sorted("batch 8" in line for line in shown) == [False, True]
+
+
 def test_a_build_that_waits_is_canceled(server: str, build: str) -> None:
     result = builds(server, build[:8], "--cancel", "--json")
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (0, "canceled")
