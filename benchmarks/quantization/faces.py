@@ -3,6 +3,7 @@ chance, on photographs without people."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,11 +73,14 @@ def _portrait() -> Image.Image:
     return rgb.resize((512, round(rgb.height * 512 / rgb.width)))
 
 
-def anchors() -> Array:
-    """The middles of the boxes of MediaPipe's face detector of short range, `[896, (x, y)]`, as shares of the sides:
-    two at each of 16 x 16 places, and six at each of 8 x 8."""
+OF_FACES = ((16, 2), (8, 6))  # of MediaPipe's face detector of short range: places along a side, boxes at each
+OF_POSES = ((28, 2), (14, 2), (7, 6))
+
+
+def anchors(grids: Sequence[tuple[int, int]]) -> Array:
+    """The middles of a detector's boxes, `[boxes, (x, y)]`, as shares of the sides."""
     found = []
-    for grid, times in ((16, 2), (8, 6)):
+    for grid, times in grids:
         along = (np.arange(grid) + 0.5) / grid
         y, x = np.meshgrid(along, along, indexing="ij")
         found.append(np.stack([x, y], axis=-1).reshape(-1, 2).repeat(times, axis=0))
