@@ -118,6 +118,7 @@ def test_while_there_is_no_control_plane_what_it_answers_is_refused_for_now(scen
             scene.served.client.post("/v2/models/nobody/infer", json={"inputs": []}),
         ):
             assert (refused.status_code, refused.json()["code"]) == (503, "restarting")
+            assert "the server's control plane is starting" in refused.json()["detail"]
             assert int(refused.headers["retry-after"]) >= 1
         assert scene.served.client.get("/v2/health/ready").status_code == 200
 

@@ -70,7 +70,10 @@ Problem Plane::nobody(std::string_view kind) const {
     return Problem(Kind::kUnsupported, "pictures are not decoded by a data plane alone", "send a tensor, or use octet serve");
   }
   if (is_alone) return Problem(Kind::kNotFound, "there is no such model, version or method here");
-  return Problem(Kind::kRestarting, "what decides about models is not there at the moment", "try again later");
+  return Problem(
+      Kind::kRestarting, "the server's control plane is starting; models that are loaded answer meanwhile",
+      "try again in a second"
+  );
 }
 
 void Plane::resolve(int64_t exchange, const std::string& model, const std::string& version, Found found) {
