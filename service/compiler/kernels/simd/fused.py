@@ -44,17 +44,20 @@ class FixedPoint:
     aways: Array
 
     @classmethod
-    def rounded_once(cls, significands: Array, shifts: Array) -> FixedPoint:
-        """`OneRounding`."""
-        rights = 31 - shifts.astype(np.int64)
-        return cls(significands.astype(np.int64), rights, np.int64(1) << (rights - 1), np.zeros_like(rights))
+    def rounded_once(cls, significands: Array, shifts: Array, largest: Array) -> FixedPoint:
+        """`OneRounding` of accumulators up to `largest`, of either sign: few multipliers make halves of them, and only
+        for these it matters where halves go."""
+        rights, factors = 31 - shifts.astype(np.int64), significands.astype(np.int64)
+        halves = np.int64(1) << (rights - 1)
+        powers = factors & -factors  # of two, by which each can be divided
+        return cls(factors, rights, halves, np.where(largest * powers >= halves, 1, 0))
 
     @classmethod
     def rounded_twice(cls, significands: Array, shifts: Array) -> FixedPoint:
         """`TwoRoundings` of accumulators that a shift to the left does not take out of int32 (`Lanes.round_twice`)."""
-        once, second = cls.rounded_once(significands, shifts), shifts < 0
-        halves = once.halves + np.where(second, 1 << 30, 0)
-        return cls(once.significands, once.rights, halves, np.where(second, _INT32, 0))
+        rights, second = 31 - shifts.astype(np.int64), shifts < 0
+        halves = (np.int64(1) << (rights - 1)) + np.where(second, 1 << 30, 0)
+        return cls(significands.astype(np.int64), rights, halves, np.where(second, _INT32, 0))
 
     @property
     def scales(self) -> Array:

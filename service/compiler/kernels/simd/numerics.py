@@ -107,7 +107,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
         fixed = FixedPoint.rounded_twice(significands, shifts)
         wraps = bool((largest_magnitudes << np.maximum(shifts, 0) > _ACCUMULATORS[1]).any() and (shifts > 0).any())
     else:
-        fixed, wraps = FixedPoint.rounded_once(significands, shifts), False
+        fixed, wraps = FixedPoint.rounded_once(significands, shifts, largest_magnitudes), False
     out = bounds(operation.per_tensor("out_type"))
     fused = None if wraps else fused_scale(fixed, smallest, largest, out, stored=stored)
     if fused is not None:

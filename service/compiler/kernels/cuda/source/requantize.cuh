@@ -119,7 +119,7 @@ struct DoubleRounding {
   }
 };
 
-// `rights`: from the 64-bit product on.
+// Halves away from zero. `rights`: from the 64-bit product on.
 struct SingleRounding {
   const i32* significands;
   const i32* rights;
@@ -129,7 +129,7 @@ struct SingleRounding {
   __device__ Channel channel(int number) const { return {significands[number], rights[number]}; }
   __device__ static i32 apply(i32 sum, const Channel& own) {
     const i64 product = static_cast<i64>(sum) * own.significand;
-    return static_cast<i32>((product + (i64{1} << (own.right - 1))) >> own.right);
+    return static_cast<i32>((product + (i64{1} << (own.right - 1)) - (sum < 0)) >> own.right);
   }
 };
 

@@ -31,12 +31,19 @@ class Channels:
         self.significands, self.shifts, self.out, self.twice = multipliers, shifts, out, twice
         self.smallest = np.full(len(shifts), -reach, np.int64)
         self.largest = np.full(len(shifts), reach - 1, np.int64)
-        self.fixed = (FixedPoint.rounded_twice if twice else FixedPoint.rounded_once)(multipliers, shifts)
+        furthest = np.maximum(self.largest, -self.smallest)
+        self.fixed = (
+            FixedPoint.rounded_twice(multipliers, shifts)
+            if twice
+            else FixedPoint.rounded_once(multipliers, shifts, furthest)
+        )
 
     @classmethod
     def drawn(cls, seed: int, shifts: tuple[int, int], out: Bounds, *, reach: int = 1 << 20, twice: bool = True):  # type: ignore[no-untyped-def]
         rng = np.random.default_rng(seed)
         significands = rng.integers(1 << 30, 1 << 31, 16)
+        if not twice:
+            significands[::4] &= -1 << 27  # which make halves
         return cls(significands, rng.integers(*shifts, 16, endpoint=True), reach, out, twice=twice)
 
     def fused(self, *, stored: bool = True) -> FusedScale | None:
@@ -48,7 +55,7 @@ class Channels:
         if self.twice:
             scaled = fixed_point.multiply_by_quantized_multiplier(accumulators, significand, shift)
         else:
-            scaled = (accumulators * significand + (1 << (30 - shift))) >> (31 - shift)
+            scaled = (accumulators * significand + (1 << (30 - shift)) - (accumulators < 0)) >> (31 - shift)
         return np.asarray(np.clip(scaled + self.out.zero_point, self.out.low, self.out.high))
 
     def telling(self, channel: int) -> Array:

@@ -1,0 +1,62 @@
+"""Sums that lie in the middle between two results, of multipliers that make many: the reference kernels of LiteRT round
+those of dense layers away from zero."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.compiler.importers.tflite.importer import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import LITERT_REFERENCE
+from service.core.target import detect_host
+from tests.support import litert
+from tests.support.selected import run_selected
+from tests.support.tflite_builder import Quant
+from tests.support.tflite_models import fully_connected_model
+
+Array = NDArray[Any]
+POINTS = {"int8": 0, "uint8": 128}
+DEPTH, UNITS, ROWS = 8, 20, 64
+
+
+def dense(dtype: str, seed: int, factor: float, *, per_channel: bool = False) -> tuple[bytes, Array]:
+    """A layer whose sums are multiplied by `factor`, and an input."""
+    rng, limits, point = np.random.default_rng(seed), np.iinfo(dtype), POINTS[dtype]
+    weights = rng.integers(max(limits.min, -127), limits.max, (UNITS, DEPTH), endpoint=True).astype(dtype)
+    scales = tuple(2.0 ** -(unit % 3) for unit in range(UNITS)) if per_channel else 1.0
+    quant = Quant(scales, point if not per_channel else (0,) * UNITS)
+    ends = Quant(1.0, point), quant, Quant(1 / factor, point)
+    model = fully_connected_model((ROWS, DEPTH), weights, None, *ends)
+    return model, rng.integers(limits.min, limits.max, (ROWS, DEPTH), endpoint=True).astype(dtype)
+
+
+def expected(model: bytes, x: Array) -> Array:
+    answer: Array = litert.run(litert.interpreter(model), [x])[0]
+    return answer
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(POINTS)), st.integers(0, 1 << 16), st.integers(1, 63), st.integers(6, 14), st.booleans())
+def test_a_dense_layer_rounds_as_the_reference(
+    dtype: str, seed: int, factor: int, right: int, per_channel: bool
+) -> None:
+    model, x = dense(dtype, seed, factor * 2.0**-right, per_channel=per_channel and dtype == "int8")
+    (ours,) = oracle.run(import_model(model).module, get_mode(LITERT_REFERENCE), [x])
+    np.testing.assert_array_equal(ours, expected(model, x))
+
+
+@pytest.mark.parametrize("dtype", sorted(POINTS))
+@pytest.mark.parametrize(("factor", "right"), [(1, 8), (3, 9), (45, 12)])
+def test_compiled_it_does_so_too(dtype: str, factor: int, right: int, tmp_path: Path) -> None:
+    model, x = dense(dtype, 1, factor * 2.0**-right)
+    selection, (ours,) = run_selected(import_model(model).module, detect_host().target, LITERT_REFERENCE, [x], tmp_path)
+    assert selection.layers, "by a kernel"
+    np.testing.assert_array_equal(ours, expected(model, x))
