@@ -81,7 +81,7 @@ def test_the_face_s_box_holds_the_brightest_of_the_portrait(monkeypatch: pytest.
 
 
 def test_anchors_are_the_detector_s() -> None:
-    places = faces.anchors()
+    places = faces.anchors(faces.OF_FACES)
     assert places.shape == (896, 2)
     assert places[:3].tolist() == [[1 / 32, 1 / 32], [1 / 32, 1 / 32], [3 / 32, 1 / 32]]
 
