@@ -34,9 +34,10 @@ def test_fields_that_we_do_not_know_are_kept() -> None:
     model.input("x", "float32", [4])
     model.output(model.node("Relu", ["x"]), "float32")
     model.nodes[0] += message(6, "a word about it") + number(9999, 7)
-    data = model.build() + message(14, "metadata") + number(5000, 3)
+    metadata = message(14, message(1, "source") + message(2, "a word about all"))
+    data = model.build() + metadata + number(5000, 3)
     written = Document(data).written()
-    for kept in (message(6, "a word about it"), number(9999, 7), message(14, "metadata"), number(5000, 3)):
+    for kept in (message(6, "a word about it"), number(9999, 7), metadata, number(5000, 3)):
         assert kept in written
 
 
