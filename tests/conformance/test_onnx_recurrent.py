@@ -90,6 +90,12 @@ def test_the_state_is_reset_behind_its_product_where_the_file_says_so() -> None:
     assert_near(*layer("GRU", "bidirectional", linear_before_reset=1))
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_weights_are_held_once_however_many_steps_there_are(kind: str) -> None:
+    """A model whose constants add up to far more than the file is refused (`node.Constants`)."""
+    assert_near(*layer(kind, steps=200, width=16, size=48))
+
+
 @pytest.mark.parametrize("outputs", [("y",), ("", "h"), ("", "h", "c"), ("y", "", "c")])
 def test_outputs_that_nobody_reads_may_be_left_out(outputs: tuple[str, ...]) -> None:
     assert_near(*layer("LSTM", outputs=outputs))

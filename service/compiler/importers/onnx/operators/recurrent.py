@@ -43,12 +43,11 @@ class _Cell:
     recurrent: Array
     biases: tuple[Array, Array]
 
-    def product(self, x: relax.Expr, first: int, last: int) -> relax.Expr:
-        """Of the state with the weights of some gates."""
-        rows = self.recurrent[first * self.size : last * self.size]
-        return self.made(ops.real_matmul(x, self.node.literal(rows.T)))
+    def weights(self, first: int, last: int) -> relax.Constant:
+        """Of the products of the state with those of some gates, `[size, gates * size]`."""
+        return self.node.literal(self.recurrent[first * self.size : last * self.size].T)
 
-    def bias(self, parts: tuple[Array, ...], first: int, last: int) -> relax.Expr:
+    def bias(self, parts: tuple[Array, ...], first: int, last: int) -> relax.Constant:
         """Of some gates, the sum of `parts` of `biases`."""
         total: Array = np.add.reduce(parts)
         return self.node.literal(total[first * self.size : last * self.size])
@@ -57,6 +56,9 @@ class _Cell:
         """That gate's columns of several."""
         bounds = [place * self.size], [(place + 1) * self.size]
         return self.made(relax.op.strided_slice(x, [1], *bounds))
+
+    def product(self, x: relax.Expr, weights: relax.Constant) -> relax.Expr:
+        return self.made(ops.real_matmul(x, weights))
 
     def of(self, function: str, x: relax.Expr) -> relax.Expr:
         return self.made(ops.real_function(function, x))
@@ -68,35 +70,47 @@ class _Cell:
         return self.made.apply(relax.op.multiply, x, y)
 
 
-def _lstm_step(cell: _Cell, x: relax.Expr, state: State) -> State:
-    """Gates are in the order input, output, forget, cell; `x` is the input's product with the weights of all."""
-    hidden, memory = state
-    sums = cell.sum(cell.sum(x, cell.product(hidden, 0, 4)), cell.bias(cell.biases, 0, 4))
-    entering, leaving, kept = (cell.of("logistic", cell.gate(sums, place)) for place in range(3))
-    new = cell.times(entering, cell.of("tanh", cell.gate(sums, 3)))
-    memory = cell.sum(cell.times(kept, memory), new)
-    return cell.times(leaving, cell.of("tanh", memory)), memory
+Step = Callable[[relax.Expr, State], State]  # of the input's products with the weights of all gates, and the state
 
 
-def _gru_step(cell: _Cell, x: relax.Expr, state: State) -> State:
+def _lstm(cell: _Cell) -> Step:
+    """Gates are in the order input, output, forget, cell."""
+    weights, bias = cell.weights(0, 4), cell.bias(cell.biases, 0, 4)
+
+    def step(x: relax.Expr, state: State) -> State:
+        hidden, memory = state
+        sums = cell.sum(cell.sum(x, cell.product(hidden, weights)), bias)
+        entering, leaving, kept = (cell.of("logistic", cell.gate(sums, place)) for place in range(3))
+        new = cell.times(entering, cell.of("tanh", cell.gate(sums, 3)))
+        memory = cell.sum(cell.times(kept, memory), new)
+        return cell.times(leaving, cell.of("tanh", memory)), memory
+
+    return step
+
+
+def _gru(cell: _Cell) -> Step:
     """Gates are in the order update, reset, hidden. The state is reset before it is multiplied, or behind."""
-    (hidden,) = state
     of_input, of_state = cell.biases
-    first = cell.made(relax.op.strided_slice(x, [1], [0], [2 * cell.size]))
-    sums = cell.sum(cell.sum(first, cell.product(hidden, 0, 2)), cell.bias(cell.biases, 0, 2))
-    update, reset = (cell.of("logistic", cell.gate(sums, place)) for place in range(2))
-    if not cell.node.attribute("linear_before_reset", 0):
-        products = cell.sum(cell.gate(x, 2), cell.product(cell.times(reset, hidden), 2, 3))
-        inner = cell.sum(products, cell.bias(cell.biases, 2, 3))
-    else:
-        behind = cell.sum(cell.product(hidden, 2, 3), cell.bias((of_state,), 2, 3))
-        inner = cell.sum(cell.sum(cell.gate(x, 2), cell.bias((of_input,), 2, 3)), cell.times(reset, behind))
-    new = cell.of("tanh", inner)
-    rest = cell.made.apply(relax.op.subtract, 1.0, update)
-    return (cell.sum(cell.times(rest, new), cell.times(update, hidden)),)
+    weights, bias = (cell.weights(0, 2), cell.weights(2, 3)), cell.bias(cell.biases, 0, 2)
+    resets_first = not cell.node.attribute("linear_before_reset", 0)
+    inner = [cell.bias(parts, 2, 3) for parts in ([cell.biases] if resets_first else [(of_input,), (of_state,)])]
 
+    def candidate(x: relax.Expr, hidden: relax.Expr, reset: relax.Expr) -> relax.Expr:
+        if resets_first:
+            return cell.sum(cell.sum(x, cell.product(cell.times(reset, hidden), weights[1])), inner[0])
+        behind = cell.sum(cell.product(hidden, weights[1]), inner[1])
+        return cell.sum(cell.sum(x, inner[0]), cell.times(reset, behind))
 
-Step = Callable[[_Cell, relax.Expr, State], State]
+    def step(x: relax.Expr, state: State) -> State:
+        (hidden,) = state
+        first = cell.made(relax.op.strided_slice(x, [1], [0], [2 * cell.size]))
+        sums = cell.sum(cell.sum(first, cell.product(hidden, weights[0])), bias)
+        update, reset = (cell.of("logistic", cell.gate(sums, place)) for place in range(2))
+        new = cell.of("tanh", candidate(cell.gate(x, 2), hidden, reset))
+        rest = cell.made.apply(relax.op.subtract, 1.0, update)
+        return (cell.sum(cell.times(rest, new), cell.times(update, hidden)),)
+
+    return step
 
 
 @dataclass(frozen=True)
@@ -104,12 +118,13 @@ class _Kind:
     """An operator.
 
     Attributes:
+        steps: makes a cell's step; what is constant is the same in all of them.
         gates: of a cell.
         states: how many a cell has.
         activations: its functions, those that it has by default.
     """
 
-    step: Step
+    steps: Callable[[_Cell], Step]
     gates: int
     states: int
     activations: tuple[str, ...]
@@ -135,7 +150,7 @@ def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
         parts = [made(relax.op.strided_slice(products, [0], [t * batch], [(t + 1) * batch])) for t in range(steps)]
         initial = (len(directions), batch, size)
         state = tuple(_initial(cell, 5 + each, place, initial) for each in range(kind.states))
-        runs.append(_run(partial(kind.step, cell), parts, state, is_backward))
+        runs.append(_run(kind.steps(cell), parts, state, is_backward))
     return _results(node, runs, (steps, batch, size))
 
 
@@ -178,9 +193,7 @@ def _initial(cell: _Cell, place: int, direction: int, shape: tuple[int, ...]) ->
     return cell.made(relax.op.reshape(own, shape[1:]))
 
 
-def _run(
-    step: Callable[[relax.Expr, State], State], parts: list[relax.Expr], state: State, is_backward: bool
-) -> tuple[list[relax.Expr], State]:
+def _run(step: Step, parts: list[relax.Expr], state: State, is_backward: bool) -> tuple[list[relax.Expr], State]:
     """The hidden state behind each step, in the order of the input, and the last state."""
     found: list[relax.Expr] = []
     for part in parts[::-1] if is_backward else parts:
@@ -207,8 +220,8 @@ def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tupl
     return tuple(results)
 
 
-_LSTM = _Kind(_lstm_step, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
-_GRU = _Kind(_gru_step, 3, 1, ("Sigmoid", "Tanh"))
+_LSTM = _Kind(_lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
+_GRU = _Kind(_gru, 3, 1, ("Sigmoid", "Tanh"))
 
 RECURRENT: dict[str, tuple[Convert, tuple[int, int]]] = {
     "LSTM": (partial(_layer, kind=_LSTM), (3, 8)),
