@@ -123,7 +123,7 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
         ranked = calibration.sensitivity(Options())
         mixture = partial(ranked.mixture, labels=network.labels)
         enough, _ = within(BUDGET, ranked.curve(network.labels), mixture)
-        mixed = calibration.quantize(Options(kept=enough.kept, wide=enough.wide))
+        mixed = calibration.quantize(Options().raising(enough.kept, enough.wide))
         name = f"Octet, minmax, budget 0.1 %: {len(enough.kept)} layers in float, {len(enough.wide)} of 16x8"
         rows.append(_kept(folder, name, mixed, time.monotonic() - started_s + shared_s))
     said = _compared(calibration.measure(first).answers, folder, rows[0])

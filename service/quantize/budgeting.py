@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from service.quantize.data import accuracy, classes_of
 from service.quantize.quantization import Calibration, Options
@@ -56,8 +55,7 @@ def in_bfloat16(
         if not bfloat16:
             return ranked.mixture(count, count, labels)
         kept = tuple(name for name in raised if name not in bfloat16)
-        mixed = replace(options, kept=(*options.kept, *kept), bfloat16=(*options.bfloat16, *bfloat16))
-        measured = calibration.measure(calibration.quantize(mixed))
+        measured = calibration.measure(calibration.quantize(options.raising(kept, bfloat16=bfloat16)))
         known = labels if any(label is not None for label in labels) else classes_of(list(measured.float_answers))
         share = float(accuracy(classes_of(list(measured.answers)), known)["share"])
         return Point(kept, (), share, next(iter(measured.outputs.values())), bfloat16=bfloat16)

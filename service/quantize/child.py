@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,12 +111,7 @@ def _mixture(
         enough, curve = budgeting.within(asked.budget, curve, mixture)
 
     def raised(point: Point) -> Options:
-        return replace(
-            options,
-            kept=(*options.kept, *point.kept),
-            wide=(*options.wide, *point.wide),
-            bfloat16=(*options.bfloat16, *point.bfloat16),
-        )
+        return options.raising(point.kept, point.wide, point.bfloat16)
 
     costs = {}
     if asked.latency_budget is not None:

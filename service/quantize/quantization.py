@@ -54,6 +54,17 @@ class Options:
     rounds: int = 0
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)
 
+    def raising(
+        self, kept: Collection[str] = (), wide: Collection[str] = (), bfloat16: Collection[str] = ()
+    ) -> Options:
+        """The same, with further layers that are not in integers."""
+        return replace(
+            self,
+            kept=(*self.kept, *kept),
+            wide=(*self.wide, *wide),
+            bfloat16=(*self.bfloat16, *bfloat16),
+        )
+
     @property
     def method(self) -> Choose:
         if not isinstance(self.choose, str):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 
 from tests.support.browser import PHONE, visit
 from tests.support.float_networks import SIZE, dense_network, residual_network
@@ -72,15 +75,10 @@ _SUCCEEDED: dict[str, Any] = {
 }
 
 
-def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) -> None:
-    """By what a server could say."""
-    asked_before = {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "adaround": True}
-    options = {
-        "quantize": {**asked_before, "keep": [], "wide": ["before"], "budget": 0.01, "latency_budget": "2x"},
-        "input_shapes": {"": [1, 3, 16, 16]},
-    }
-    build = {**_SUCCEEDED, "options": options}
-    result = {"build": build, "version": 2, "file": "/api/v1/models/net/quantizations/q1/file", "report": REPORT}
+@contextmanager
+def showing(browser: Browser, served: Served, build: dict[str, Any], report: dict[str, Any]) -> Iterator[_Shown]:
+    """What a build's quantization costs, by what a server could say of it."""
+    result = {"build": build, "version": 2, "file": "/api/v1/models/net/quantizations/q1/file", "report": report}
     asked: list[str] = []
 
     def quantized(route: Route) -> None:
@@ -92,7 +90,36 @@ def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) ->
         page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
         page.route("**/quantizations?*", quantized)
         page.get_by_role("button", name="Show what it costs").click()
-        cost = page.locator("#quantization")
+        yield _Shown(page.locator("#quantization"), asked)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """
+    Attributes:
+        cost: the part of the page.
+        asked: the requests for other quantizations that it has sent.
+    """
+
+    cost: Locator
+    asked: list[str]
+
+    def query(self) -> dict[str, list[str]]:
+        """Of the only one."""
+        (url,) = self.asked
+        return parse_qs(urlsplit(url).query)
+
+
+def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) -> None:
+    """By what a server could say."""
+    asked_before = {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "adaround": True}
+    options = {
+        "quantize": {**asked_before, "keep": [], "wide": ["before"], "budget": 0.01, "latency_budget": "2x"},
+        "input_shapes": {"": [1, 3, 16, 16]},
+    }
+    build = {**_SUCCEEDED, "options": options}
+    with showing(browser, served, build, REPORT) as shown:
+        cost = shown.cost
         expect(cost).to_contain_text("right: 100.0 % ± 0.0 in float, 90.0 % ± 9.5 quantized")
         expect(cost).to_contain_text("signal to noise at the output: 21.5 dB")
         expect(cost.locator("svg.curve circle")).to_have_count(5)
@@ -105,8 +132,7 @@ def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) ->
         expect(cost.locator("details li").first).to_have_text("<b>a</b>: 22.0 dB")
         cost.get_by_role("button", name="Choose 1 in float, 2 of 16x8").click()
         expect(cost).to_contain_text("net 1: queued")
-    (url,) = asked
-    assert parse_qs(urlsplit(url).query) == {
+    assert shown.query() == {
         **{name: [str(value).replace("True", "true")] for name, value in asked_before.items()},
         "correct_bias": ["false"],  # of a build that does not say
         "version": ["1"],
@@ -123,12 +149,8 @@ def test_mixtures_that_were_timed_are_drawn_over_their_times(browser: Browser, s
     bound = {"asked": "2x", "limit_ms": 2.0, "met": True, "budget_met": False}
     build = {**_SUCCEEDED, "options": {"quantize": {"method": "mse", "keep": [], "wide": []}}}
     report = {**REPORT, "sensitivity": {"layers_db": {}, "curve": curve, "latency_budget": bound}}
-    result = {"build": build, "version": 2, "file": "/file", "report": report}
-    with visit(browser, served.url, may_fail=True) as page:  # there is no such model
-        page.route("**/api/v1/builds?limit=100", lambda route: route.fulfill(json={"builds": [build]}))
-        page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
-        page.get_by_role("button", name="Show what it costs").click()
-        cost = page.locator("#quantization")
+    with showing(browser, served, build, report) as shown:
+        cost = shown.cost
         expect(cost).to_contain_text("within 2x (2 ms). None of them meets the budget of answers.")
         expect(cost.locator(".mixtures li").nth(1)).to_contain_text("1 in float: 95.0 %, 25.0 dB, 2 ms")
         places = [float(str(dot.get_attribute("cx"))) for dot in cost.locator("svg.curve circle").all()]
@@ -142,25 +164,13 @@ def test_of_mixtures_in_bfloat16_one_can_be_chosen(browser: Browser, served: Ser
         "options": {"quantize": {"method": "mse", "keep": [], "budget": 0.1, "raise_to": "bfloat16"}},
     }
     report = {**REPORT, "sensitivity": {"layers_db": {}, "curve": curve}}
-    result = {"build": build, "version": 2, "file": "/file", "report": report}
-    asked: list[str] = []
-
-    def quantized(route: Route) -> None:
-        asked.append(route.request.url)
-        route.fulfill(json={**build, "id": "q2", "state": "queued"})
-
-    with visit(browser, served.url, may_fail=True) as page:  # there is no such model
-        page.route("**/api/v1/builds?limit=100", lambda route: route.fulfill(json={"builds": [build]}))
-        page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
-        page.route("**/quantizations?*", quantized)
-        page.get_by_role("button", name="Show what it costs").click()
-        cost = page.locator("#quantization")
+    with showing(browser, served, build, report) as shown:
+        cost = shown.cost
         expect(cost).to_contain_text("● in float ● in bfloat16")
         expect(cost.locator("svg.curve circle.in-bfloat16")).to_have_count(1)
         cost.get_by_role("button", name="Choose 1 in float, 1 in bfloat16").click()
         expect(cost).to_contain_text("net 1: queued")
-    (url,) = asked
-    query = parse_qs(urlsplit(url).query)
+    query = shown.query()
     assert (query["keep"], query["bfloat16"]) == (["a"], ["b"])
     assert query.keys().isdisjoint({"budget", "raise_to"})
 
