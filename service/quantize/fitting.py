@@ -7,7 +7,7 @@ at a layer's own error, on its operand as it is stored, so no layer waits for an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,10 @@ from service.quantize.data import Data
 from service.quantize.document import Document, Node
 from service.quantize.observing import Columns, Moments, Workshop
 from service.quantize.patterns import Layer, Plan
-from service.quantize.rewriting import MOST_WEIGHT, Fitted, bias_of, weight_scales
+from service.quantize.rewriting import MOST_WEIGHT, Fitted, Form, bias_of, is_fitted, key_of, layer_scales
 from service.quantize.rounding import rounded_adaptively
 
 _MOST_COLUMN = 5120  # elements: products of such are 200 MiB
-_LAYERS = ("Conv", "Gemm", "MatMul")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Fit:
 def fitted(
     document: Document,
     plan: Plan,
-    types: Mapping[str, QuantizedType],
+    form: Form,
     fit: Fit,
     workshop: Workshop,
     built: Built,
@@ -56,40 +55,36 @@ def fitted(
     summed.
 
     Args:
+        form: how operands and biases are stored; its fits are not read.
         built: a model with all operands of these among its inputs and outputs.
         names: of these.
 
     Returns:
-        By operand and weights.
+        By `rewriting.key_of`.
 
     Raises:
         InvalidInput: as `Data.inputs`.
     """
-    layers = {(layer.operands[0], layer.node.inputs[1]): layer for layer in plan.layers if _is_fitted(layer)}
+    layers = {key_of(layer): layer for layer in plan.layers if is_fitted(layer)}
+    kinds = {key: form.types[plan.tensors[layer.operands[0]]] for key, layer in layers.items()}
     seen = workshop.moments(
-        built, data, [_columns(document, plan, layer, types, fit, names) for layer in layers.values()]
+        built, data, [_columns(document, layer, kinds[key], fit, names) for key, layer in layers.items()]
     )
     made = {}
     for place, (key, moments) in enumerate(zip(layers, seen, strict=True), 1):
-        made[key] = _of_layer(document, layers[key], types[plan.tensors[key[0]]].scales[0], fit, moments)
+        made[key] = _of_layer(document, layers[key], kinds[key].scales[0], form, fit, moments)
         workshop.tick("fits weights of layers", place, len(layers))
     return made
 
 
 def operands(plan: Plan) -> list[str]:
     """The tensors that `fitted` looks at."""
-    return [layer.operands[0] for layer in plan.layers if _is_fitted(layer)]
+    return [layer.operands[0] for layer in plan.layers if is_fitted(layer)]
 
 
-def _is_fitted(layer: Layer) -> bool:
-    return layer.node.op_type in _LAYERS and layer.pattern.weights is not None and 0 in layer.operands
-
-
-def _columns(
-    document: Document, plan: Plan, layer: Layer, types: Mapping[str, QuantizedType], fit: Fit, names: Sequence[str]
-) -> Columns:
+def _columns(document: Document, layer: Layer, kind: QuantizedType, fit: Fit, names: Sequence[str]) -> Columns:
     operand, weights = layer.operands[0], document.constants[layer.node.inputs[1]]
-    kind, windows = types[plan.tensors[operand]], _windows(layer.node, weights)
+    windows = _windows(layer.node, weights)
     size = _rows(layer.node, weights).shape[-1]
     rounding = (*STORAGE_RANGES[kind.storage], kind.scales[0], kind.zero_points[0])
     return Columns(names.index(operand), rounding, windows, size, fit.rounding and size <= _MOST_COLUMN)
@@ -116,11 +111,11 @@ def _rows(node: Node, weights: Array) -> Array:
     return weights.reshape(groups, weights.shape[0] // groups, -1)
 
 
-def _of_layer(document: Document, layer: Layer, step: float, fit: Fit, moments: Moments) -> Fitted:
+def _of_layer(document: Document, layer: Layer, step: float, form: Form, fit: Fit, moments: Moments) -> Fitted:
     node, pattern = layer.node, layer.pattern
     weights = document.constants[node.inputs[1]]
     bias = bias_of(document, layer)
-    scales = weight_scales(weights, pattern.axis(node), step, bias)
+    scales = layer_scales(document, layer, step, form)
     rows = _rows(node, weights).astype(np.float64)
     each = scales.astype(np.float64).reshape(rows.shape[0], -1, 1)
     scaled = rows / each

@@ -1,11 +1,14 @@
-"""The formats whose float models are quantized. Loads no TVM."""
+"""The formats whose float models are quantized, and the format and numerics of what comes of them. Loads no TVM."""
 
 from __future__ import annotations
 
 from service.compiler.importers.detect import ONNX, PT2, TFLITE, TORCHSCRIPT
 from service.core.errors import Unsupported
+from service.core.numerics import DEFAULT_MODE
 
 FORMATS = (ONNX, TFLITE, TORCHSCRIPT, PT2)
+RESULT = ONNX  # the format of every quantized file, whichever the float model's is
+RESULT_NUMERICS = DEFAULT_MODE[RESULT]
 
 
 def require(format_: str) -> None:

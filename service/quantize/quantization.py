@@ -18,8 +18,8 @@ from service.quantize.folding import tidy
 from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
 from service.quantize.narrowing import check_narrow, narrow, objection
 from service.quantize.observing import Workshop
-from service.quantize.patterns import PATTERNS, Pattern, Plan, counted, plan
-from service.quantize.rewriting import Fitted, rewrite
+from service.quantize.patterns import PATTERNS, Layer, Pattern, Plan, counted, plan
+from service.quantize.rewriting import Fitted, Form, is_fitted, key_of, rewrite
 from service.quantize.sensitivity import Sensitivity, decibels, finite
 from service.quantize.spreading import factors, spread, spreadable
 from service.quantize.switched import switched
@@ -105,7 +105,7 @@ class Calibration:
         wanted = dict.fromkeys((*planned.observed, *(operands(planned) if options.fit else ())))
         self.names = (*document.outputs, *(name for name in wanted if _is_made(document, name)))
         self._ends = (*document.inputs, *self.names)
-        self._fitted: dict[tuple[Any, ...], Mapping[tuple[str, str], Fitted]] = {}
+        self._fitted: dict[tuple[Any, ...], dict[tuple[str, str], Fitted]] = {}
         self.float = self._observed = workshop.build(document.written(self.names))
         if narrow_ones := self._narrow(document):
             self._factors = narrow_ones
@@ -135,7 +135,7 @@ class Calibration:
     def _prefixes(self, options: Options) -> bytes:
         """The quantized model, with tensors as outputs as they are before they are rounded."""
         document, planned = self._planned(options)
-        stored = rewrite(document, planned, self._types(planned, options))
+        stored = rewrite(document, planned, Form(self._types(planned, options)))
         return document.written(stored[name].real if name in stored else name for name in self.names)
 
     def _types(self, planned: Plan, options: Options) -> dict[str, QuantizedType]:
@@ -155,17 +155,28 @@ class Calibration:
         own."""
         return self.statistics[name if name in self.statistics else self._tensors[name]]
 
-    def _fits(self, options: Options) -> Mapping[tuple[str, str], Fitted]:
-        """Of all layers that a calibration saw, whichever are in integers."""
+    def _integer(self, planned: Plan, options: Options) -> Form:
+        """How layers in integers are stored."""
+        return self._fitting(Form(self._types(planned, options)), planned.layers, options)
+
+    def _wide(self, planned: Plan, layers: Sequence[Layer], options: Options) -> Form:
+        """How `layers` of `planned` are stored as 16x8."""
+        return self._fitting(Form(self._wide_types(planned), real_biases=True), layers, options)
+
+    def _fitting(self, form: Form, layers: Sequence[Layer], options: Options) -> Form:
+        """`form`, with the weights of `layers` fitted to their operands as that form stores them."""
         if not options.fit:
-            return {}
-        key = (options.choose, options.storage, options.fit, options.equalize)
-        if key not in self._fitted:
+            return form
+        key = (options.choose, options.storage, options.fit, options.equalize, form.real_biases)
+        known = self._fitted.setdefault(key, {})
+        missing = {key_of(layer) for layer in layers if is_fitted(layer)} - known.keys()
+        if missing:
             document, planned = self._planned(replace(options, kept=self._kept, wide=(), bfloat16=()))
-            types = self._types(planned, options)
+            own = tuple(layer for layer in planned.layers if is_fitted(layer) and key_of(layer) in missing)
+            types = self._wide_types(planned) if form.real_biases else self._types(planned, options)
             parts = (self._workshop, self._observed, self._ends, self._data)
-            self._fitted[key] = fitted(document, planned, types, options.fit, *parts)
-        return self._fitted[key]
+            known |= fitted(document, replace(planned, layers=own), replace(form, types=types), options.fit, *parts)
+        return replace(form, fits=known)
 
     def quantize(self, options: Options) -> Quantized:
         """The model, quantized by what was seen.
@@ -177,9 +188,9 @@ class Calibration:
         document, planned = self._planned(options)
         check_narrow(document, options.bfloat16)
         whole = self._planned(replace(options, wide=()))[1] if options.wide else planned
-        stored = rewrite(document, planned, self._types(planned, options), self._fits(options))
+        stored = rewrite(document, planned, self._integer(planned, options))
         raised = [layer for layer in whole.layers if layer.name in options.wide and layer.name not in options.kept]
-        widen(document, raised, self._wide_types(whole))
+        widen(document, raised, self._wide(whole, raised, options))
         narrow(document, {*options.bfloat16} - {*options.kept, *options.wide})
         file = document.written()
         twins = [stored[name].dequantized if name in stored else name for name in self.names[len(document.outputs) :]]
@@ -188,9 +199,8 @@ class Calibration:
     def sensitivity(self, options: Options) -> Sensitivity:
         """What each layer's quantization costs alone. Raises as `quantize`."""
         document, planned = self._planned(options)
-        file, names = switched(
-            document, planned, self._types(planned, options), self._wide_types(planned), self._fits(options)
-        )
+        forms = self._integer(planned, options), self._wide(planned, planned.layers, options)
+        file, names = switched(document, planned, *forms)
         return Sensitivity.measured(self._workshop, self._workshop.build(file), self._data, names)
 
     def narrowable(self, options: Options, names: Collection[str]) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from service.quantize.patterns import Layer, Plan
 
 _LEAST_OPSET = 13  # of conversions along an axis
 MOST_WEIGHT = 127
+FITTED = ("Conv", "Gemm", "MatMul")  # operators whose weights and biases can be fitted
 _MOST_BIAS = 1 << 30  # of stored biases: sums of products have the other half
 
 
@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a layer's weights become, if not the nearest steps.
+    """The quantized weights of a layer, and the bias that belongs to them.
 
     Attributes:
         steps: int8, of the weights' shape, in the scales of `weight_scales`.
@@ -49,17 +49,32 @@ class Fitted:
     bias: Array | None
 
 
-def rewrite(
-    document: Document,
-    plan: Plan,
-    types: Mapping[str, QuantizedType],
-    fitted: Mapping[tuple[str, str], Fitted] = MappingProxyType({}),
-) -> dict[str, Stored]:
+# By the layer's operand and weights (`key_of`), for every layer that `is_fitted`. None: nothing is fitted, and all
+# weights become the nearest steps.
+Fits = Mapping[tuple[str, str], Fitted] | None
+
+
+@dataclass(frozen=True)
+class Form:
+    """The way in which layers are stored: int8, or 16x8. Whatever quantizes a layer's weights takes this whole, so a
+    layer that changes its form keeps every step that its weights go through.
+
+    Attributes:
+        types: the types of tensors, by the names of `Plan.observed`.
+        fits: what fitting made of weights and biases.
+        real_biases: whether biases stay float32. If not, they are int32 in steps of the products' scale.
+    """
+
+    types: Mapping[str, QuantizedType]
+    fits: Fits = None
+    real_biases: bool = False
+
+
+def rewrite(document: Document, plan: Plan, form: Form) -> dict[str, Stored]:
     """Quantizes `document` as `plan` says.
 
     Args:
-        types: of each of `plan.observed`.
-        fitted: by operand and weights; where there is none, weights become the nearest steps.
+        form: with the type of each of `plan.observed`.
 
     Returns:
         Each stored tensor, in the order in which they are computed.
@@ -72,18 +87,13 @@ def rewrite(
             f"the model uses operator set {document.opset}; weights are quantized by channel from {_LEAST_OPSET} on",
             hint="convert it with onnx.version_converter, or export it again",
         )
-    return _Rewriting(document, plan, types, fitted).run()
+    return _Rewriting(document, plan, form).run()
 
 
 class _Rewriting:
-    def __init__(
-        self,
-        document: Document,
-        plan: Plan,
-        types: Mapping[str, QuantizedType],
-        fitted: Mapping[tuple[str, str], Fitted],
-    ) -> None:
-        self._document, self._types, self._fitted = document, types, fitted
+    def __init__(self, document: Document, plan: Plan, form: Form) -> None:
+        self._document = document
+        self._form = form
         self._plan = plan
         self._layers = {layer.node: layer for layer in plan.layers}
         stored = [layer for layer in plan.layers if layer.result is not None]
@@ -115,7 +125,7 @@ class _Rewriting:
         """Quantizes a tensor and dequantizes it again, if it is to be stored."""
         if name not in self._plan.tensors:
             return
-        kind = self._types[self._plan.tensors[name]]
+        kind = self._form.types[self._plan.tensors[name]]
         scale, zero_point = self._parameters(name, kind)
         names = [self._document.new_name(f"{name}_{what}") for what in ("quantized", "dequantized")]
         self._made.append(Node.made("QuantizeLinear", (name, scale, zero_point), names[0]))
@@ -150,19 +160,14 @@ class _Rewriting:
         place, axis = pattern.weights, pattern.axis(node)
         assert place is not None
         name = node.inputs[place]
-        weights = self._document.constants[name]
-        bias = bias_of(self._document, layer)
-        scales = weight_scales(weights, axis, step, bias)
-        fitted = self._fitted.get((layer.operands[0], name))
-        if fitted is None:
-            steps = nearest(weights, axis, scales)
-        else:
-            steps, bias = fitted.steps, fitted.bias
+        scales = layer_scales(self._document, layer, step, self._form)
+        weights = quantized_weights(self._document, layer, scales, self._form.fits)
+        bias = weights.bias
         parameters = (
             self._document.add_constant(f"{name}_scale", scales),
             self._document.add_constant(f"{name}_zero_point", np.zeros(scales.shape, np.int8)),
         )
-        made = {place: self._dequantized(name, self._constant_of(name, steps), *parameters, axis=axis)}
+        made = {place: self._dequantized(name, self._constant_of(name, weights.steps), *parameters, axis=axis)}
         if bias is not None and pattern.bias is not None:
             has_own = len(node.inputs) > pattern.bias and node.inputs[pattern.bias] != ""
             own = node.inputs[pattern.bias] if has_own else f"{name}_bias"
@@ -202,11 +207,40 @@ def bias_of(document: Document, layer: Layer) -> Array | None:
     return document.constants[inputs[place]] if has_one and place is not None else None
 
 
-def nearest(weights: Array, axis: int, scales: Array) -> Array:
-    """`weights` in steps of `scales` along `axis`, int8."""
+def is_fitted(layer: Layer) -> bool:
+    """Returns true if the layer's weights and bias can be fitted to what a calibration saw."""
+    return layer.node.op_type in FITTED and layer.pattern.weights is not None and 0 in layer.operands
+
+
+def key_of(layer: Layer) -> tuple[str, str]:
+    """The key of a layer that `is_fitted` in `Fits`."""
+    assert layer.pattern.weights is not None
+    return layer.operands[0], layer.node.inputs[layer.pattern.weights]
+
+
+def layer_scales(document: Document, layer: Layer, step: float, form: Form) -> Array:
+    """The scales of the channels of a layer's weights, whose operand has the scale `step`."""
+    assert layer.pattern.weights is not None
+    weights, axis = document.constants[layer.node.inputs[layer.pattern.weights]], layer.pattern.axis(layer.node)
+    return weight_scales(weights, axis, step, None if form.real_biases else bias_of(document, layer))
+
+
+def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fits) -> Fitted:
+    """The weights of a layer in steps of `scales`, as `fits` has them or to the nearest, and its bias.
+
+    Every form's weights are made here.
+
+    Raises:
+        KeyError: the layer can be fitted, others were, and it was not: a bug in the caller.
+    """
+    if fits is not None and is_fitted(layer):
+        return fits[key_of(layer)]
+    assert layer.pattern.weights is not None
+    weights, axis = document.constants[layer.node.inputs[layer.pattern.weights]], layer.pattern.axis(layer.node)
     shape = [1] * weights.ndim
     shape[axis] = -1
-    return np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
+    steps = np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
+    return Fitted(steps, bias_of(document, layer))
 
 
 def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) -> Array:

@@ -21,6 +21,7 @@ from service.core.digest import Digest, canonical_json
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.quantization import ARTIFACT_TYPE, DATA_MEDIA_TYPE, REPORT_MEDIA_TYPE, is_quantization
 from service.core.target import Target
+from service.quantize.formats import RESULT_NUMERICS
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,14 @@ def versions(target: Target, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def build_inputs(source: Digest, target: Target, numerics: str, options: Mapping[str, Any]) -> BuildInputs:
-    """The build that answers this question, here."""
-    return BuildInputs(source, target.name, numerics, versions(target, options), dict(options))
+    """The build that answers this question, here.
+
+    Args:
+        numerics: of a build that compiles. A quantization has those of the format that it produces, for which its
+            result is built.
+    """
+    own = RESULT_NUMERICS if is_quantization(options) else numerics
+    return BuildInputs(source, target.name, own, versions(target, options), dict(options))
 
 
 @cache

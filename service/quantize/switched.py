@@ -7,26 +7,19 @@ the quantized file, so it is computed by the same kernels; nothing is simulated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import replace
 
 import numpy as np
 
-from service.compiler.qnn.types import QuantizedType
 from service.quantize.document import Document, Node, renamed
 from service.quantize.patterns import Layer, Plan
-from service.quantize.rewriting import Fitted, Stored, rewrite
+from service.quantize.rewriting import Form, Stored, rewrite
 from service.quantize.widening import widen
 
 SWITCHES = "octet_switches"
 
 
-def switched(
-    model: Document,
-    plan: Plan,
-    types: Mapping[str, QuantizedType],
-    wide: Mapping[str, QuantizedType],
-    fitted: Mapping[tuple[str, str], Fitted] = MappingProxyType({}),
-) -> tuple[bytes, list[str]]:
+def switched(model: Document, plan: Plan, integer: Form, wide: Form) -> tuple[bytes, list[str]]:
     """The file, with one more input: `SWITCHES`, `[2 * layers]` float32, 1 for a layer in integers, and in the second
     half for one of 16x8. One with neither is in float.
 
@@ -35,8 +28,7 @@ def switched(
 
     Args:
         model: in float, as `plan` was made of it; it is changed.
-        types, wide: of tensors in integers, and in 16 bits.
-        fitted: as `rewriting.rewrite` takes it.
+        integer, wide: how layers in integers and layers of 16x8 are stored.
 
     Returns:
         And the layers' names (`patterns.Layer.name`), in the switches' order.
@@ -44,19 +36,12 @@ def switched(
     layers = {layer.node: layer for layer in plan.layers if not layer.pattern.moves}
     names = [layer.name for layer in layers.values()]
     whole = Plan(tuple(layers.values()), plan.tensors, plan.real)
-    return _Switching(model, whole, types, wide, fitted).run(), names
+    return _Switching(model, whole, integer, wide).run(), names
 
 
 class _Switching:
-    def __init__(
-        self,
-        document: Document,
-        plan: Plan,
-        types: Mapping[str, QuantizedType],
-        wide: Mapping[str, QuantizedType],
-        fitted: Mapping[tuple[str, str], Fitted],
-    ) -> None:
-        self._document, self._plan, self._types, self._wide, self._fitted = document, plan, types, wide, fitted
+    def __init__(self, document: Document, plan: Plan, integer: Form, wide: Form) -> None:
+        self._document, self._plan, self._integer, self._wide = document, plan, integer, wide
         self._made: list[Node] = []
 
     def run(self) -> bytes:
@@ -122,9 +107,10 @@ class _Switching:
             tensors[end] = self._plan.tensors[layer.result]
         twins: Mapping[str, Stored] = {}
         if form == "integer":
-            twins = rewrite(document, Plan((own,), tensors, {}), self._types, self._fitted)
+            twins = rewrite(document, Plan((own,), tensors, {}), self._integer)
         else:
-            widen(document, [own], {name: self._wide[kind] for name, kind in tensors.items()})
+            types = {name: self._wide.types[kind] for name, kind in tensors.items()}
+            widen(document, [own], replace(self._wide, types=types))
         self._made += document.nodes
         document.nodes, document.outputs, document.inputs = kept, outputs, inputs
         return twins[end].dequantized if end in twins else end

@@ -3,27 +3,27 @@ Runtime as here; what they keep of int8 is the size of their weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from service.compiler.qnn.types import QuantizedType
 from service.quantize.document import Document, Node, renamed
 from service.quantize.patterns import Layer
-from service.quantize.rewriting import nearest, weight_scales
+from service.quantize.rewriting import Form, layer_scales, quantized_weights
 
 STORAGE = "uint16"
 _OWN_OPSET = 21  # from which on ONNX's own conversions are of 16 bits; before, com.microsoft's
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 
 
-def widen(document: Document, layers: Sequence[Layer], types: Mapping[str, QuantizedType]) -> None:
+def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
     """Quantizes weights of `layers`, which `document` has in float; and, with 16 bits, their results and those of their
-    operands that are real.
+    operands that are real. Biases stay real.
 
     Args:
-        types: of those tensors. What is not among them stays real.
+        form: with the types of those tensors. A tensor without a type stays real.
     """
+    types = form.types
     by_name = {layer.name: layer for layer in layers}
     results = {layer.result for layer in layers if layer.result in types}
     domain = "" if document.opset >= _OWN_OPSET or not layers else document.use_domain("com.microsoft")
@@ -49,7 +49,7 @@ def widen(document: Document, layers: Sequence[Layer], types: Mapping[str, Quant
                     convert(name, twins[name])
                 operands[place] = twins[name]
         if layer is not None and layer.pattern.weights is not None:
-            operands[layer.pattern.weights] = _weights(document, layer, made)
+            operands |= _weighted(document, layer, form, made)
         if node.outputs[0] in results:
             real = document.new_name(f"{node.outputs[0]}_real")
             made.append(renamed(node, operands, real))
@@ -59,14 +59,18 @@ def widen(document: Document, layers: Sequence[Layer], types: Mapping[str, Quant
     document.nodes = made
 
 
-def _weights(document: Document, layer: Layer, made: list[Node]) -> str:
-    """The name of the layer's weights, dequantized from 8 bits."""
-    assert layer.pattern.weights is not None
-    name, axis = layer.node.inputs[layer.pattern.weights], layer.pattern.axis(layer.node)
-    weights = document.constants[name]
-    scales = weight_scales(weights, axis, 1.0, None)
-    steps = nearest(weights, axis, scales)
-    parameters = (document.add_constant(f"{name}_quantized", steps), document.add_constant(f"{name}_scale", scales))
+def _weighted(document: Document, layer: Layer, form: Form, made: list[Node]) -> dict[int, str]:
+    """The names of the layer's weights, dequantized from 8 bits, and of its bias, by place."""
+    pattern = layer.pattern
+    assert pattern.weights is not None
+    name = layer.node.inputs[pattern.weights]
+    scales = layer_scales(document, layer, 1.0, form)
+    weights = quantized_weights(document, layer, scales, form.fits)
+    steps = document.add_constant(f"{name}_quantized", weights.steps)
+    scale = document.add_constant(f"{name}_scale", scales)
     output = document.new_name(f"{name}_dequantized")
-    made.append(Node.made("DequantizeLinear", parameters, output, axis=axis))
-    return output
+    made.append(Node.made("DequantizeLinear", (steps, scale), output, axis=pattern.axis(layer.node)))
+    if pattern.bias is None or weights.bias is None:
+        return {pattern.weights: output}
+    bias = document.add_constant(f"{name}_bias", weights.bias.reshape(-1).astype(np.float32))
+    return {pattern.weights: output, pattern.bias: bias}

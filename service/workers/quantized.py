@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from service.cache import OciLayout
 from service.compiler import toolchain
-from service.compiler.importers.detect import ONNX
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound
@@ -13,6 +12,7 @@ from service.core.options import shapes_of, with_shapes
 from service.core.quantization import quantization_of
 from service.core.target import parse_target
 from service.db import BuildStore, ModelStore
+from service.quantize.formats import RESULT, RESULT_NUMERICS
 from service.quantize.stored import stored
 from service.workers.catalog import record_metadata, record_version
 
@@ -38,7 +38,7 @@ def add_quantized(
         StorageFull: no space is left.
     """
     file = stored(layout, result).file
-    version = models.push(of.name, file.digest, ONNX, file.size_bytes)
+    version = models.push(of.name, file.digest, RESULT, file.size_bytes)
     record_version(layout, models, version)
     asked = quantization_of(build.options)
     metadata = of.metadata if asked is None else of.metadata.over(asked.metadata)
@@ -46,6 +46,6 @@ def add_quantized(
         version = models.describe(of.name, version.number, metadata)
         record_metadata(layout, models, version)
     options = with_shapes(shapes_of(build.options))
-    inputs = toolchain.build_inputs(file.digest, parse_target(build.target), build.numerics, options)
+    inputs = toolchain.build_inputs(file.digest, parse_target(build.target), RESULT_NUMERICS, options)
     builds.submit(inputs, of.name, version.number)
     return version

@@ -13,7 +13,7 @@ from service.quantize.document import Document
 from service.quantize.folding import fold_affine, unify
 from service.quantize.methods import affine
 from service.quantize.patterns import plan
-from service.quantize.rewriting import rewrite
+from service.quantize.rewriting import Form, rewrite
 from service.quantize.weights import blocked, dynamic
 from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.float_operators import CASES, MORE, SHAPE, network
@@ -34,7 +34,7 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
         name: affine(min(v.min() for v in vs), max(v.max() for v in vs), storage)
         for name, vs in zip(names, zip(*seen, strict=True), strict=True)
     }
-    rewrite(document, planned, {"image": affine(images.min(), images.max(), storage), **types})
+    rewrite(document, planned, Form({"image": affine(images.min(), images.max(), storage), **types}))
     file = document.written()
     module, reference = import_model(file).module, Reference(file, optimized=True)
     for image in pictures(4, seed + 9):
@@ -54,7 +54,7 @@ def test_every_pattern_has_the_same_answers_in_onnx_runtime(name: str, storage: 
     unify(document)
     planned = plan(document)
     types = {each: affine(-rng.uniform(0, 3), rng.uniform(0.5, 3), storage) for each in planned.observed}
-    rewrite(document, planned, types)
+    rewrite(document, planned, Form(types))
     file = document.written()
     x = rng.normal(0, 2, SHAPE).astype(np.float32)
     (ours,) = oracle.run(import_model(file).module, get_mode(ONNXRUNTIME), [x])

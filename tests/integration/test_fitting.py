@@ -18,8 +18,12 @@ from service.core.settings import load_settings
 from service.quantize.data import Data
 from service.quantize.document import Document
 from service.quantize.fitting import Fit
+from service.quantize.methods import affine
 from service.quantize.observing import Children, Workshop
+from service.quantize.patterns import plan
 from service.quantize.quantization import Calibration, Options
+from service.quantize.rewriting import Form
+from service.quantize.widening import widen
 from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -138,6 +142,42 @@ def test_weights_that_are_fitted_are_those_the_switches_measure(workshop: Worksh
     all_in_integers = calibration.sensitivity(options).curve()[0]
     measured = calibration.measure(calibration.quantize(options)).outputs["scores"]
     assert all_in_integers.noise == pytest.approx(measured, abs=1e-3)
+
+
+@pytest.mark.parametrize("options", [Options(), Options(fit=Fit(rounding=True)), Options(equalize=True)], ids=str)
+@pytest.mark.parametrize("seed", range(2))
+def test_raising_layers_to_16x8_adds_no_noise(workshop: Workshop, data: Data, seed: int, options: Options) -> None:
+    """Every layer alone, where the noise of no other layer can cancel its own; and all of them in the file."""
+    calibration = Calibration(residual_network(seed), workshop, data, options)
+    ranked = calibration.sensitivity(options)
+    assert {name: noise for name, noise in ranked.wide.items() if noise < ranked.layers[name]} == {}
+    integer, wide = (
+        calibration.measure(calibration.quantize(each)).outputs["scores"]
+        for each in (options, options.raising(wide=ranked.names))
+    )
+    assert wide > integer + 5
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_biases_of_layers_of_16x8_are_corrected(workshop: Workshop, data: Data, groups: int) -> None:
+    file = convolutions(groups)
+    calibration = Calibration(file, workshop, data, Options())
+    (name,) = (node.outputs[0] for node in Document(file).nodes if node.op_type == "Conv")
+    errors = {}
+    for fit in (NEAREST, Fit(), Fit(rounding=True)):
+        real, fitted = layers_alone(file, calibration.quantize(Options(fit=fit, wide=[name])).file)
+        errors[fit] = np.abs((fitted - real).mean(axis=(0, 1, 3, 4), dtype=np.float64))
+    assert errors[NEAREST].max() > 1e-3
+    assert max(errors[Fit()].max(), errors[Fit(rounding=True)].max()) < 1e-5  # sums in float32
+
+
+def test_a_layer_that_was_not_fitted_beside_others_is_a_bug() -> None:
+    """A form whose fits lack a layer stops, and does not round that layer's weights to the nearest steps."""
+    document = Document(convolutions())
+    planned = plan(document)
+    types = {name: affine(-4, 4, "uint16") for name in planned.tensors}
+    with pytest.raises(KeyError):
+        widen(document, planned.layers, Form(types, fits={}, real_biases=True))
 
 
 def test_matrices_are_fitted_too(workshop: Workshop, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from service.core.quantization import QUANTIZE, QuantizationOptions
 from service.core.target import ALL, Target, parse_target
 from service.core.tenant import owner_of
 from service.quantize import stored
+from service.quantize.formats import RESULT_NUMERICS
 from service.workers.catalog import record_build, record_metadata, record_version
 from service.workers.quantized import add_quantized
 
@@ -102,13 +103,13 @@ def request_quantization(
     a version of this model too.
 
     Args:
-        target: of the quantized version's build.
+        target: of the quantized version's build. Its numerics are those of the quantized file's format.
 
     Raises as `request_builds`.
     """
     require_compiler()
     options = {**with_shapes(shapes), QUANTIZE: asked.to_json()}
-    inputs = stored.build_inputs(version.source, target, DEFAULT_MODE[version.format], options)
+    inputs = stored.build_inputs(version.source, target, RESULT_NUMERICS, options)
     tenant = owner_of(version.name)
     services.access.check_builds(tenant, QUANTIZATION_BUILDS)
     build, created = services.builds.submit(inputs, version.name, version.number)

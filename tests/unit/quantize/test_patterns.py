@@ -16,7 +16,7 @@ from service.quantize.document import Document
 from service.quantize.folding import fold_affine, unify
 from service.quantize.methods import affine
 from service.quantize.patterns import PATTERNS, Pattern, counted, plan
-from service.quantize.rewriting import rewrite
+from service.quantize.rewriting import Form, rewrite
 from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -136,7 +136,7 @@ def test_a_function_of_one_tensor_is_rounded_once() -> None:
     assert [layer.node.op_type for layer in planned.layers] == ["Conv", "Conv"]
     assert planned.real == {}
     assert len(planned.observed) == 4, "operand and result of each"
-    rewrite(document, planned, {name: affine(-1, 3, "uint8") for name in planned.observed})
+    rewrite(document, planned, Form({name: affine(-1, 3, "uint8") for name in planned.observed}))
     module = import_model(document.written()).module
     simplified = simplify(module, get_mode(ONNXRUNTIME))
     assert len(simplified.done["tables made"]) == 1

@@ -15,7 +15,7 @@ from service.quantize.document import Document
 from service.quantize.folding import fold_affine
 from service.quantize.methods import affine
 from service.quantize.patterns import plan
-from service.quantize.rewriting import Stored, rewrite, weight_scales
+from service.quantize.rewriting import Form, Stored, rewrite, weight_scales
 from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -25,7 +25,7 @@ def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, Sto
     document = Document(data)
     fold_affine(document)
     planned = plan(document)
-    twins = rewrite(document, planned, {name: affine(-4, 8, storage) for name in planned.observed})
+    twins = rewrite(document, planned, Form({name: affine(-4, 8, storage) for name in planned.observed}))
     return document.written(), twins
 
 
@@ -54,7 +54,7 @@ def test_the_text_before_and_after() -> None:
     planned = plan(document)
     assert planned.real == {"Softmax → scores": "it has no pattern"}
     types = dict.fromkeys(planned.observed, QuantizedType("uint8", (0.25,)))
-    rewrite(document, planned, {**types, "x": QuantizedType("uint8", (0.5,), (128,))})
+    rewrite(document, planned, Form({**types, "x": QuantizedType("uint8", (0.5,), (128,))}))
     lines = text_of(import_model(document.written()).module).splitlines()
     assert lines[0] == "!0 = !quant.uniform<u8:f32, 0.5:128>"
     assert lines[3] == "!3 = !quant.uniform<u8:f32, 0.25>"
@@ -121,7 +121,7 @@ def test_an_old_operator_set_is_refused() -> None:
     model.output(model.node("Sigmoid", ["x"]), "float32")
     document = Document(model.build(12))
     with pytest.raises(Unsupported, match="operator set 12"):
-        rewrite(document, plan(document), {"x": QuantizedType("uint8", (1.0,))})
+        rewrite(document, plan(document), Form({"x": QuantizedType("uint8", (1.0,))}))
 
 
 def test_a_float_operator_behind_a_layer_reads_what_that_stores() -> None:

@@ -19,7 +19,7 @@ from service.quantize.document import Document
 from service.quantize.folding import drop_copies, fold_affine, unify
 from service.quantize.methods import affine
 from service.quantize.patterns import PATTERNS, plan
-from service.quantize.rewriting import rewrite
+from service.quantize.rewriting import Form, rewrite
 from service.quantize.simulation import simulate
 from tests.support.float_networks import residual_network
 from tests.support.float_operators import CASES, MORE, SHAPE, WITH_SUMS, gemm, network
@@ -36,7 +36,7 @@ def quantized(data: bytes, seed: int, storage: str) -> tuple[Any, set[str]]:
     unify(document)
     planned = plan(document)
     types = {name: affine(-rng.uniform(0, 3), rng.uniform(0.5, 3), storage) for name in planned.observed}
-    rewrite(document, planned, types)
+    rewrite(document, planned, Form(types))
     return import_model(document.written()).module, {layer.node.op_type for layer in planned.layers}
 
 

@@ -21,9 +21,11 @@ from service.workers.garbage import collect_garbage
 from service.workers.quantized import add_for_all
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane
 from tests.support.float_networks import residual_network
+from tests.support.tflite_float_network import tflite_residual_network
 
 FLOAT = residual_network()
 MXNET = Path(__file__).parents[3] / "fixtures" / "mxnet"
+FLOATS = Path(__file__).parents[3] / "fixtures" / "float"
 QUANTIZED = b"an ONNX file"
 REPORT = {"kept": [], "sensitivity": {"curve": [{"kept": [], "share": 1, "output_db": 40}]}}
 
@@ -121,6 +123,19 @@ def test_its_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
     assert (claim.build.version, claim.inputs.source, dict(claim.inputs.options)) == (2, digest_of(QUANTIZED), {})
     (listed,) = plane.client.get("/api/v1/models/net/quantizations").json()["builds"]
     assert listed["id"] == build["id"]
+
+
+@pytest.mark.parametrize("source", ["network.pt", "network.pt2", "tflite"])
+def test_its_numerics_are_those_of_the_file_that_it_produces(plane: ControlPlane, tmp_path: Path, source: str) -> None:
+    model = tflite_residual_network() if source == "tflite" else (FLOATS / source).read_bytes()
+    asked = plane.push(model, name="other").json()
+    assert asked["numerics"] != "onnxruntime"
+    plane.services.builds.cancel(asked["id"])
+    build = plane.client.post("/api/v1/models/other/quantizations", content=SET).json()
+    succeed(plane, tmp_path)
+    claim = plane.claim()
+    assert (claim.build.model, claim.build.version, claim.build.source) == ("other", 2, digest_of(QUANTIZED))
+    assert (build["numerics"], claim.inputs.numerics) == ("onnxruntime", "onnxruntime")
 
 
 @pytest.mark.parametrize("query", [{"dynamic": True}, {"weights": 8}, {"weights": 4, "block": 64}])
