@@ -13,7 +13,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 NATIVE := $(shell find service/native/plane service/native/runtime service/native/python service/native/fused -name '*.cc' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test test-all test-cluster images bench bench-serving soak docs messages lint format lock clean
+.PHONY: help setup demo serve wheel test test-all fuzz test-cluster images bench bench-serving soak docs messages lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -41,6 +41,13 @@ test-cluster: $(VENV)/.develop ## the chart on a real cluster, three quarters of
 
 images: $(VENV)/.develop ## the images of tests/cluster as OUT/*.tar, with buildah (OUT=dist/images)
 	$(BIN)/python -m tests.support.images_built $(or $(OUT),dist/images) $(IMAGES) --tag $(or $(TAG),1)
+
+COUNT ?= 400
+fuzz: $(VENV)/.develop ## random quantized graphs beside ONNX Runtime and LiteRT, an hour (COUNT=400 of each form, SEED=0)
+	@failed=0; for form in "onnx onnxruntime" "tflite litert-reference" "tflite xnnpack" "pieces litert-reference" \
+	    "pieces xnnpack"; do set -- $$form; \
+	  $(BIN)/python -m tests.fuzz.graphs $$1 --numerics $$2 --count $(COUNT) --seed $(or $(SEED),0) || failed=1; \
+	done; exit $$failed
 
 tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
 	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)

@@ -1,0 +1,153 @@
+"""Builds a graph with the whole pipeline and compares every value with the runtime that the numerics mode names."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from service import runtime
+from service.cache import OciLayout
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.digest import digest_of_file
+from service.core.errors import OctetError
+from service.core.sequence import SequenceState
+from service.core.settings import Settings
+from service.core.signature import ModelSignature
+from service.core.target import parse_target
+from service.core.vectors import sample_inputs
+from tests.fuzz.graphs.formats import Runtime, to_bytes
+from tests.fuzz.graphs.graph import Array, Graph
+from tests.support.compiling import Quiet
+
+NUMERICS = {"onnx": ("onnxruntime",), "tflite": ("litert-reference", "xnnpack")}
+# Codes of errors that refuse a valid model in words of our own: a missing feature, and no fault.
+REFUSALS = frozenset({"unsupported", "unsupported_operator"})
+
+_INPUTS = 24
+# Real outputs agree to this part of the largest value: sums of float32 are added in another order here.
+_REAL_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a graph.
+
+    Attributes:
+        outcome: "equal", "refused", "invalid" (the reference runtime does not run the graph), or the name of a finding.
+        text: what there is to say of it: the error, or how many values differ.
+        inputs: of a difference, those that show it.
+    """
+
+    outcome: str
+    text: str = ""
+    inputs: tuple[Array, ...] = ()
+
+    @property
+    def is_finding(self) -> bool:
+        return self.outcome not in ("equal", "refused", "invalid")
+
+
+class Judge:
+    """Builds graphs in a store of its own, which it removes in the end.
+
+    Args:
+        numerics: the mode of the builds.
+    """
+
+    def __init__(self, numerics: str) -> None:
+        self._numerics = numerics
+        self._folder = Path(tempfile.mkdtemp(prefix="octet-graphs-"))
+        self._settings = Settings(data_dir=self._folder / "data")
+        self._layout = OciLayout(self._folder / "store")
+        self._builds = 0
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def is_valid(self, graph: Graph) -> bool:
+        """Returns true if the reference runtime loads the graph."""
+        try:
+            Runtime(graph.format, to_bytes(graph), self._numerics)
+        except Exception:
+            return False
+        return True
+
+    def __call__(self, graph: Graph) -> Verdict:
+        data = to_bytes(graph)
+        try:
+            reference = Runtime(graph.format, data, self._numerics)
+        except Exception as error:
+            return Verdict("invalid", str(error))
+        try:
+            model = self._built(data)
+        except OctetError as error:
+            if error.code in REFUSALS:
+                return Verdict("refused", f"{error.op or ''}: {error.message}")
+            return Verdict(f"{error.code} {_class_of(error.message)}", f"{error.message} [{error.op} {error.tensor}]")
+        return _compared(model, reference)
+
+    def _built(self, data: bytes) -> runtime.Model:
+        self._builds += 1
+        scratch = self._folder / f"scratch{self._builds}"
+        scratch.mkdir()
+        source = scratch / "model"
+        source.write_bytes(data)
+        request = CompileRequest(source, digest_of_file(source), parse_target("host"), self._numerics, {})
+        try:
+            artifact = compile_model(request, self._layout, scratch, Quiet(), self._settings)
+            return runtime.load(self._layout, artifact)
+        finally:
+            shutil.rmtree(scratch)
+
+
+def _class_of(message: str) -> str:
+    """The message without numbers and names, so that one fault has one name."""
+    return re.sub(r"'[^']*'|\b\w*\d\w*\b|\[[^\]]*\]", "_", message)[:120]
+
+
+def _compared(model: runtime.Model, reference: Runtime) -> Verdict:
+    values = different = 0
+    steps = relative = 0.0
+    shown: tuple[Array, ...] = ()
+    state = SequenceState(model.signature)
+    for sample in _samples(model.signature):
+        try:
+            expected = reference(sample)
+        except Exception as error:
+            return Verdict("invalid", f"the reference runtime fails: {error}")
+        for output, wanted in zip(model.run(sample, state), expected, strict=True):
+            if output.shape != wanted.shape or output.dtype != wanted.dtype:
+                text = f"{output.dtype}{output.shape} instead of {wanted.dtype}{wanted.shape}"
+                return Verdict("another type", text, tuple(sample))
+            values += output.size
+            differs = _differing(output, wanted)
+            if differs.any():
+                shown = shown or tuple(sample)
+                different += int(differs.sum())
+                distance = float(np.abs(output[differs].astype(np.float64) - wanted[differs].astype(np.float64)).max())
+                steps = max(steps, distance if output.dtype.kind in "iu" else 0.0)
+                relative = max(relative, distance if output.dtype.kind == "f" else 0.0)
+    if not different:
+        return Verdict("equal", f"{values} values")
+    return Verdict("different", f"{different} of {values} values, by {steps:g} steps, {relative:g} in reals", shown)
+
+
+def _differing(output: Array, wanted: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    if output.dtype.kind != "f":
+        return np.asarray(output != wanted)
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    tolerance = _REAL_TOLERANCE * float(finite.max()) if finite.size else 0.0
+    with np.errstate(invalid="ignore"):
+        near = (output == wanted) | (np.abs(output - wanted) <= tolerance) | (np.isnan(output) & np.isnan(wanted))
+    return np.asarray(~near)
+
+
+def _samples(signature: ModelSignature) -> Sequence[Sequence[Array]]:
+    """The inputs of the product's own check, and as many that it does not see."""
+    return [*sample_inputs(signature, _INPUTS), *sample_inputs(signature, _INPUTS, seed=1)]

@@ -1,0 +1,160 @@
+"""Writes quantized ONNX graphs operator by operator: what `onnx_operators` draws with.
+
+Every operator is run in ONNX Runtime as soon as it is drawn, on the values that reach it. This gives the shape of its
+result without a second implementation of shape inference, and the range by which the next scale is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from tests.fuzz.graphs.formats import to_bytes
+from tests.fuzz.graphs.graph import OMITTED, Array, Graph, GraphWriter, Operator, Rng, Tensor, Unsuitable
+
+_STEEP = (2.0**-16, 2.0**-9, 2.0**-5, 2.0**5, 2.0**9, 2.0**16)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A quantized tensor of the graph, and the names of its scale and zero point."""
+
+    name: str
+    scale: str
+    zero_point: str
+
+    @property
+    def parameters(self) -> tuple[str, str]:
+        return self.scale, self.zero_point
+
+
+class OnnxWriter(GraphWriter):
+    """An ONNX graph that is being drawn.
+
+    Attributes:
+        values: the quantized tensors that later operators may read.
+    """
+
+    def __init__(self, rng: Rng) -> None:
+        super().__init__("onnx", rng)
+        self.values: list[Value] = []
+        self._dequantized: dict[str, str] = {}
+
+    def count(self) -> tuple[int, ...]:
+        return (*super().count(), len(self.values))
+
+    def withdraw(self, count: tuple[int, ...]) -> None:
+        super().withdraw(count)
+        del self.values[count[3] :]
+        self._dequantized.clear()  # some of the conversions were withdrawn
+
+    def dtype(self, value: Value) -> str:
+        return self.tensors[value.name].dtype
+
+    def storage(self) -> str:
+        return str(self.choose("uint8", "int8"))
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        options: Mapping[str, Any] | None = None,
+        domain: str = "",
+        n: int = 1,
+    ) -> list[str]:
+        """Adds an operator with `n` results.
+
+        Raises:
+            Unsuitable: ONNX Runtime does not run it.
+        """
+        outputs = tuple(f"r{len(self.tensors) + index}" for index in range(n))
+        operator = Operator(op_type, tuple(inputs), outputs, dict(options or {}), domain)
+        results = self._run(operator)
+        self.operators.append(operator)
+        for name, result in zip(outputs, results, strict=True):
+            self.tensors[name] = Tensor(result.shape, result.dtype.name)
+            self.samples[name] = result
+        return list(outputs)
+
+    def _run(self, operator: Operator) -> list[Array]:
+        read = {name: self.tensors[name] for name in operator.inputs if name != OMITTED}
+        given = tuple(name for name, tensor in read.items() if tensor.data is None)
+        # What the outputs are is not known before; ONNX Runtime infers it, and only warns of a wrong declaration.
+        tensors = {**read, **{name: Tensor((), "float32") for name in operator.outputs}}
+        alone = Graph("onnx", tensors, (operator,), given, operator.outputs)
+        try:
+            session = _session(to_bytes(alone, typed=False))
+            results = session.run(None, {name: self.samples[name] for name in given})
+        except Exception as error:
+            raise Unsuitable(str(error)) from error
+        if any(result.size == 0 or result.size > 200_000 for result in results):
+            raise Unsuitable(f"{operator.type} gives {[result.shape for result in results]}")
+        return list(results)
+
+    def quantization(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
+        return self.constant(scale, "float32"), self.constant(zero_point, dtype)
+
+    def chosen_quantization(self, real: Array, dtype: str) -> tuple[str, str]:
+        """Names of a scale and a zero point with which most of `real` fits, or, now and then, does not."""
+        finite = real[np.isfinite(real)]
+        low, high = (min(0.0, float(finite.min())), max(0.0, float(finite.max()))) if finite.size else (-1.0, 1.0)
+        span = (high - low) or 1.0
+        scale = span / 255 * 2.0 ** self.rng.uniform(-1.5, 0.5)
+        if self.often(0.05):
+            scale *= float(self.rng.choice(_STEEP))
+        scale = float(np.clip(scale, 1e-20, 1e20))
+        info = np.iinfo(dtype)
+        fitting = round(info.min - low / scale)
+        point = int(np.clip(fitting, info.min, info.max))
+        if self.often(0.2):
+            point = int(self.choose(info.min, info.max, (info.min + info.max + 1) // 2))
+        return self.quantization(np.float32(scale), point, dtype)
+
+    def quantized_input(self, shape: tuple[int, ...]) -> Value:
+        """A new input of the graph: stored integers, or real numbers that are quantized first."""
+        dtype = self.storage()
+        real = (self.rng.normal(0, 1, shape) * 10 ** self.rng.uniform(-2, 2)).astype(np.float32)
+        if self.often(0.5):
+            name = self.input(Tensor(shape, "float32"))
+            self.samples[name] = real
+            return self.quantize(name, dtype)
+        name = self.input(Tensor(shape, dtype))
+        info = np.iinfo(dtype)
+        self.samples[name] = self.rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+        value = Value(name, *self.chosen_quantization(real, dtype))
+        self.values.append(value)
+        return value
+
+    def any_value(self) -> Value:
+        """One of the values that operators may read, the newest most often."""
+        return self.values[-1] if self.often(0.6) else self.values[int(self.rng.integers(len(self.values)))]
+
+    def dequantize(self, value: Value) -> str:
+        """The name of the real tensor of `value`. Quantizers write one conversion for each reader, or share it."""
+        known = self._dequantized.get(value.name)
+        if known is not None and self.often(0.4):
+            return known
+        (name,) = self.node("DequantizeLinear", [value.name, *value.parameters])
+        self._dequantized[value.name] = name
+        return name
+
+    def quantize(self, real: str, dtype: str | None = None, like: Value | None = None) -> Value:
+        """Quantizes a real tensor, with the parameters of `like` if it is given."""
+        dtype = dtype or self.storage()
+        parameters = like.parameters if like else self.chosen_quantization(self.samples[real], dtype)
+        (name,) = self.node("QuantizeLinear", [real, *parameters])
+        value = Value(name, *parameters)
+        self.values.append(value)
+        return value
+
+
+def _session(data: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
