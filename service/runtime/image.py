@@ -18,7 +18,7 @@ before any of it is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -31,21 +31,61 @@ from PIL.PngImagePlugin import PngImageFile
 from service.core.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
 from service.core.metadata import NOTHING, Layout, ModelMetadata, Resize
-from service.core.picture import JPEG_MAGIC, PNG_MAGIC
+from service.core.picture import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
 from service.core.signature import TensorSpec
 
-MAX_PIXELS = 32 << 20  # a decoded picture takes at most four bytes for each
 MAX_SCANS = 64  # a progressive JPEG has about ten; each is a pass over all the pixels, and costs the sender ten bytes
 
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
 
+# How much of the file the decoder is passed at a time; deflate expands it at most a thousandfold.
+_PIECE_BYTES = 8 << 10
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def decode(data: bytes, spec: TensorSpec, metadata: ModelMetadata = NOTHING) -> Array:
+class DecodingStopped(Exception):
+    """The picture was withdrawn while it was decoded."""
+
+
+def _never() -> bool:
+    return False
+
+
+class _Source(BytesIO):
+    """A file in memory that can be read until the picture is withdrawn."""
+
+    def __init__(self, data: bytes, is_withdrawn: Callable[[], bool]) -> None:
+        super().__init__(data)
+        self._is_withdrawn = is_withdrawn
+
+    def check(self) -> None:
+        """Raises `DecodingStopped` if the picture is withdrawn."""
+        if self._is_withdrawn():
+            raise DecodingStopped
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.check()
+        return super().read(size)
+
+
+def decode(
+    data: bytes,
+    spec: TensorSpec,
+    metadata: ModelMetadata = NOTHING,
+    *,
+    is_withdrawn: Callable[[], bool] = _never,
+    most_pixels: int = MAX_PIXELS,
+) -> Array:
     """The picture in `data` as the input `spec`: `[1, H, W, C]` or `[1, C, H, W]`, 64-byte aligned.
 
+    Args:
+        is_withdrawn: called from time to time; once it returns true the decoding stops.
+        most_pixels: for which memory was reserved, by the first size in the file. A file that names another size later
+            is damaged.
+
     Raises:
+        DecodingStopped: `is_withdrawn` has returned true.
         InvalidTensor: the input does not take a picture, or `metadata` does not fit it.
         UnsupportedFormat: `data` is neither a JPEG nor a PNG.
         TooLarge: it has more than `MAX_PIXELS` pixels.
@@ -60,8 +100,14 @@ def decode(data: bytes, spec: TensorSpec, metadata: ModelMetadata = NOTHING) -> 
         )
     height, width, channels = (spec.shape[axis] for axis in axes)
     try:
-        pixels = _pixels(_open(data), height, width, "L" if channels == 1 else "RGB", metadata.resize)
-    except OctetError:
+        source = _Source(data, is_withdrawn)
+        opened = _open(data, source)
+        if opened.width * opened.height > most_pixels:
+            raise InvalidInput(
+                f"the picture for input {spec.name!r} is damaged: its file names two sizes", tensor=spec.name
+            )
+        pixels = _pixels(opened, source, height, width, "L" if channels == 1 else "RGB", metadata.resize)
+    except (OctetError, DecodingStopped):
         raise
     except Exception as exc:  # Pillow's parsers raise whatever the damage leads them to, from struct.error to KeyError
         raise InvalidInput(f"the picture for input {spec.name!r} is damaged: {exc}", tensor=spec.name) from exc
@@ -80,7 +126,7 @@ def _axes(spec: TensorSpec, metadata: ModelMetadata) -> tuple[int, int, int] | N
     return axes if spec.shape[axes[2]] in (1, 3) else None
 
 
-def _open(data: bytes) -> ImageFile:
+def _open(data: bytes, source: _Source) -> ImageFile:
     """The header of the picture; none of its pixels are decoded yet.
 
     The plug-ins are called by name: `Image.open` tries every format it knows and only warns of a large picture.
@@ -89,9 +135,9 @@ def _open(data: bytes) -> ImageFile:
     if data.startswith(JPEG_MAGIC):
         if data.count(_START_OF_SCAN) > MAX_SCANS:
             raise InvalidInput(f"the picture has more than {MAX_SCANS} progressive scans")
-        image = JpegImageFile(BytesIO(data))
+        image = JpegImageFile(source)
     elif data.startswith(PNG_MAGIC):
-        image = PngImageFile(BytesIO(data))
+        image = PngImageFile(source)
     else:
         raise UnsupportedFormat("the data is neither a JPEG nor a PNG", hint="convert the picture to JPEG or PNG")
     if image.width * image.height > MAX_PIXELS:
@@ -102,19 +148,27 @@ def _open(data: bytes) -> ImageFile:
     return image
 
 
-def _pixels(picture: ImageFile, height: int, width: int, mode: str, resize: Resize | None) -> Array:
+def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: str, resize: Resize | None) -> Array:
     """The decoded picture, uint8 `[height, width]` or `[height, width, 3]`."""
+    picture.decodermaxblock = _PIECE_BYTES
     picture.load()
+    source.check()
     ImageOps.exif_transpose(picture, in_place=True)
     image: Image.Image = picture
     if image.mode.startswith("I"):  # 16-bit gray; Pillow's own conversion clips instead of scaling
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    source.check()
     if image.has_transparency_data:
-        image = _resized(image.convert("RGBA"), (width, height), resize)
+        image = _resized(_converted(image, "RGBA"), (width, height), resize)
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert(mode)
     else:
-        image = _resized(image.convert(mode), (width, height), resize)
+        image = _resized(_converted(image, mode), (width, height), resize)
     return np.asarray(image)
+
+
+def _converted(image: Image.Image, mode: str) -> Image.Image:
+    """`convert` copies a picture that has the mode already."""
+    return image if image.mode == mode else image.convert(mode)
 
 
 def _resized(image: Image.Image, size: tuple[int, int], resize: Resize | None) -> Image.Image:

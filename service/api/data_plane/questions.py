@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from service.api.access import ANYBODY
 from service.api.access.audit import asking
 from service.api.access.tenants import tenant, told_text
+from service.api.data_plane.pictures import PictureQueue
 from service.api.documents import title_of
 from service.api.grpc.status import status_of as grpc_status_of
 from service.api.oip.address import parse_address
@@ -21,6 +20,7 @@ from service.api.oip.repository import Repository
 from service.api.services import Services
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core.errors import NotReady, OctetError
+from service.core.picture import MAX_PIXELS
 from service.core.tenant import owner_of
 from service.workers.data_plane.plane import Answer, DataPlane
 from service.workers.inference import Served
@@ -38,7 +38,7 @@ class Questions:
 
     def __init__(self, services: Services) -> None:
         self._services, self._registry = services, services.registry
-        self._decoders = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "octet-decode")  # bounds their memory
+        self._pictures = PictureQueue()
 
     @cached_property
     def _calls(self) -> Calls:
@@ -80,14 +80,16 @@ class Questions:
         served = self._registry.served(question["key"])
         if served is None:
             raise NotReady(hint="try again later")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._decoders, _decode, data, served, question["input"])
+        pixels = question["pixels"] if question["pixels"] >= 0 else None
+        work = partial(_decode, data, served, question["input"], pixels)
+        return await self._pictures.run(question["peer"], pixels, work)
 
 
-def _decode(picture: bytes, served: Served, index: int) -> bytes:
+def _decode(picture: bytes, served: Served, index: int, pixels: int | None, is_withdrawn: Callable[[], bool]) -> bytes:
     from service.runtime.image import decode  # Pillow, 3 MB with its libraries: most models are sent tensors
 
-    return decode(picture, served.signature.largest.inputs[index], served.metadata).tobytes()
+    spec, most = served.signature.largest.inputs[index], MAX_PIXELS if pixels is None else pixels
+    return decode(picture, spec, served.metadata, is_withdrawn=is_withdrawn, most_pixels=most).tobytes()
 
 
 def _problem(exception: Exception) -> Members:

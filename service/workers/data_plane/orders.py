@@ -11,6 +11,7 @@ from typing import Any
 
 from service import __version__
 from service.core.metadata import ModelMetadata
+from service.core.picture import MAX_PIXELS
 from service.core.settings import Auth, Settings
 from service.core.usage import KnownKey
 
@@ -21,6 +22,9 @@ _HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
 _MAX_CALLS = 1000  # under way at a time: each holds a message before it is known which model's queue it belongs to
 _BUFFERED_MESSAGES = 16  # of the largest, together
 _LEAST_MESSAGE_BYTES = 256 << 20  # or a stream of many small ones would find no room
+_MAX_PICTURES = 256  # that wait to be decoded
+_LARGEST_PICTURES = 8  # of the largest, together
+_LEAST_PICTURE_BYTES = 256 << 20
 _MOST_CONNECTIONS = 100_000
 
 
@@ -196,6 +200,9 @@ def _peers(settings: Settings) -> Members:
         "max_connections": settings.max_connections or _affordable_connections(),
         "max_calls": _MAX_CALLS,
         "max_message_bytes": max(_LEAST_MESSAGE_BYTES, _BUFFERED_MESSAGES * largest_bytes),
+        "max_pictures": _MAX_PICTURES,
+        "max_picture_bytes": max(_LEAST_PICTURE_BYTES, _LARGEST_PICTURES * largest_bytes),
+        "max_pixels": _LARGEST_PICTURES * MAX_PIXELS,
         "share": settings.peer_share,
     }
 

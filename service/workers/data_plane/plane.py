@@ -10,9 +10,10 @@ import asyncio
 import hashlib
 import logging
 import socket
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from service.core.digest import canonical_json
@@ -27,6 +28,7 @@ _PATIENCE_S = 10.0  # for a data plane that is on its way
 _PAUSE_S = 0.1
 _TELL_AFTER_S = 2.0  # that it cannot be reached: until then it is on its way
 _KEY_BYTES = 6  # a whole number in any JSON
+_WITHDRAWN = {"problem": {"code": "deadline_passed", "title": "Withdrawn.", "http": 504, "grpc": 4}}
 
 Members = dict[str, Any]
 Said = tuple[Members, bytes]
@@ -124,6 +126,7 @@ class DataPlane:
         self._gathering: dict[int, asyncio.Future[None]] = {}
         self._gathers = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pictures: dict[int, asyncio.Task[None]] = {}  # that are being decoded, by question
 
     async def run(self) -> None:
         """Reaches it, whenever it is there, until canceled."""
@@ -261,7 +264,13 @@ class DataPlane:
                 self.listener.reported(message)
                 _settle(self._gathering.pop(message["gather"], None))
             case "question":
-                self._do(self._answer(message, data))
+                task = self._do(self._answer(message, data))
+                if message["kind"] == "picture":
+                    self._pictures[message["question"]] = task
+                    task.add_done_callback(partial(self._decoded, message["question"], self._link))
+            case "withdraw":
+                if (task := self._pictures.get(message["question"])) is not None:
+                    task.cancel()
             case "distrusted":
                 self.listener.distrusted(message["worker"], message["reason"])
             case "connection":
@@ -295,6 +304,8 @@ class DataPlane:
             for done in waiting.values():
                 _settle(done, error)
             waiting.clear()
+        for decoding in self._pictures.values():  # their clients were connected to the data plane that ended
+            decoding.cancel()
         self._gone.set()
         if was_reached:
             self.listener.lost()
@@ -309,7 +320,13 @@ class DataPlane:
         elif answer.passed is not None:
             answer.passed.close()
 
-    def _do(self, work: Awaitable[None]) -> None:
+    def _decoded(self, question: int, link: Link | None, task: asyncio.Task[None]) -> None:
+        if self._pictures.get(question) is task:  # the next data plane counts its questions from 1, too
+            del self._pictures[question]
+        if task.cancelled() and link is not None:  # any response releases what the picture holds there
+            link.send({"type": "answer", "question": question, **_WITHDRAWN})
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         async def run() -> None:
             try:
                 await work
@@ -319,6 +336,8 @@ class DataPlane:
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it was canceled before it began
+        return task
 
 
 def _settle(done: asyncio.Future[None] | None, error: Exception | None = None) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any
 
@@ -173,3 +177,79 @@ async def test_bytes_for_an_input_that_is_no_image(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.post("/v2/models/numbers/infer", content=body, headers=headers)
     assert "is sent as 'BYTES', but the model takes INT8" in response.json()["error"]
+
+
+def large_png(side: int = 5790) -> bytes:
+    """A file of 98 KB that decodes to 33 million pixels."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    rows = zlib.compress(bytes((3 * side + 1) * side), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+LARGE = large_png()
+
+
+@asynccontextmanager
+async def from_address(client: httpx.AsyncClient, address: str) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.AsyncHTTPTransport(local_address=address, limits=httpx.Limits(max_connections=None))
+    async with httpx.AsyncClient(base_url=client.base_url, transport=transport, timeout=120) as other:
+        yield other
+
+
+@asynccontextmanager
+async def flood(client: httpx.AsyncClient, count: int) -> AsyncIterator[list[asyncio.Task[httpx.Response]]]:
+    """Sends large pictures from an address of its own, and leaves at the end."""
+    async with from_address(client, "127.0.0.9") as greedy:
+        tasks = [asyncio.create_task(greedy.post(INFER, content=LARGE, headers=RAW)) for _ in range(count)]
+        try:
+            yield tasks
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_client_with_many_large_pictures_is_refused_and_delays_nobody(tables: Tables) -> None:
+    async with connect(tables, scheduling={"queue_size": 64}) as client, flood(client, 40) as tasks:
+        refused, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        response = refused.pop().result()
+        assert (response.status_code, response.headers["Retry-After"]) == (429, "1")
+        assert "too many pictures of this client wait to be decoded" in response.json()["error"]
+        assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
+        assert sum(not task.done() for task in tasks) >= 3  # still waiting when the other client has its answer
+
+
+async def test_pictures_of_a_client_that_has_left_are_not_decoded(tables: Tables) -> None:
+    async with connect(tables) as client:
+        async with flood(client, 3) as tasks:
+            await asyncio.wait(tasks, timeout=0.1)
+        response = await client.post(INFER, content=LARGE, headers=RAW)  # only after those before it
+        assert response.status_code == 200
+
+
+async def test_a_deadline_that_passes_while_the_picture_is_decoded(tables: Tables) -> None:
+    async with connect(tables) as client:
+        response = await client.post(INFER, content=LARGE, headers={**RAW, "octet-timeout-ms": "20"})
+        assert (response.status_code, response.json()["code"]) == (504, "deadline_passed")
+        assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
+
+
+async def test_a_picture_that_no_client_could_send_is_refused_for_its_size(tables: Tables) -> None:
+    async with connect(tables) as client:
+        response = await client.post(INFER, content=encode("PNG", Image.new("1", (1 << 15, 1 << 15))), headers=RAW)
+        assert response.status_code == 413
+
+
+async def test_a_file_that_names_two_sizes_is_damaged(tables: Tables) -> None:
+    second = PNG[8:33]  # another header, of the size that the decoder goes by
+    data = bytearray(PNG[:33] + second + PNG[33:])
+    data[16:24] = struct.pack(">II", 1, 1)
+    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    async with connect(tables) as client:
+        response = await client.post(INFER, content=bytes(data), headers=RAW)
+        assert response.status_code == 400
+        assert "two sizes" in response.json()["error"]

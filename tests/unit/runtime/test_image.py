@@ -16,7 +16,7 @@ from PIL import Image
 from service.core.buffers import is_aligned
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
 from service.core.metadata import Layout, ModelMetadata, Resize
-from service.core.picture import is_picture
+from service.core.picture import MAX_PIXELS, is_picture
 from service.core.signature import Quantization, TensorSpec
 from service.runtime import image
 
@@ -168,7 +168,7 @@ def test_damage_gives_a_tensor_or_an_error_of_ours(format: str) -> None:
             assert image.decode(bytes(damaged), COLOR).shape == COLOR.shape
 
 
-@pytest.mark.parametrize(("width", "height"), [(1 << 16, 1 << 16), (image.MAX_PIXELS + 1, 1), ((1 << 31) - 1, 1)])
+@pytest.mark.parametrize(("width", "height"), [(1 << 16, 1 << 16), (MAX_PIXELS + 1, 1), ((1 << 31) - 1, 1)])
 def test_a_picture_that_claims_too_many_pixels_is_refused_before_it_is_decoded(width: int, height: int) -> None:
     with pytest.raises(TooLarge, match=f"{width} x {height} pixels"):
         image.decode(png_of(width, height), COLOR)

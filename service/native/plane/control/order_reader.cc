@@ -152,6 +152,9 @@ PeerLimits read_peer_limits(JsonReader& json) {
   read_object(json, {{"max_connections", whole(json, limits.max_connections)},
                      {"max_calls", whole(json, limits.max_calls)},
                      {"max_message_bytes", whole(json, limits.max_message_bytes)},
+                     {"max_pictures", whole(json, limits.max_pictures)},
+                     {"max_picture_bytes", whole(json, limits.max_picture_bytes)},
+                     {"max_pixels", whole(json, limits.max_pixels)},
                      {"share", real(json, limits.share)}});
   return limits;
 }

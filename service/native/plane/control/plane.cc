@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "control/prediction.h"
+#include "request/picture.h"
 #include "text/json_writer.h"
 
 namespace octet::plane {
@@ -22,6 +23,27 @@ constexpr double kTickS = 0.025;  // alarms are kept together, so that a request
 constexpr int kDescriptorBits = 32;
 constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // then they are counted from 1 again
 constexpr size_t kLongestId = 128;
+
+// Reserves room for a picture until it is decoded. One that no connection could ever hold is charged all that a connection
+// may hold: the control plane refuses it with a better reason than a full queue.
+std::vector<Holding> hold_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file, std::optional<uint64_t> pixels) {
+  auto bounded = [&](Resource what, uint64_t amount) {
+    return static_cast<size_t>(std::min<uint64_t>(amount, budgets.most(what)));
+  };
+  const uint64_t kUnknown = budgets.most(Resource::kPixels);
+  std::vector<Holding> holds;
+  holds.push_back(budget.hold(Resource::kPictures, 1));
+  holds.push_back(budget.hold(Resource::kPictureBytes, bounded(Resource::kPictureBytes, file.size())));
+  holds.push_back(budget.hold(Resource::kPixels, bounded(Resource::kPixels, pixels.value_or(kUnknown))));
+  for (const Holding& each : holds) {
+    if (each) continue;
+    Problem problem(Kind::kQueueFull, "too many pictures of this client wait to be decoded",
+                    "send fewer or smaller pictures at a time");
+    problem.retry_after_s = 1;
+    throw problem;
+  }
+  return holds;
+}
 
 }  // namespace
 
@@ -50,19 +72,22 @@ const Route* Plane::find(std::string_view model, std::string_view version) const
   return found == routes.end() ? nullptr : &found->second;
 }
 
-void Plane::ask(int64_t exchange, std::string_view kind, const std::function<void(JsonWriter&)>& members,
-                std::string bytes, Hear hear) {
-  Asked asked{exchange, std::string(kind), std::move(hear)};
+int64_t Plane::ask(int64_t exchange, std::string_view kind, const std::function<void(JsonWriter&)>& members,
+                   std::string bytes, Hear hear, std::vector<Holding> holds) {
+  Asked asked{exchange, std::string(kind), std::move(hear), std::move(holds)};
   if (!link.is_open()) {
     Problem problem = nobody(kind);
-    return tell(asked, {&problem, {}, {}});
+    tell(asked, {&problem, {}, {}});
+    return 0;
   }
   JsonWriter json;
   json.begin('{').member("type").string("question").member("question").integer(++questions_).member("kind").string(kind);
   members(json);
   json.end('}');
-  asked_[questions_] = std::move(asked);
+  int64_t question = questions_;
+  asked_[question] = std::move(asked);
   link.send(json.take(), std::move(bytes));
+  return question;
 }
 
 Problem Plane::nobody(std::string_view kind) const {
@@ -96,14 +121,44 @@ void Plane::resolve_for_workers(int64_t exchange, const std::string& model, cons
   });
 }
 
-void Plane::decode(int64_t exchange, const Prediction& prediction,
-                   const std::function<void(size_t index, const Said& said)>& hear) {
+std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& prediction, const std::string& client,
+                                   PeerBudget& budget, const std::function<void(size_t index, const Said& said)>& hear) {
+  struct Picture {
+    size_t index;
+    std::string file;
+    std::optional<uint64_t> pixels;
+    std::vector<Holding> holds;
+  };
+  std::vector<Picture> pictures;  // all of them are admitted, or none is sent
   for (const auto& [index, file] : prediction.pictures()) {
-    auto members = [&, index = index](JsonWriter& json) {
-      json.member("key").integer(prediction.model().key);
-      json.member("input").integer(static_cast<int64_t>(prediction.request().inputs[index].index));
+    std::optional<uint64_t> pixels = pixels_of(file);
+    pictures.push_back({index, std::string(file), pixels, hold_picture(*budgets, budget, file, pixels)});
+  }
+  int64_t key = prediction.model().key;
+  std::vector<std::pair<size_t, size_t>> inputs;  // `prediction` may be gone once one of them is answered
+  for (const Picture& each : pictures) inputs.emplace_back(each.index, prediction.request().inputs[each.index].index);
+  std::vector<int64_t> questions;
+  for (size_t at = 0; at < pictures.size(); ++at) {
+    Picture& picture = pictures[at];
+    size_t index = picture.index;
+    auto members = [&](JsonWriter& json) {
+      json.member("key").integer(key).member("input").integer(static_cast<int64_t>(inputs[at].second));
+      json.member("peer").string(client);
+      json.member("pixels").integer(picture.pixels ? static_cast<int64_t>(*picture.pixels) : -1);
     };
-    ask(exchange, "picture", members, std::string(file), [hear, index = index](const Said& said) { hear(index, said); });
+    int64_t question = ask(exchange, "picture", members, std::move(picture.file),
+                           [hear, index](const Said& said) { hear(index, said); }, std::move(picture.holds));
+    if (question != 0) questions.push_back(question);
+  }
+  return questions;
+}
+
+void Plane::withdraw(const std::vector<int64_t>& questions) {
+  for (int64_t question : questions) {
+    if (!asked_.contains(question)) continue;
+    JsonWriter json;
+    json.begin('{').member("type").string("withdraw").member("question").integer(question).end('}');
+    link.send(json.take());
   }
 }
 

@@ -119,17 +119,23 @@ class Plane {
   // Asks the control plane for an exchange, which hears of it as long as its connection is there. `members`: of the
   // question's JSON, behind its kind and number. Where nobody is there, or leaves, that is what is heard. Of no exchange,
   // 0: it is heard in any case.
-  void ask(int64_t exchange, std::string_view kind, const std::function<void(class JsonWriter&)>& members,
-           std::string bytes, Hear hear);
+  // Returns the question's number, or 0 if it was not sent. `holds`: released once it is answered.
+  int64_t ask(int64_t exchange, std::string_view kind, const std::function<void(class JsonWriter&)>& members,
+              std::string bytes, Hear hear, std::vector<Holding> holds = {});
   // Who answers for a name that is not known here: null where that cannot be said, for the reason that there then is.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
   void resolve(int64_t exchange, const std::string& model, const std::string& version, Found found);
   // The same of a name that workers may have: `then` hears why none does, or null where one may.
   void resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
                            std::function<void(const Problem* problem)> then);
-  // Has the pictures of a request decoded, for one that has some; `hear` is called for each, with its input's place.
-  void decode(int64_t exchange, const class Prediction& prediction,
-              const std::function<void(size_t index, const Said& said)>& hear);
+  // Sends the pictures of a request to the control plane, which decodes them. Returns the number of each question.
+  // `hear` is called with the response to each and the index of its input. `client`: the address that sent them, for
+  // fairness. Throws Problem if `budget`, of the client's connection, has no room for them.
+  std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
+                              PeerBudget& budget, const std::function<void(size_t index, const Said& said)>& hear);
+  // Withdraws these questions: their clients have left or were refused. What they hold is released when the
+  // control plane has responded, since a picture may be in the middle of its decoding.
+  void withdraw(const std::vector<int64_t>& questions);
   void heard(int64_t question, const Said& said);
   void nobody_answers();
   Problem nobody(std::string_view kind = {}) const;  // what is said to a question where the control plane is not there
@@ -148,6 +154,7 @@ class Plane {
     int64_t exchange;
     std::string kind;
     Hear hear;
+    std::vector<Holding> holds;
   };
 
   void tell(const Asked& asked, const Said& said);

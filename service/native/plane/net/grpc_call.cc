@@ -222,9 +222,13 @@ void GrpcCall::take(const Route&) {
 void GrpcCall::decode_pictures() {
   pictures_ = prediction_->pictures().size();
   if (pictures_ == 0) return submit();
+  prediction_->limit(deadline_s_);
+  if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
   std::weak_ptr<bool> is_here = is_here_;
-  plane_.decode(id_, *prediction_, [this, is_here](size_t index, const Said& said) {
+  questions_ = plane_.decode(id_, *prediction_, connection_.client(), *hold.slot.budget(),
+                             [this, is_here, asked_for = std::weak_ptr(prediction_)](size_t index, const Said& said) {
     if (is_here.expired() || is_over_ || !is_busy_) return;
+    if (asked_for.expired() || asked_for.lock() != prediction_) return;  // of an earlier message of the stream
     guard([&] {
       if (said.problem) throw *said.problem;
       prediction_->set_picture(index, said.bytes);
@@ -244,7 +248,8 @@ void GrpcCall::on_alarm(double now_s) {
   if (errand_ != nullptr && !is_over_) errand_->on_alarm(now_s);
   if (is_over_ || !is_busy_ || prediction_ == nullptr) return;
   const Times& times = prediction_->times;
-  bool is_late = times.prepared_s > 0 && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
+  bool has_begun = times.prepared_s > 0 || pictures_ > 0;
+  bool is_late = has_begun && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
   if (!is_late || !prediction_->withdraw()) return;
   guard([] { throw Problem(Kind::kDeadlinePassed); });
 }

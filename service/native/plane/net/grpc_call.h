@@ -119,7 +119,8 @@ class GrpcCall final : public Sender {
   h2::IncomingMessage answer_;
   Holding answer_hold_;
   size_t largest_answer_ = 0;  // in bytes, of those sent
-  size_t pictures_ = 0;
+  size_t pictures_ = 0;  // that are being decoded
+  std::vector<int64_t> questions_;  // by which the control plane knows them
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

@@ -109,6 +109,8 @@ void GrpcCall::tell_about_model(h2::Buffer message) {
 void GrpcCall::abandon() {
   if (errand_ != nullptr) errand_->abandon();
   errand_.reset();
+  plane_.withdraw(std::exchange(questions_, {}));
+  pictures_ = 0;
 }
 
 }  // namespace octet::plane

@@ -101,6 +101,7 @@ class HttpConnection final : public Peer {
   bool has_responded() const { return output_ != Output::kNone; }
   // Memory of clients that a request needs, as it grows.
   Holding hold_bytes() { return seat_.budget()->hold(Resource::kMessageBytes, 0); }
+  PeerBudget& budget() { return *seat_.budget(); }
   void want_body() { wants_turn_ = true; }  // what `wants_body` says has changed
   bool keeps_alive() const { return !is_last_; }
   HttpExchange* exchange() { return exchange_.get(); }

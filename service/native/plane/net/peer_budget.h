@@ -24,14 +24,20 @@ enum class Resource : uint8_t {
   kHealthCalls,  // those that ask how the server is: a few of each connection, whatever else there is
   kMessageBytes, // that have arrived, or wait to be taken
   kProbes,       // connections beyond `kConnections`, which may ask how the server is, and nothing else
+  kPictures,     // that wait to be decoded or are being decoded
+  kPictureBytes, // of their files
+  kPixels,       // that these files decode to
 };
-inline constexpr size_t kResources = 5;
+inline constexpr size_t kResources = 8;
 inline constexpr double kProbeS = 2;  // of such a connection: there are few
 
 struct PeerLimits {
   size_t max_connections = 10000;
   size_t max_calls = 1000;
   size_t max_message_bytes = size_t{1} << 30;
+  size_t max_pictures = 256;
+  size_t max_picture_bytes = size_t{256} << 20;
+  size_t max_pixels = size_t{256} << 20;  // eight of the largest pictures: `MAX_PIXELS` of service/core/picture.py
   double share = 0.75;               // of what others leave, that an address may have, and of that a connection
   Rate resets = {1000, 100};         // of an address
   Rate nuisances = {10000, 1000};    // likewise

@@ -253,8 +253,10 @@ void Predict::fill_aside() {
 void Predict::decode_pictures() {
   pictures_ = prediction_->pictures().size();
   if (pictures_ == 0) return submit();
+  if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), connection_.id());
   std::weak_ptr<bool> is_here = is_here_;
-  plane_.decode(connection_.id(), *prediction_, [this, is_here](size_t index, const Said& said) {
+  questions_ = plane_.decode(connection_.id(), *prediction_, connection_.client(), connection_.budget(),
+                             [this, is_here](size_t index, const Said& said) {
     if (is_here.expired() || has_failed_) return;
     guard([&] {
       if (said.problem) throw *said.problem;
@@ -274,7 +276,8 @@ void Predict::on_alarm(double now_s) {
   if (has_failed_ || prediction_ == nullptr || connection_.has_responded()) return;
   Times& times = prediction_->times;
   if (times.arrived_s == times.began_s && times.began_s + plane_.limits.lend_after_s <= now_s) prediction_->lend();
-  bool is_late = times.prepared_s > 0 && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
+  bool has_begun = times.prepared_s > 0 || pictures_ > 0;
+  bool is_late = has_begun && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
   if (is_late && prediction_->withdraw()) refuse(Problem(Kind::kDeadlinePassed));
 }
 
@@ -320,6 +323,7 @@ std::string Predict::code_of(const Problem& problem) const {
 
 void Predict::refuse(const Problem& problem) {
   if (std::exchange(has_failed_, true)) return;
+  plane_.withdraw(questions_);
   plane_.refusals.rejected(problem);
   std::string code = code_of(problem);
   if (prediction_) prediction_->count(code, false, now_s());
@@ -346,6 +350,7 @@ void Predict::trace(std::string_view code) {
 // A call that has begun is not interrupted, and what it gives is thrown away.
 void Predict::on_gone() {
   if (std::exchange(has_failed_, true) || prediction_ == nullptr) return;
+  plane_.withdraw(questions_);
   const std::string_view kLeft = is_message_ ? "CANCELLED" : "499";  // nginx's, for an answer that nobody waits for
   plane_.refusals.canceled();
   prediction_->count(kLeft, false, now_s());

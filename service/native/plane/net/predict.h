@@ -70,6 +70,7 @@ class Predict final : public HttpExchange {
   h2::Buffer body_;  // all of that
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
   size_t pictures_ = 0;  // that are being decoded
+  std::vector<int64_t> questions_;  // by which the control plane knows them
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

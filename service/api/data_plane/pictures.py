@@ -1,0 +1,172 @@
+"""The queue of pictures that wait to be decoded.
+
+The data plane bounds how many pictures, bytes and pixels each client may have here (`Resource::kPictures` and its
+neighbors of peer_budget.h), and withdraws a picture when its client has left or its deadline has passed. This queue
+decides which picture is decoded next, and bounds the memory of those that are being decoded:
+
+- Clients take turns. A client that sends a hundred pictures delays another client's picture by one of them.
+- Large pictures share `MAX_PIXELS`, so that together they need the memory of one picture of the largest size, and leave
+  one thread to small pictures.
+- A picture that is withdrawn while it waits is never decoded; one that is being decoded stops at its next piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+from threading import Event
+
+from service.core.picture import MAX_PIXELS
+
+SMALL_PIXELS = 1 << 20  # decoded in some ten milliseconds
+
+_NETWORK_BITS = 64  # of an IPv6 address: one client is given as many addresses as it likes of its network
+
+Decode = Callable[[Callable[[], bool]], bytes]
+
+
+@dataclass(eq=False)
+class _Picture:
+    client: str
+    decode: Decode
+    pixels: int
+    may_start: asyncio.Future[None]
+    is_withdrawn: Event = field(default_factory=Event)
+
+
+class _Line:
+    """The waiting pictures of one size class. It is the turn of the client that was served the longest time ago."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[_Picture]] = {}
+        self._running: Counter[str] = Counter()
+        self._served: dict[str, int] = {}  # when it was the turn of a client that has pictures here
+        self._turns = 0
+
+    def add(self, picture: _Picture) -> None:
+        self._waiting.setdefault(picture.client, deque()).append(picture)
+
+    def next(self) -> _Picture | None:
+        """The picture whose turn it is. Pictures that were withdrawn are dropped."""
+        while self._waiting:
+            client = min(self._waiting, key=lambda each: self._served.get(each, 0))
+            first = self._waiting[client][0]
+            if not first.may_start.done():
+                return first
+            self._drop_first(client)
+        return None
+
+    def start(self, picture: _Picture) -> None:
+        """Removes the picture that `next` returned."""
+        self._turns += 1
+        self._served[picture.client] = self._turns
+        self._running[picture.client] += 1
+        self._drop_first(picture.client)
+
+    def end(self, picture: _Picture) -> None:
+        self._running[picture.client] -= 1
+        self._forget(picture.client)
+
+    def _drop_first(self, client: str) -> None:
+        self._waiting[client].popleft()
+        if not self._waiting[client]:
+            del self._waiting[client]
+            self._forget(client)
+
+    def _forget(self, client: str) -> None:
+        if client not in self._waiting and not self._running[client]:
+            del self._running[client]
+            self._served.pop(client, None)
+
+
+class PictureQueue:
+    """For one event loop."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        """
+        Args:
+            threads: that decode, at least two; one for each core if not given.
+        """
+        self._threads = max(2, threads or len(os.sched_getaffinity(0)))
+        self._executor = ThreadPoolExecutor(self._threads, "octet-decode")
+        self._small, self._large = _Line(), _Line()
+        self._running = self._running_large = self._running_pixels = 0
+
+    async def run(self, client: str, pixels: int | None, decode: Decode) -> bytes:
+        """What `decode` returns, called on a thread when the picture's turn has come.
+
+        If the caller is canceled the picture is withdrawn. It returns then as soon as no thread works on the picture.
+
+        Args:
+            client: the address of who sent the picture.
+            pixels: the size of the picture by its header; None if the header is damaged.
+            decode: is passed a function that returns true once the picture is withdrawn.
+        """
+        size = MAX_PIXELS if pixels is None else min(pixels, MAX_PIXELS)
+        loop = asyncio.get_running_loop()
+        waiting = _Picture(_network_of(client), decode, size, loop.create_future())
+        self._line_of(waiting).add(waiting)
+        self._start()
+        await waiting.may_start  # if it is canceled, so is the future: `_Line.next` drops the picture
+        work = loop.run_in_executor(self._executor, decode, waiting.is_withdrawn.is_set)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            waiting.is_withdrawn.set()
+            await asyncio.wait([work])
+            if not work.cancelled():
+                work.exception()  # it is of interest to nobody
+            raise
+        finally:
+            self._end(waiting)
+
+    def _start(self) -> None:
+        """Starts as many pictures as there is room for. A large one goes first if none is being decoded, else last."""
+        while self._running < self._threads:
+            large, small = self._large.next(), self._small.next()
+            if large is not None and not self._has_room(large):
+                large = None
+            if large is not None and (small is None or self._running_large == 0):
+                self._begin(large)
+            elif small is not None:
+                self._begin(small)
+            else:
+                return
+
+    def _line_of(self, picture: _Picture) -> _Line:
+        return self._small if picture.pixels <= SMALL_PIXELS else self._large
+
+    def _has_room(self, large: _Picture) -> bool:
+        return self._running_large < self._threads - 1 and self._running_pixels + large.pixels <= MAX_PIXELS
+
+    def _begin(self, picture: _Picture) -> None:
+        self._line_of(picture).start(picture)
+        self._running += 1
+        if picture.pixels > SMALL_PIXELS:
+            self._running_large += 1
+            self._running_pixels += picture.pixels
+        picture.may_start.set_result(None)
+
+    def _end(self, picture: _Picture) -> None:
+        self._line_of(picture).end(picture)
+        self._running -= 1
+        if picture.pixels > SMALL_PIXELS:
+            self._running_large -= 1
+            self._running_pixels -= picture.pixels
+        self._start()
+
+
+def _network_of(client: str) -> str:
+    """The address, or of an IPv6 address its network."""
+    try:
+        address = ip_address(client)
+    except ValueError:  # of a Unix socket
+        return client
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(int(address) >> _NETWORK_BITS)
+    return client

@@ -1,0 +1,152 @@
+"""Whose picture is decoded next, and how many at a time. The pictures of these tests decode until they are let go."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from service.api.data_plane.pictures import SMALL_PIXELS, PictureQueue
+from service.core.picture import MAX_PIXELS
+
+pytestmark = pytest.mark.anyio
+GIVE_UP_S = 60.0
+LARGE = MAX_PIXELS
+
+
+class Pictures:
+    """A queue of two threads and pictures that say when they begin."""
+
+    def __init__(self) -> None:
+        self._queue = PictureQueue(threads=2)
+        self._loop = asyncio.get_running_loop()
+        self._released: dict[str, threading.Event] = {}
+        self._began: dict[str, asyncio.Event] = {}
+        self.order: list[str] = []
+        self.tasks: dict[str, asyncio.Task[bytes]] = {}
+
+    async def send(self, name: str, client: str, pixels: int | None) -> None:
+        self._released[name], self._began[name] = threading.Event(), asyncio.Event()
+        self.tasks[name] = asyncio.create_task(self._queue.run(client, pixels, self._decode(name)))
+        await asyncio.sleep(0)  # it is in the queue when this returns
+
+    def _decode(self, name: str) -> Callable[[Callable[[], bool]], bytes]:
+        def decode(is_withdrawn: Callable[[], bool]) -> bytes:
+            self.order.append(name)
+            self._loop.call_soon_threadsafe(self._began[name].set)
+            while not self._released[name].wait(0.005):
+                if is_withdrawn():
+                    raise RuntimeError("withdrawn")
+            return name.encode()
+
+        return decode
+
+    async def began(self, name: str) -> None:
+        await asyncio.wait_for(self._began[name].wait(), GIVE_UP_S)
+
+    async def finish(self, name: str) -> None:
+        self._released[name].set()
+        assert await asyncio.wait_for(self.tasks[name], GIVE_UP_S) == name.encode()
+
+    async def withdraw(self, name: str) -> None:
+        self.tasks[name].cancel()
+        await asyncio.wait([self.tasks[name]])
+        assert self.tasks[name].cancelled()
+
+    def release_all(self) -> None:
+        for event in self._released.values():
+            event.set()
+
+
+@asynccontextmanager
+async def pictures() -> AsyncIterator[Pictures]:
+    made = Pictures()
+    try:
+        yield made
+    finally:
+        made.release_all()
+        await asyncio.gather(*made.tasks.values(), return_exceptions=True)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_clients_take_turns() -> None:
+    async with pictures() as its:
+        for number in range(3):
+            await its.send(f"first {number}", "10.0.0.1", LARGE)
+        await its.send("second", "10.0.0.2", LARGE)
+        await its.began("first 0")
+        await its.finish("first 0")
+        await its.began("second")
+        assert its.order == ["first 0", "second"]
+
+
+async def test_a_small_picture_is_decoded_beside_large_ones() -> None:
+    async with pictures() as its:
+        for number in range(8):
+            await its.send(f"large {number}", "10.0.0.1", LARGE)
+        await its.send("small", "10.0.0.2", SMALL_PIXELS)
+        await its.began("small")
+        await its.finish("small")
+        assert its.order == ["large 0", "small"]
+
+
+async def test_large_pictures_are_decoded_beside_a_flood_of_small_ones() -> None:
+    async with pictures() as its:
+        for number in range(8):
+            await its.send(f"small {number}", "10.0.0.1", 1)
+        await its.send("large", "10.0.0.2", LARGE)
+        await its.finish("small 0")
+        await its.began("large")
+        assert its.order[:2] == ["small 0", "small 1"]
+        assert len(its.order) == 3
+
+
+@pytest.mark.parametrize("pixels", [LARGE, None, 2**63])
+async def test_large_pictures_share_the_memory_of_one(pixels: int | None) -> None:
+    async with pictures() as its:
+        await its.send("first", "10.0.0.1", pixels)
+        await its.send("second", "10.0.0.2", SMALL_PIXELS + 1)
+        await its.send("small", "10.0.0.3", 1)
+        await its.began("small")
+        assert sorted(its.order) == ["first", "small"]
+        await its.finish("first")
+        await its.began("second")
+
+
+async def test_a_picture_withdrawn_while_it_waits_is_not_decoded() -> None:
+    async with pictures() as its:
+        for name in ("first", "second", "third"):
+            await its.send(name, "10.0.0.1", LARGE)
+        await its.began("first")
+        await its.withdraw("second")
+        await its.finish("first")
+        await its.began("third")
+        assert its.order == ["first", "third"]
+
+
+async def test_a_picture_withdrawn_while_it_is_decoded_makes_room() -> None:
+    async with pictures() as its:
+        await its.send("first", "10.0.0.1", LARGE)
+        await its.send("second", "10.0.0.2", LARGE)
+        await its.began("first")
+        await its.withdraw("first")
+        await its.began("second")
+
+
+async def test_addresses_of_one_ipv6_network_are_one_client() -> None:
+    async with pictures() as its:
+        await its.send("running", "2001:db8::1", LARGE)
+        for number in range(3):
+            await its.send(f"network {number}", f"2001:db8::{number + 2}", LARGE)
+        await its.send("other", "2001:db8:1::1", LARGE)
+        await its.began("running")
+        await its.finish("running")
+        await its.began("other")
+        assert its.order == ["running", "other"]
