@@ -269,8 +269,8 @@ class DataPlane:
                     self._pictures[message["question"]] = task
                     task.add_done_callback(partial(self._decoded, message["question"], self._link))
             case "withdraw":
-                if (task := self._pictures.get(message["question"])) is not None:
-                    task.cancel()
+                if (decoding := self._pictures.get(message["question"])) is not None:
+                    decoding.cancel()
             case "distrusted":
                 self.listener.distrusted(message["worker"], message["reason"])
             case "connection":

@@ -260,3 +260,18 @@ def test_a_layout_decides_where_the_shape_does_not() -> None:
     np.testing.assert_array_equal(first[0].transpose(1, 2, 0), last[0])
     with pytest.raises(InvalidTensor):
         image.decode(encode(noise()), COLOR, ModelMetadata(layout=Layout.NCHW))
+
+
+def test_a_picture_that_is_withdrawn_is_not_decoded_to_its_end() -> None:
+    data = encode(noise(size=(600, 400)))
+    looks = 0
+
+    def is_withdrawn() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 20
+
+    with pytest.raises(image.DecodingStopped):
+        image.decode(data, COLOR, is_withdrawn=is_withdrawn)
+    assert looks == 21
+    assert len(data) > 20 * (8 << 10)
