@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from service.compiler.importers.onnx.branches import IF
 from service.compiler.importers.onnx.model import Array, AttributeValue, Tensor
 from service.compiler.importers.onnx.package import unpack
 from service.compiler.importers.onnx.reader import read_model
@@ -17,7 +18,7 @@ from service.core.errors import Unsupported
 from service.quantize import encoding, protobuf
 
 # Fields of ModelProto, GraphProto and NodeProto (onnx.proto).
-_GRAPH, _OPERATOR_SET = 7, 8
+_GRAPH, _OPERATOR_SET, _FUNCTION = 7, 8, 25
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_DOMAIN = 1, 2, 3, 7
 
@@ -81,6 +82,13 @@ class Document:
             raise Unsupported("a tensor's name is not UTF-8, or has a backslash", hint="name the model's tensors again")
         self.opset = model.opset
         self._model = list(fields(memoryview(unpack(data)[0]), "Model", Budget()))
+        if any(field.number == _FUNCTION for field in self._model):
+            raise Unsupported("the model has functions", hint="inline them (onnx.inliner) before quantizing it")
+        chosen = next((each.label for each in model.operators if each.op_type == IF), None)
+        if chosen is not None:
+            raise Unsupported(
+                f"the model has a subgraph, in {chosen}", hint="fold it (onnxsim, or onnxruntime) before quantizing it"
+            )
         graph = next(field for field in self._model if field.number == _GRAPH)
         assert isinstance(graph.value, memoryview)
         within = list(fields(graph.value, "Model.graph", Budget()))

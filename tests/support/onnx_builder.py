@@ -66,6 +66,8 @@ def attribute(name: str, value: Any) -> bytes:
             return head + fixed(2, value) + number(20, 1)
         case str():
             return head + message(4, value) + number(20, 3)
+        case bytes():  # a graph
+            return head + message(6, value) + number(20, 5)
         case np.ndarray():
             return head + message(5, tensor("", value)) + number(20, 4)
     if value and all(isinstance(item, float) for item in value):
@@ -92,6 +94,7 @@ class OnnxBuilder:
         self.constants: list[bytes] = []
         self.inputs: list[bytes] = []
         self.outputs: list[bytes] = []
+        self.functions: list[bytes] = []
         self._names = 0
 
     def name(self, stem: str = "t") -> str:
@@ -167,9 +170,26 @@ class OnnxBuilder:
     def quantized(self, x: str, scale: Any, zero_point: Any, dtype: str) -> str:
         return self.node("QuantizeLinear", [x, *self.quantization(scale, zero_point, dtype)])
 
-    def build(self, opset: int = 17) -> bytes:
+    def graph(self) -> bytes:
+        """A GraphProto; also a branch of an `If`, as a node's attribute."""
         graph = b"".join(message(1, node) for node in self.nodes) + message(2, "graph")
         graph += b"".join(message(5, constant) for constant in self.constants)
         graph += b"".join(message(11, end) for end in self.inputs) + b"".join(message(12, end) for end in self.outputs)
-        sets = message(8, message(1, "") + number(2, opset)) + message(8, message(1, "com.microsoft") + number(2, 1))
-        return number(1, 8) + message(2, "octet tests") + message(7, graph) + sets
+        return graph
+
+    def function(self, name: str, inputs: Sequence[str], outputs: Sequence[str], opset: int = 17) -> bytes:
+        """A FunctionProto of the domain `local`, of the nodes written so far; its constants are `Constant` nodes."""
+        ends = b"".join(message(4, each) for each in inputs) + b"".join(message(5, each) for each in outputs)
+        nodes = b"".join(message(7, node) for node in self.nodes)
+        sets = message(9, number(2, opset)) + message(9, message(1, "local") + number(2, 1))
+        return message(1, name) + ends + nodes + sets + message(10, "local")
+
+    def build(self, opset: int | None = 17) -> bytes:
+        """The file; without an entry for ONNX's own operators if `opset` is None."""
+        sets = message(8, message(1, "com.microsoft") + number(2, 1))
+        if opset is not None:
+            sets = message(8, message(1, "") + number(2, opset)) + sets
+        if self.functions:
+            sets += message(8, message(1, "local") + number(2, 1))
+        functions = b"".join(message(25, each) for each in self.functions)
+        return number(1, 8) + message(2, "octet tests") + message(7, self.graph()) + sets + functions

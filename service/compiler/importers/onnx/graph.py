@@ -1,4 +1,8 @@
-"""Checks that a model's operators and tensors make a graph that can be computed from top to bottom."""
+"""Checks that a model's operators and tensors make a graph that can be computed from top to bottom.
+
+Whatever ONNX Runtime loads passes. Two outputs of a model may have the same name, which is one tensor sent twice, and
+an output may be an input or a constant.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +18,43 @@ _MAX_OPERATORS = 50_000
 def check_graph(model: Model) -> None:
     """Passes if every tensor is given or computed once, before it is read.
 
+    Requires: operators are sorted (`order.in_order`).
+
     Raises:
         MalformedModel: it is not so.
         Unsupported: it computes nothing.
     """
-    if not model.operators:
-        raise Unsupported("the model has no operators")
     if len(model.operators) > _MAX_OPERATORS:
         raise Unsupported(f"the model has {len(model.operators)} operators; the limit is {_MAX_OPERATORS}")
-    for ends, what in ((model.inputs, "input"), (model.outputs, "output")):
-        if not ends:
-            raise MalformedModel(f"the model has no {what}s")
-        names = [end.name for end in ends]
-        if "" in names or len(set(names)) != len(names):
-            raise MalformedModel(f"the names of the model's {what}s are not different")
+    _check_ends(model)
     known = {*model.constants, *(end.name for end in model.inputs)}
     for operator in model.operators:
         _check_operator(operator, known)
-    computed = {name for operator in model.operators for name in operator.outputs}
     for end in model.outputs:
         if end.name not in known:
             _fail(end.name, "is an output of the model, but no operator computes it")
-        if end.name not in computed:
-            raise Unsupported(
-                f"the output {shortened(end.name)} is not computed, but an input or a constant",
-                tensor=shortened(end.name),
-            )
+
+
+def _check_ends(model: Model) -> None:
+    names = [end.name for end in model.inputs]
+    if len(set(names)) != len(names):
+        raise MalformedModel("two inputs of the model have the same name")
+    if "" in names or "" in (end.name for end in model.outputs):
+        raise MalformedModel("an input or an output of the model has no name")
+    if not model.inputs:
+        raise Unsupported(
+            "the model has no inputs, so that it always has the same result",
+            hint="export it with its inputs, or use its result as a constant",
+        )
+    if not model.outputs:
+        raise Unsupported("the model has no outputs", hint="export it with its outputs")
 
 
 def _check_operator(operator: Operator, known: set[str]) -> None:
-    """As `known` grows by what it computes: ONNX demands that operators be sorted, so no cycle gets by."""
+    """Adds the operator's outputs to `known`."""
     for name in operator.inputs:
         if name and name not in known:
-            _fail(name, "is read before any operator computes it", operator)
+            _fail(name, "is read, but it is no input, no constant and no operator's output", operator)
     if not any(operator.outputs):
         raise MalformedModel(f"{operator.label} has no outputs", op=operator.label)
     for name in operator.outputs:

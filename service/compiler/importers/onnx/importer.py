@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
-from service.compiler.importers.onnx.folding import folded, folds
+from service.compiler.importers.onnx.conditions import resolved
+from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.metadata import metadata_of
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.importers.onnx.node import Node, State, Value
-from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.qdq import fuse
 from service.compiler.importers.onnx.reader import read_model
 from service.compiler.importers.onnx.rounding import round_products
-from service.compiler.importers.onnx.signature import check_sendable, input_shape, signature_of
+from service.compiler.importers.onnx.signature import Shape, check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
 from service.compiler.qnn.graph import shape_of
 from service.core.build import Stage
@@ -25,6 +26,7 @@ from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupp
 
 At = Callable[[str, str], None]
 Shapes = Mapping[str, Sequence[int]]
+_MOST_SIZES = 8  # of a declared shape, in a notice
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
@@ -41,50 +43,70 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
     """
     try:
-        model = fuse(round_products(read_model(data)))
+        read = read_model(data)
+        params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
+        model = fuse(round_products(resolved(read, params)))
         check_support(model)
-        return _imported(model, at, shapes or {})
+        return _imported(model, at, params)
     except OctetError as exc:
         exc.stage = exc.stage or Stage.IMPORT
         raise
 
 
-def _imported(model: Model, at: At, shapes: Shapes) -> ImportedModel:
+def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedModel:
     builder = relax.BlockBuilder()
-    params = [_param(end, place, shapes) for place, end in enumerate(_named(model.inputs, shapes))]
     values: dict[str, Value] = {end.name: param for end, param in zip(model.inputs, params, strict=True)}
     values |= {name: tensor.data for name, tensor in model.constants.items() if tensor.data is not None}
     state = State(model, builder, values)
     with builder.function("main", params):
         with builder.dataflow():
             for operator in model.operators:
-                node = Node(state, operator)
-                at(operator.label, node.label)
-                convert = RULES[operator.op_type].convert
-                values |= _outputs(node, folded(node, convert) if folds(node) else convert(node))
-            results = [_result(end, _scalar(state, end)) for end in model.outputs]
+                at(operator.label, Node(state, operator).label)
+                state.values |= converted(state, operator)
+            results = [_result(state, end) for end in model.outputs]
             outputs = [builder.emit_output(result) for result in results]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
-    signature = signature_of(model, map(_described, params), map(_described, outputs), state.types.get)
-    return ImportedModel(builder.get(), signature, ONNX, *metadata_of(model.said, signature))
+    described = [_described(output) for output in outputs]
+    signature = signature_of(model, map(_described, params), described, state.types.get)
+    metadata, notices = metadata_of(model.said, signature)
+    return ImportedModel(builder.get(), signature, ONNX, metadata, (*notices, *_contradictions(model, described)))
 
 
-def _outputs(node: Node, made: Value | tuple[Value, ...]) -> dict[str, Value]:
-    """The operator's results by name. An operator may leave out outputs that nothing reads, and a rule those that are
-    not compiled (None)."""
-    if not isinstance(made, tuple):
-        return {node.output: made}
-    node.require(len(node.operator.outputs) <= len(made), f"has {len(node.operator.outputs)} outputs")
-    named = zip(node.operator.outputs, made, strict=False)
-    return {name: value for name, value in named if name and value is not None}
-
-
-def _scalar(state: State, end: End) -> Value:
-    """An output; a scalar without the axes that it was kept with."""
+def _result(state: State, end: End) -> relax.Expr:
+    """An output, of the type that the file declares; a scalar without the axes that it was kept with."""
+    label = shortened(end.name)
     if end.name not in state.values:
-        raise Unsupported(f"the output {shortened(end.name)} is not compiled", tensor=shortened(end.name))
+        raise Unsupported(f"the output {label} is not compiled", tensor=label)
     value = state.values[end.name]
-    return state.builder.emit(relax.op.reshape(value, ())) if end.name in state.loose else value
+    if isinstance(value, np.ndarray):
+        value = state.constants.expr(end.name, value)
+    if end.name in state.loose:
+        value = state.builder.emit(relax.op.reshape(value, ()))
+    shape, dtype = _described(value)
+    check_sendable(replace(end, dtype=dtype), "output")
+    if 0 in shape:
+        raise Unsupported(
+            f"the output {label} of {list(shape)} has no elements", tensor=label, hint="export without it"
+        )
+    if end.dtype not in ("", dtype):
+        raise MalformedModel(f"the output {label} is {dtype}, but the file declares {end.dtype}", tensor=label)
+    return value
+
+
+def _contradictions(model: Model, outputs: Sequence[tuple[Shape, str]]) -> tuple[str, ...]:
+    """A sentence about each output of another shape than the file declares. The declared one has no effect, as in ONNX
+    Runtime: many exporters write the shape of another input there."""
+    found = []
+    for end, (shape, _) in zip(model.outputs, outputs, strict=True):
+        sizes = end.shape if end.shape is not None else (None,) * len(shape)
+        differs = any(isinstance(size, int) and size != own for size, own in zip(sizes, shape, strict=False))
+        if len(sizes) != len(shape) or differs:
+            shown = ", ".join("?" if size is None else str(size) for size in sizes[:_MOST_SIZES])
+            found.append(
+                f"the file declares the output {shortened(end.name)} as [{shown}], "
+                f"but its operators make {list(shape)}: the build follows the operators"
+            )
+    return tuple(found)
 
 
 def _named(inputs: tuple[End, ...], shapes: Shapes) -> tuple[End, ...]:
@@ -102,18 +124,3 @@ def _param(end: End, place: int, shapes: Shapes) -> relax.Var:
 
 def _described(value: relax.Expr) -> tuple[tuple[int, ...], str]:
     return shape_of(value), str(value.ty.dtype)
-
-
-def _result(end: End, value: Value) -> relax.Expr:
-    """An output, which has to be what the file says of it."""
-    label = shortened(end.name)
-    if isinstance(value, np.ndarray):
-        raise Unsupported(f"the output {label} does not depend on any input", tensor=label)
-    check_sendable(end, "output")
-    shape, dtype = _described(value)
-    if dtype != end.dtype:
-        raise MalformedModel(f"the output {label} is {dtype}, but the file says {end.dtype}", tensor=label)
-    said = end.shape if end.shape is not None else (None,) * len(shape)
-    if len(said) != len(shape) or any(isinstance(a, int) and a != b for a, b in zip(said, shape, strict=True)):
-        raise MalformedModel(f"the output {label} is {list(shape)}, but the file says {list(said)}", tensor=label)
-    return value

@@ -53,14 +53,19 @@ def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget
         case Texts():
             return [_of(part, Wire.BYTES, place) for part in parts]
         case One(message):
-            if len(parts) > 1:
-                malformed(place, "it is there twice")
-            return read_message(_bytes(parts[0], place), message, place, budget)
+            return read_message(_merged(parts, place), message, place, budget)
         case Many(message):
             return [
                 read_message(_bytes(part, place), message, f"{place}[{index}]", budget)
                 for index, part in enumerate(parts)
             ]
+
+
+def _merged(parts: list[Field], place: str) -> memoryview:
+    """The bytes of a field that holds one message. If it is there several times, they are merged: protobuf's rule is
+    that the concatenation of two messages is the encoding of both together."""
+    found = [_bytes(part, place) for part in parts]
+    return found[0] if len(found) == 1 else memoryview(b"".join(found))
 
 
 def _bytes(field: Field, place: str) -> memoryview:

@@ -41,12 +41,29 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Unread:
-    """An attribute that is not a number, a text or a tensor."""
+    """An attribute that is not a number, a text, a tensor or a branch."""
 
     what: str
 
 
-AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Tensor | Unread
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """A subgraph of an `If`.
+
+    Attributes:
+        operators: in an order in which they can be computed.
+        constants: by name.
+        outputs: names of tensors of the branch, or of the graph around it.
+        captures: names of the tensors of the graph around it that the branch reads.
+    """
+
+    operators: tuple[Operator, ...]
+    constants: Mapping[str, Tensor]
+    outputs: tuple[str, ...]
+    captures: tuple[str, ...]
+
+
+AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Tensor | Branch | Unread
 
 
 @dataclass(frozen=True)
@@ -54,7 +71,9 @@ class End:
     """An input or output of the model.
 
     Attributes:
-        shape: a name where a dimension is symbolic, None where it is not said; None in all where the rank is not.
+        dtype: "" if the file leaves the type open, as it may for an output.
+        shape: a name if a dimension is symbolic, None if the file leaves it open; None in all if it leaves the rank
+            open.
     """
 
     name: str

@@ -11,6 +11,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.channels_last import channels_last
+from service.compiler.importers.onnx.evaluating import evaluated
 from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Array, Model, Tensor, shortened
 from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
@@ -38,6 +39,7 @@ class State:
         types: of the tensors that hold stored values.
         loose: names of scalars that are computed, and kept with the axes of the tensor that they come from: those of
             length 1, so that of several samples each has its own.
+        evaluated: by name, the elements of tensors that are computed of constants alone; None of others.
         channels_last: names of tensors that ONNX Runtime keeps so.
     """
 
@@ -46,6 +48,7 @@ class State:
     values: dict[str, Value]
     types: dict[str, QuantizedType] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
+    evaluated: dict[str, Array | None] = field(default_factory=dict)
     constants: Constants = field(init=False)
     channels_last: frozenset[str] = field(init=False)
 
@@ -61,7 +64,7 @@ class Constants:
     equal uses share one expression and all of them together may take `_GROWTH` times the file.
     """
 
-    _GROWTH, _FLOOR_BYTES = 4, 1 << 20
+    _GROWTH, _FLOOR_BYTES = 10, 1 << 20  # weights of 4 bits as float32 are eight times as large
 
     def __init__(self, model: Model) -> None:
         self._known: dict[tuple[str, str], relax.Constant] = {}
@@ -81,11 +84,15 @@ class Constants:
         """Takes what a constant is about to hold off what all may take.
 
         Raises:
-            MalformedModel: nothing is left.
+            Unsupported: nothing is left.
         """
         self._budget_bytes -= size_bytes
         if self._budget_bytes < 0:
-            raise MalformedModel("the model's constants add up to far more than the file holds", tensor=shortened(name))
+            raise Unsupported(
+                "the constants that the model computes add up to far more than the file holds",
+                tensor=shortened(name),
+                hint="compute them before exporting (onnxsim, or onnxruntime with basic optimizations)",
+            )
 
 
 class Node:
@@ -137,10 +144,24 @@ class Node:
 
     def data(self, place: int) -> Array:
         """The elements of an input that has to be constant."""
-        known = self.known(place)
-        if known is None:
+        data = self.constant_data(place)
+        if data is None:
             self.unsupported(f"computes its input {place} at run time, which has to be constant", self.name(place))
-        return known
+        return data
+
+    def constant_data(self, place: int) -> Array | None:
+        """The elements of an input that depends on no input of the model, whatever operators compute it: dequantized
+        weights, for example. None of others.
+
+        Such operators are in the module until an operand has to be constant, so that weights stay as small as they are
+        in the file wherever they need not be.
+        """
+        value, name = self.value(place), self.name(place)
+        if isinstance(value, np.ndarray):
+            return value
+        if name not in self.state.evaluated:
+            self.state.evaluated[name] = evaluated(self.state.builder, value)
+        return self.state.evaluated[name]
 
     def integers(self, place: int) -> tuple[int, ...]:
         """A constant of integers, such as a shape or a list of axes."""

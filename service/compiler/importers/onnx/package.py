@@ -9,11 +9,11 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from service.compiler.importers.archive import Archive
 from service.compiler.importers.onnx.message import Values, read_message
 from service.compiler.importers.onnx.schema import EXTERNAL
+from service.compiler.importers.onnx.wire import Budget
 from service.core.errors import InvalidInput, MalformedModel
 
 SUFFIX = ".onnx"
@@ -21,6 +21,7 @@ _ZIP_MAGIC = b"PK\x03\x04"
 _MOST_DEFLATED_BYTES = 1 << 29  # of compressed files; stored ones may be of any size
 _LONGEST_NUMBER = 20
 _SHOWN = 200
+_DEEPEST = 16  # of subgraphs inside of each other
 
 
 class Files:
@@ -128,13 +129,30 @@ def pack_files(model: Path, archive: Path) -> bool:
 
 def _named(message: Values) -> Iterator[tuple[str, str]]:
     """Each file that a constant names, and one such constant."""
-    graph = message.get("graph", {})
-    tensors: list[Any] = [*graph.get("initializer", ())]
-    tensors += [each["t"] for node in graph.get("node", ()) for each in node.get("attribute", ()) if "t" in each]
+    budget = Budget()
+    tensors = list(_tensors(message.get("graph", {}), 0, budget))
+    for function in message.get("functions", ()):
+        tensors += _tensors(function, 0, budget)
     for tensor in tensors:
         external = external_of(tensor)
         if external is not None:
             yield external.get("location", ""), _text(tensor.get("name"))
+
+
+def _tensors(graph: Values, depth: int, budget: Budget) -> Iterator[Values]:
+    """The constants of a graph or a function, those of its subgraphs included."""
+    yield from graph.get("initializer", ())
+    sparse = list(graph.get("sparse_initializer", ()))
+    for node in graph.get("node", ()):
+        for attribute in node.get("attribute", ()):
+            if "t" in attribute:
+                yield attribute["t"]
+            if "sparse_tensor" in attribute:
+                sparse.append(attribute["sparse_tensor"])
+            if "g" in attribute and depth < _DEEPEST:
+                yield from _tensors(read_message(attribute["g"], "Graph", budget=budget), depth + 1, budget)
+    for each in sparse:
+        yield from (each[part] for part in ("values", "indices") if part in each)
 
 
 def _require_beside(model: Path, location: str, tensor: str) -> None:

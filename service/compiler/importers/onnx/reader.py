@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from service.compiler.importers.onnx.branches import IF, branch_of, with_captures
+from service.compiler.importers.onnx.functions import ONNX_DOMAINS, Functions
 from service.compiler.importers.onnx.graph import check_graph
 from service.compiler.importers.onnx.message import Values, read_message
 from service.compiler.importers.onnx.metadata import KEY
 from service.compiler.importers.onnx.model import (
     OWN_DOMAIN,
     AttributeValue,
+    Branch,
     End,
     Model,
     Tensor,
     Unread,
     shortened,
 )
+from service.compiler.importers.onnx.older import modern
+from service.compiler.importers.onnx.order import in_order
 from service.compiler.importers.onnx.package import Files, unpack
 from service.compiler.importers.onnx.schema import ATTRIBUTE_FIELDS, DTYPES
-from service.compiler.importers.onnx.tensors import read_tensor, text
+from service.compiler.importers.onnx.tensors import read_sparse, read_tensor, text
+from service.compiler.importers.onnx.wire import Budget
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
-OPSETS = range(10, 26)
-_OWN_DOMAINS = ("", "ai.onnx")
+OPSETS = range(7, 27)
 _SAME = ("DequantizeLinear", "QuantizeLinear")  # com.microsoft has them for 4 and 16 bits in older operator sets
+_DEEPEST = 16  # of Ifs inside of Ifs
+
+
+@dataclass(frozen=True)
+class _File:
+    """The parts of a file that every graph in it is read with.
+
+    Attributes:
+        functions: of the model.
+        files: that external data may be in.
+        budget: of fields, which subgraphs share with the file that they are in.
+        size_bytes: of the file.
+    """
+
+    opset: int
+    functions: Functions
+    files: Files
+    budget: Budget
+    size_bytes: int
 
 
 def read_model(data: bytes) -> Model:
-    """The model in an ONNX file, or in an archive of one and the files that its weights are in.
+    """The model in an ONNX file, or in an archive of one and the files that its weights are in. Its functions are
+    inlined, and its operators sorted.
 
     Takes time and memory in proportion to the file: constants are views of it where it has them raw.
 
@@ -36,28 +63,26 @@ def read_model(data: bytes) -> Model:
         MalformedModel: the file is not well formed.
         Unsupported: it is of an operator set that is not read, or computes nothing.
     """
-    file, files = unpack(data)
-    message = read_message(memoryview(file))
+    content, files = unpack(data)
+    budget = Budget()
+    message = read_message(memoryview(content), budget=budget)
     opset = _opset(message)
     if "graph" not in message:
         raise MalformedModel("the file has no graph")
-    if "functions" in message:
-        raise Unsupported(
-            "the model defines functions of its own", hint="export it with its functions inlined (onnx.inliner)"
-        )
-    graph = message["graph"]
-    if "sparse_initializer" in graph:
-        raise Unsupported("the model has sparse constants", hint="export it with dense ones")
-    model = _model(graph, opset, len(data), files, _said(message))
+    file = _File(opset, Functions(message, opset), files, budget, len(content))
+    model = _model(message["graph"], file, len(data), _said(message))
     check_graph(model)
     return model
 
 
 def _opset(message: Values) -> int:
-    versions = {text(entry.get("domain")): entry.get("version", 0) for entry in message.get("opset_import", ())}
-    opset = next((int(versions[domain]) for domain in _OWN_DOMAINS if domain in versions), None)
-    if opset is None:
+    """The version of ONNX's own operators. Of several entries, the last one counts. A file that has none, but one for
+    another domain, is of the latest version, as in ONNX Runtime (core/graph/model.cc)."""
+    entries = message.get("opset_import", ())
+    if not entries:
         raise MalformedModel("the file does not say which operator set it uses")
+    versions = [int(entry.get("version", 0)) for entry in entries if text(entry.get("domain")) in ONNX_DOMAINS]
+    opset = versions[-1] if versions else OPSETS.stop - 1
     if opset not in OPSETS:
         raise Unsupported(
             f"the model uses operator set {opset}; {OPSETS.start} to {OPSETS.stop - 1} are read",
@@ -71,21 +96,12 @@ def _said(message: Values) -> str:
     return next((text(entry.get("value")) for entry in entries if text(entry.get("key")) == KEY), "")
 
 
-def _model(graph: Values, opset: int, size_bytes: int, files: Files, said: str) -> Model:
-    constants: dict[str, Tensor] = {}
-    for values in graph.get("initializer", ()):
-        _add(constants, read_tensor(values, files))
-    operators = []
-    for index, values in enumerate(graph.get("node", ())):
-        operator = _operator(values, index, files)
-        if operator.op_type == "Constant" and len(operator.outputs) == 1:
-            _add(constants, _constant(operator))
-        else:
-            operators.append(operator)
+def _model(graph: Values, file: _File, size_bytes: int, said: str) -> Model:
+    operators, constants = _contents(graph, file, 0)
     inputs = tuple(_end(values) for values in graph.get("input", ()))
     return Model(
-        opset=opset,
-        operators=tuple(operators),
+        opset=file.opset,
+        operators=in_order(operators),
         constants=constants,
         # Before IR version 4, constants were listed as inputs too: defaults that a caller might replace.
         inputs=tuple(end for end in inputs if end.name not in constants),
@@ -95,40 +111,71 @@ def _model(graph: Values, opset: int, size_bytes: int, files: Files, said: str) 
     )
 
 
-def _add(constants: dict[str, Tensor], tensor: Tensor) -> None:
-    if not tensor.name:
-        raise MalformedModel("a constant has no name")
-    if tensor.name in constants:
-        raise MalformedModel(f"two constants are called {shortened(tensor.name)}", tensor=shortened(tensor.name))
-    constants[tensor.name] = tensor
+def _contents(graph: Values, file: _File, depth: int) -> tuple[tuple[Operator, ...], dict[str, Tensor]]:
+    """The operators of a graph, as they are in the file, and its constants by name. Of several constants with the same
+    name, the last one counts, and a `Constant` operator counts most, as in ONNX Runtime."""
+    constants: dict[str, Tensor] = {}
+    for values in graph.get("initializer", ()):
+        tensor = read_tensor(values, file.files)
+        constants[tensor.name] = tensor
+    for values in graph.get("sparse_initializer", ()):
+        tensor = read_sparse(values, file.files, file.size_bytes)
+        constants[tensor.name] = tensor
+    constants.pop("", None)  # nothing can read it
+    operators, computed = [], set[str]()
+    for index, values in enumerate(file.functions.inlined(graph.get("node", ()))):
+        operator = modern(_operator(values, index, file, depth), file.opset, constants)
+        if operator.op_type == "Constant" and len(operator.outputs) == 1:
+            (name,) = operator.outputs
+            if name in computed:
+                raise MalformedModel(f"two operators compute {shortened(name)}", tensor=shortened(name))
+            computed.add(name)
+            constants[name] = _constant(operator)
+        else:
+            operators.append(operator)
+    return tuple(operators), constants
 
 
-def _operator(values: Values, index: int, files: Files) -> Operator:
+def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
     domain, op_type = text(values.get("domain")), text(values.get("op_type"))
     if domain == OWN_DOMAIN:
         raise MalformedModel(f"operator #{index} is of the domain {OWN_DOMAIN}, which no file may use")
-    own = domain in _OWN_DOMAINS or (domain == "com.microsoft" and op_type in _SAME)
+    own = domain in ONNX_DOMAINS or (domain == "com.microsoft" and op_type in _SAME)
     name = shortened(op_type if own else f"{domain}.{op_type}")
     attributes: dict[str, AttributeValue] = {}
     for attribute in values.get("attribute", ()):
         key = text(attribute.get("name"))
         if key in attributes:
             raise MalformedModel(f"{name} #{index} has its attribute {shortened(key)} twice", op=f"{name} #{index}")
-        attributes[key] = _attribute(attribute, files)
-    return Operator(
+        if name == IF and "g" in attribute:
+            attributes[key] = _branch(attribute["g"], f"{name} #{index}", file, depth + 1)
+        else:
+            attributes[key] = _attribute(attribute, file)
+    operator = Operator(
         index,
         name,
         tuple(text(raw) for raw in values.get("input", ())),
         tuple(text(raw) for raw in values.get("output", ())),
         attributes,
     )
+    return with_captures(operator) if name == IF else operator
 
 
-def _attribute(values: Values, files: Files) -> AttributeValue:
+def _branch(data: memoryview, label: str, file: _File, depth: int) -> Branch:
+    if depth > _DEEPEST:
+        raise Unsupported(f"the model has Ifs inside of more than {_DEEPEST} others", op=label)
+    graph = read_message(data, "Graph", label, file.budget)
+    operators, constants = _contents(graph, file, depth)
+    return branch_of(operators, constants, (text(end.get("name")) for end in graph.get("output", ())))
+
+
+def _attribute(values: Values, file: _File) -> AttributeValue:
     """By its declared type. Old files leave that out, and have one value."""
-    for what in ("g", "graphs", "sparse_tensor", "ref_attr_name"):
+    for what in ("g", "graphs", "ref_attr_name"):
         if what in values:
             return Unread(what)
+    if "sparse_tensor" in values:
+        return read_sparse(values["sparse_tensor"], file.files, file.size_bytes)
     field = ATTRIBUTE_FIELDS.get(values.get("type", 0)) or next(
         (name for name in ATTRIBUTE_FIELDS.values() if name in values), ""
     )
@@ -140,7 +187,7 @@ def _attribute(values: Values, files: Files) -> AttributeValue:
         case "s":
             return text(values.get("s"))
         case "t":
-            return read_tensor(values.get("t", {}), files, "")
+            return read_tensor(values.get("t", {}), file.files, "")
         case "ints":
             return tuple(int(value) for value in values.get("ints", ()))
         case "floats":
@@ -155,7 +202,7 @@ def _constant(operator: Operator) -> Tensor:
     """The value of a `Constant` operator, under the name of its output."""
     name, attributes = operator.outputs[0], operator.attributes
     match attributes:
-        case {"value": Tensor() as tensor}:
+        case {"value": Tensor() as tensor} | {"sparse_value": Tensor() as tensor}:
             return Tensor(name, tensor.dtype, tensor.shape, tensor.data, tensor.oddity)
         case {"value_int": int() as number}:
             return _numbers(name, "int64", number)
@@ -175,14 +222,21 @@ def _numbers(name: str, dtype: str, value: object) -> Tensor:
 
 def _end(values: Values) -> End:
     name, type_ = text(values.get("name")), values.get("type", {})
-    if "tensor_type" not in type_:
+    if type_.keys() - {"tensor_type"}:
         raise Unsupported(f"{shortened(name)} is not a tensor", tensor=shortened(name))
+    if "tensor_type" not in type_:
+        return End(name, "", None)
     tensor = type_["tensor_type"]
     number = tensor.get("elem_type", 0)
     shape = None
     if "shape" in tensor:
-        shape = tuple(
-            int(dim["dim_value"]) if "dim_value" in dim else text(dim["dim_param"]) if "dim_param" in dim else None
-            for dim in tensor["shape"].get("dim", ())
-        )
+        shape = tuple(_size(dim) for dim in tensor["shape"].get("dim", ()))
     return End(name, DTYPES.get(number, f"type {number}"), shape)
+
+
+def _size(dim: Values) -> int | str | None:
+    """A dimension. Some programs write -1 for one that they leave open, and ONNX Runtime reads it so."""
+    if "dim_value" in dim:
+        size = int(dim["dim_value"])
+        return size if size >= 0 else None
+    return text(dim["dim_param"]) if "dim_param" in dim else None

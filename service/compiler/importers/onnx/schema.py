@@ -1,7 +1,8 @@
 """Field numbers of an ONNX file: the messages of onnx.proto (onnx/onnx, version 1.19 of the schema) as far as they are
 read. Other fields are skipped, as protobuf's own parsers skip unknown fields.
 
-No message leads back to itself: subgraphs and functions are seen, and not entered.
+No message leads back to itself, so that reading needs no stack: a subgraph stays bytes until someone reads it as a
+`Graph` of its own (`branches`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Texts:
-    """A field that holds several messages."""
+    """A field that holds several strings."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,18 @@ MESSAGES: Mapping[str, Message] = {
         7: ("graph", One("Graph")),
         8: ("opset_import", Many("OperatorSet")),
         14: ("metadata_props", Many("Entry")),
-        25: ("functions", Seen()),
+        25: ("functions", Many("Function")),
+    },
+    "Function": {
+        1: ("name", Text()),
+        4: ("input", Texts()),
+        5: ("output", Texts()),
+        6: ("attribute", Texts()),
+        7: ("node", Many("Node")),
+        9: ("opset_import", Many("OperatorSet")),
+        10: ("domain", Text()),
+        11: ("attribute_proto", Many("Attribute")),
+        13: ("overload", Text()),
     },
     "OperatorSet": {1: ("domain", Text()), 2: ("version", Number())},
     "Graph": {
@@ -71,7 +83,7 @@ MESSAGES: Mapping[str, Message] = {
         5: ("initializer", Many("Tensor")),
         11: ("input", Many("ValueInfo")),
         12: ("output", Many("ValueInfo")),
-        15: ("sparse_initializer", Seen()),
+        15: ("sparse_initializer", Many("SparseTensor")),
     },
     "Node": {
         1: ("input", Texts()),
@@ -80,6 +92,7 @@ MESSAGES: Mapping[str, Message] = {
         4: ("op_type", Text()),
         5: ("attribute", Many("Attribute")),
         7: ("domain", Text()),
+        8: ("overload", Text()),
     },
     "Attribute": {
         1: ("name", Text()),
@@ -87,15 +100,16 @@ MESSAGES: Mapping[str, Message] = {
         3: ("i", Number()),
         4: ("s", Text()),
         5: ("t", One("Tensor")),
-        6: ("g", Seen()),
+        6: ("g", Text()),
         7: ("floats", Numbers("float32")),
         8: ("ints", Numbers()),
         9: ("strings", Texts()),
         11: ("graphs", Seen()),
         20: ("type", Number()),
         21: ("ref_attr_name", Text()),
-        22: ("sparse_tensor", Seen()),
+        22: ("sparse_tensor", One("SparseTensor")),
     },
+    "SparseTensor": {1: ("values", One("Tensor")), 2: ("indices", One("Tensor")), 3: ("dims", Numbers())},
     "Tensor": {
         1: ("dims", Numbers()),
         2: ("data_type", Number()),
@@ -113,7 +127,13 @@ MESSAGES: Mapping[str, Message] = {
     },
     "Entry": {1: ("key", Text()), 2: ("value", Text())},
     "ValueInfo": {1: ("name", Text()), 2: ("type", One("Type"))},
-    "Type": {1: ("tensor_type", One("TensorType")), 4: ("sequence_type", Seen()), 5: ("map_type", Seen())},
+    "Type": {
+        1: ("tensor_type", One("TensorType")),
+        4: ("sequence_type", Seen()),
+        5: ("map_type", Seen()),
+        8: ("sparse_tensor_type", Seen()),
+        9: ("optional_type", Seen()),
+    },
     "TensorType": {1: ("elem_type", Number()), 2: ("shape", One("Shape"))},
     "Shape": {1: ("dim", Many("Dimension"))},
     "Dimension": {1: ("dim_value", Number()), 2: ("dim_param", Text())},

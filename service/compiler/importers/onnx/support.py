@@ -26,17 +26,28 @@ def check_support(model: Model) -> None:
     if obstacles:
         _refuse(model, obstacles)
     for operator in model.operators:
-        least, most = RULES[operator.op_type].arity
-        if not least <= len(operator.inputs) <= most:
-            raise MalformedModel(f"{operator.label} has {len(operator.inputs)} inputs", op=operator.label)
-        for name in operator.inputs:
-            tensor = model.constants.get(name)
-            if tensor is not None and tensor.oddity:
-                raise Unsupported(
-                    f"{operator.label} uses the constant {shortened(name)}, which {tensor.oddity}",
-                    op=operator.label,
-                    tensor=shortened(name),
-                )
+        check_operator(model, operator)
+
+
+def check_operator(model: Model, operator: Operator) -> None:
+    """Passes if an operator is one that we convert, as `check_support` says.
+
+    Raises:
+        UnsupportedOperator, Unsupported, MalformedModel: as `check_support`.
+    """
+    if operator.op_type not in RULES:
+        _refuse(model, [operator])
+    least, most = RULES[operator.op_type].arity
+    if not least <= len(operator.inputs) <= most:
+        raise MalformedModel(f"{operator.label} has {len(operator.inputs)} inputs", op=operator.label)
+    for name in operator.inputs:
+        tensor = model.constants.get(name)
+        if tensor is not None and tensor.oddity:
+            raise Unsupported(
+                f"{operator.label} uses the constant {shortened(name)}, which {tensor.oddity}",
+                op=operator.label,
+                tensor=shortened(name),
+            )
 
 
 def _refuse(model: Model, obstacles: list[Operator]) -> None:

@@ -17,6 +17,7 @@ from service.core.errors import MalformedModel
 
 _MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
+_SPARSE_GROWTH, _SPARSE_FLOOR_BYTES = 16, 1 << 20  # of a sparse constant as a dense one, by the size of the file
 
 # Two values in a byte, the first one in the low half -> the dtype that holds one each.
 NIBBLES = {"int4": "int8", "uint4": "uint8"}
@@ -59,6 +60,36 @@ def read_tensor(values: Values, files: Files, name: str | None = None) -> Tensor
     if external is not None:
         values = {"raw_data": files.part(shortened(name), external, _size_bytes(dtype, shape))}
     return Tensor(name, dtype, shape, _elements(values, name, dtype, shape))
+
+
+def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
+    """A `SparseTensor` message as the dense tensor that it stands for (onnx/docs/IR.md, "Sparse tensors").
+
+    Args:
+        size_bytes: of the file, beyond some times of which a dense tensor may not grow.
+
+    Raises:
+        MalformedModel: its parts do not fit together.
+    """
+    given = read_tensor(values.get("values", {}), files)
+    places = read_tensor(values.get("indices", {}), files, given.name)
+    shape = tuple(int(size) for size in values.get("dims", ()))
+    oddity = given.oddity or places.oddity or _oddity({}, given.dtype, shape)
+    if oddity is None and _size_bytes(given.dtype, shape) > _SPARSE_GROWTH * size_bytes + _SPARSE_FLOOR_BYTES:
+        oddity = f"is sparse and has the shape {list(shape)}, far more than the file holds"
+    if oddity or given.data is None or places.data is None:
+        return Tensor(given.name, given.dtype, shape, oddity=oddity)
+    indices = places.data
+    if indices.ndim == 2 and indices.shape[1] == len(shape):
+        inside = bool(((indices >= 0) & (indices < np.array(shape))).all())
+        flat = np.ravel_multi_index(tuple(indices.T), shape) if inside and indices.size else indices[:, :0].sum(axis=1)
+    else:
+        flat, inside = indices, bool(((indices >= 0) & (indices < math.prod(shape))).all())
+    if flat.ndim != 1 or flat.shape != given.data.shape or not inside:
+        _malformed(given.name, f"is sparse and has {given.data.size} values at other places than {list(shape)} has")
+    dense = np.zeros(math.prod(shape), given.data.dtype)
+    dense[flat] = given.data
+    return Tensor(given.name, given.dtype, shape, dense.reshape(shape))
 
 
 def _oddity(values: Values, dtype: str, shape: tuple[int, ...]) -> str | None:

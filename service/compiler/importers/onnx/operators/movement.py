@@ -28,10 +28,10 @@ def flatten(node: Node) -> Value:
 
 
 def squeeze(node: Node) -> Value:
-    """Axes are an attribute up to operator set 12, then an input; without them, every axis of length 1."""
+    """Axes are an attribute up to operator set 12, then an input; without them, or with an empty list, every axis of length 1."""
     shape = node.shape(0)
     named = _axes(node, len(shape))
-    dropped = {axis for axis, size in enumerate(shape) if size == 1} if named is None else set(named)
+    dropped = set(named) if named else {axis for axis, size in enumerate(shape) if size == 1}
     node.require(all(shape[axis] == 1 for axis in dropped), f"drops the axes {sorted(dropped)} of {list(shape)}")
     return _reshaped(node, [size for axis, size in enumerate(shape) if axis not in dropped])
 

@@ -1,0 +1,27 @@
+"""Converts one operator after another, by the rules of `operators`."""
+
+from __future__ import annotations
+
+from service.compiler.importers.onnx.folding import folded, folds
+from service.compiler.importers.onnx.node import Node, State, Value
+from service.compiler.importers.onnx.operators import RULES
+from service.compiler.importers.qdq import Operator
+
+
+def converted(state: State, operator: Operator) -> dict[str, Value]:
+    """The results of an operator by name. What its rule emits is in `state.builder`.
+
+    Requires: `support.check_operator` has passed it.
+
+    Raises:
+        MalformedModel: its definition is broken.
+        Unsupported: it cannot be compiled.
+    """
+    node, convert = Node(state, operator), RULES[operator.op_type].convert
+    made = folded(node, convert) if folds(node) else convert(node)
+    if not isinstance(made, tuple):
+        return {node.output: made}
+    # An operator may leave out outputs that nothing reads, and a rule those that are not compiled (None).
+    node.require(len(operator.outputs) <= len(made), f"has {len(operator.outputs)} outputs")
+    named = zip(operator.outputs, made, strict=False)
+    return {name: value for name, value in named if name and value is not None}

@@ -1,0 +1,59 @@
+"""The elements of a tensor that is computed of constants alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.onnx.model import Array
+from service.compiler.qnn import graph, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import ONNXRUNTIME
+
+_MOST_BINDINGS = 256  # of a chain: weights and shapes have a few
+_MOST_BYTES = (1 << 31) - 1
+
+
+def evaluated(builder: relax.BlockBuilder, value: relax.Expr) -> Array | None:
+    """The elements of `value`, which the oracle computes; None if an input of the model is among what it depends on.
+
+    Args:
+        builder: which has the bindings of what was emitted so far.
+    """
+    chain = _bindings(builder, value)
+    if chain is None:
+        return None
+    inner = relax.BlockBuilder()
+    known: dict[relax.Var, relax.Expr] = {}
+    with inner.function("main", []):
+        with inner.dataflow():
+            for var, bound in chain.items():
+                known[var] = graph.emit(inner, _substituted(bound, known))
+            output = inner.emit_output(graph.substitute(value, known))
+        inner.emit_func_output(output)
+    return np.asarray(oracle.run(inner.get(), get_mode(ONNXRUNTIME), [])[0])
+
+
+def _bindings(builder: relax.BlockBuilder, value: relax.Expr) -> dict[relax.Var, relax.Expr] | None:
+    """What `value` is computed of, in order; None if an input of the model is among it, or it is too much."""
+    found: dict[relax.Var, relax.Expr] = {}
+    waiting = [(var, False) for var in graph.variables(value)]
+    while waiting:
+        var, is_ready = waiting.pop()
+        if var in found:
+            continue
+        bound = builder.lookup_binding(var)
+        if bound is None or len(found) >= _MOST_BINDINGS:
+            return None
+        if is_ready:
+            found[var] = bound
+        else:
+            waiting.append((var, True))
+            waiting += [(each, False) for each in graph.variables(bound)]
+    return found
+
+
+def _substituted(bound: relax.Expr, known: dict[relax.Var, relax.Expr]) -> relax.Expr:
+    if isinstance(bound, relax.Call):
+        return graph.with_args(bound, [graph.substitute(arg, known) for arg in bound.args])
+    return graph.substitute(bound, known)

@@ -1,0 +1,76 @@
+"""Operators of older operator sets in the form that later ones have.
+
+Attributes that became inputs later become constant inputs here; other differences between operator sets are handled by
+the operators' rules. Sources: onnx/docs/Changelog.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import Tensor
+from service.compiler.importers.qdq import Operator
+from service.core.errors import Unsupported
+
+_Constant = Callable[[str, object, str], str]  # what it is, its values, its dtype -> its name
+_INPUTS_SINCE = 10  # Slice and TopK have had inputs in place of attributes
+
+
+def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Operator:
+    """Returns `operator` as later operator sets have it; adds the constants that it needs to `constants`.
+
+    Raises:
+        Unsupported: no later operator does the same.
+    """
+
+    def constant(what: str, values: object, dtype: str) -> str:
+        data = np.array(values, dtype)
+        name = f"{operator.label}/{operator.outputs[0] if operator.outputs else ''}/{what}"
+        while name in constants:
+            name += "'"
+        constants[name] = Tensor(name, dtype, data.shape, data)
+        return name
+
+    if operator.op_type == "Slice" and opset < _INPUTS_SINCE:
+        return _slice(operator, constant)
+    if operator.op_type == "TopK" and opset < _INPUTS_SINCE:
+        return _top_k(operator, constant)
+    if operator.op_type == "Upsample" and opset < _INPUTS_SINCE:
+        return _upsample(operator, constant)
+    if operator.op_type == "BatchNormalization" and operator.attributes.get("spatial", 1) != 1:
+        raise Unsupported(
+            f"{operator.label} has a mean for each element (spatial=0)",
+            op=operator.label,
+            hint="convert the model to operator set 9 or later (onnx.version_converter)",
+        )
+    return operator
+
+
+def _slice(operator: Operator, constant: _Constant) -> Operator:
+    """starts, ends and axes (Slice-1) -> inputs (Slice-10)."""
+    attributes = operator.attributes
+    names = [constant(each, attributes[each], "int64") for each in ("starts", "ends", "axes") if each in attributes]
+    if "starts" not in attributes or "ends" not in attributes:
+        return operator  # the number of its inputs is refused later on
+    return replace(operator, inputs=(*operator.inputs, *names), attributes={})
+
+
+def _top_k(operator: Operator, constant: _Constant) -> Operator:
+    """k (TopK-1) -> an input (TopK-10)."""
+    kept = {name: value for name, value in operator.attributes.items() if name != "k"}
+    if "k" not in operator.attributes:
+        return operator
+    return replace(
+        operator, inputs=(*operator.inputs, constant("k", [operator.attributes["k"]], "int64")), attributes=kept
+    )
+
+
+def _upsample(operator: Operator, constant: _Constant) -> Operator:
+    """Upsample-7 has its scales as an attribute, Upsample-9 as an input; Resize-10 has the latter's form and meaning."""
+    scales = operator.attributes.get("scales")
+    kept = {name: value for name, value in operator.attributes.items() if name != "scales"}
+    added = () if scales is None else (constant("scales", scales, "float32"),)
+    return replace(operator, op_type="Resize", inputs=(*operator.inputs, *added), attributes=kept)
