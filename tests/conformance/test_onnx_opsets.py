@@ -73,7 +73,7 @@ def model_of(opset: int) -> bytes:
     return model.build(opset)
 
 
-@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("opset", range(10, OPSETS.stop))  # older ones have no quantized operators
 def test_an_operator_set(opset: int) -> None:
     data = model_of(opset)
     imported, reference = import_model(data), Reference(data, optimized=False)

@@ -1,4 +1,4 @@
-"""Files that are written in an unusual way and that ONNX Runtime loads: each is built and gives ONNX Runtime's values."""
+"""Unusual files that ONNX Runtime loads: each is built and gives ONNX Runtime's values."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _top_k(operator: Operator, constant: _Constant) -> Operator:
 
 
 def _upsample(operator: Operator, constant: _Constant) -> Operator:
-    """Upsample-7 has its scales as an attribute, Upsample-9 as an input; Resize-10 has the latter's form and meaning."""
+    """Upsample-7 has its scales as an attribute, Upsample-9 as an input; Resize-10 is the same as the latter."""
     scales = operator.attributes.get("scales")
     kept = {name: value for name, value in operator.attributes.items() if name != "scales"}
     added = () if scales is None else (constant("scales", scales, "float32"),)

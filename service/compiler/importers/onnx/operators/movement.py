@@ -28,7 +28,7 @@ def flatten(node: Node) -> Value:
 
 
 def squeeze(node: Node) -> Value:
-    """Axes are an attribute up to operator set 12, then an input; without them, or with an empty list, every axis of length 1."""
+    """Axes are an attribute up to operator set 12, then an input; without any, every axis of length 1."""
     shape = node.shape(0)
     named = _axes(node, len(shape))
     dropped = set(named) if named else {axis for axis, size in enumerate(shape) if size == 1}

@@ -59,9 +59,13 @@ def test_numbers_are_the_same_packed_and_one_by_one(values: list[int]) -> None:
         np.testing.assert_array_equal(read_message(memoryview(data), "Tensor")["dims"], values)
 
 
-def test_a_message_may_not_be_there_twice() -> None:
-    with pytest.raises(MalformedModel, match=r"Model.graph, it is there twice"):
-        read_message(memoryview(message(7, b"") * 2))
+def test_a_message_in_several_parts_is_merged() -> None:
+    """As protobuf's own parsers do."""
+    graph = read_message(memoryview(message(7, message(2, "a")) + message(7, message(1, b"") + message(2, "b"))))[
+        "graph"
+    ]
+    assert bytes(graph["name"]) == b"b"
+    assert len(graph["node"]) == 1
 
 
 def test_a_field_of_another_type_is_refused() -> None:
