@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from flatbuffers import number_types
+
 _SHOWN = 200
+_FIRST_FIELD, _ENTRY_BYTES = 4, 2  # of a vtable
 
 
 def ints(table: Any, vector: str) -> tuple[int, ...]:
     """A vector of integers; empty where the file leaves it out, for which the accessor gives 0."""
     length = getattr(table, f"{vector}Length")()
     return tuple(int(value) for value in getattr(table, f"{vector}AsNumpy")()) if length else ()
+
+
+def int32_at(table: Any, slot: int) -> int:
+    """The int32 field at `slot` of a table, exactly as the file stores it; 0 if the file leaves it out."""
+    offset = table._tab.Offset(_FIRST_FIELD + slot * _ENTRY_BYTES)
+    return int(table._tab.Get(number_types.Int32Flags, offset + table._tab.Pos)) if offset else 0
 
 
 def text(raw: bytes | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import tflite
 
 from service.compiler.importers.tflite import schema
-from service.compiler.importers.tflite.accessors import ints, shortened, text
+from service.compiler.importers.tflite.accessors import int32_at, ints, shortened, text
 from service.compiler.importers.tflite.flatbuffer import verify
 from service.compiler.importers.tflite.graph import check_graph
 from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature, Subgraph
@@ -87,9 +87,12 @@ def _check_subgraphs(model: Any) -> None:
 def _operator_name(code: Any) -> str:
     """A builtin's name; `CUSTOM(name)` for a custom operator.
 
-    The older field holds codes up to 127 and the newer one all of them (`GetBuiltinCode` in schema_utils.cc).
+    The older field holds codes up to 127 and the newer one all of them; the larger of the two counts (`GetBuiltinCode`
+    in schema_utils.cc). Some writers leave the older one 0. The `tflite` package's own accessor of the newer field
+    returns the older one for every code below 127, so the field is read from the table.
     """
-    builtin = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
+    slot, _ = schema.TABLES["OperatorCode"]["builtin_code"]
+    builtin = max(code.DeprecatedBuiltinCode(), int32_at(code, slot))
     name = _BUILTIN_OPERATORS.get(builtin, f"BUILTIN_{builtin}")
     return f"CUSTOM({shortened(text(code.CustomCode()))})" if name == "CUSTOM" else name
 

@@ -53,6 +53,15 @@ def test_module_is_well_formed_and_survives_a_round_trip(name: str) -> None:
     tvm.ir.assert_structural_equal(tvm.ir.load_json(tvm.ir.save_json(module)), module)
 
 
+@pytest.mark.parametrize(("older", "newer"), [(0, 18), (18, 18), (18, 0), (18, 1)])
+def test_operator_code_is_the_larger_of_its_two_fields(older: int, newer: int) -> None:
+    """AI Edge Quantizer leaves the older field 0, and writers of before 2020 know no newer one."""
+    multiplication = schema.ModelT.InitFromPackedBuf(models.binary_model("MUL", (1, 4), (1, 4), np.int8, X8, Y8, X8), 0)
+    (code,) = multiplication.operatorCodes
+    code.deprecatedBuiltinCode, code.builtinCode = older, newer
+    assert names(import_model(serialize(multiplication))) == ["qnn.mul"]
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_module_is_the_same_every_time(name: str) -> None:
     data = MODELS[name]()
