@@ -8,6 +8,7 @@ that, so none is generated: the list is written down (`core.call_plan`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,12 @@ from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Laun
 from service.core.errors import BuildFailed
 
 PLAIN_PREFIX = "octet_plain_"  # of functions that no kernel computes; without it, `exp` would be the C library's
+_NOT_OF_SYMBOLS = re.compile(r"[^A-Za-z0-9_]")
+
+
+def plain_symbol(name: str) -> str:
+    """The symbol of the function `name` of a module. Characters that no symbol may have are written as numbers."""
+    return PLAIN_PREFIX + _NOT_OF_SYMBOLS.sub(lambda found: f"_{ord(found[0])}_", name)
 
 
 def call_plan(
@@ -93,7 +100,7 @@ class _Writer:
         if isinstance(value, relax.Call) and isinstance(value.op, relax.ExternFunc):
             return str(value.op.global_symbol), self._operands(value)
         if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
-            return PLAIN_PREFIX + str(value.op.name_hint), self._operands(value)
+            return plain_symbol(str(value.op.name_hint)), self._operands(value)
         if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.reshape":
             self._tensors[variable] = self._tensors[value.args[0]]
             return None

@@ -9,8 +9,9 @@ from tvm import tirx
 from tvm.relax import transform
 
 from service.compiler import arena
-from service.compiler.call_plan import PLAIN_PREFIX
+from service.compiler.call_plan import plain_symbol
 from service.compiler.entry_points import make_entry_points
+from service.compiler.rounding import round_all_products
 from service.compiler.targets import CodegenTarget
 
 _ANCHOR = "anchor"
@@ -49,14 +50,14 @@ def generate(module: tvm.IRModule, target: CodegenTarget, path: Path) -> None:
     """
     llvm = tvm.target.Target(dict(target.llvm))
     functions = {
-        variable: function.with_attr("global_symbol", PLAIN_PREFIX + variable.name_hint)
+        variable: function.with_attr("global_symbol", plain_symbol(variable.name_hint))
         for variable, function in module.functions.items()
         if isinstance(function, tirx.PrimFunc)
     }
     lower, finalize, _ = tirx.get_tir_pipeline("s_tir")
     with llvm, tvm.transform.PassContext(disabled_pass=list(_OF_PACKED_FUNCTIONS)):
         lowered = lower(tirx.transform.BindTarget(llvm.with_host(llvm))(tvm.IRModule(functions)))
-        finished = finalize()(make_entry_points(lowered))
+        finished = finalize()(make_entry_points(round_all_products(lowered)))
     tvm.get_global_func("target.build.llvm")(finished, llvm).write_to_file(str(path), "o")
 
 

@@ -17,6 +17,7 @@ from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 from service.compiler.entry_points import make_entry_points
 from service.compiler.kernels.cuda import nvrtc
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
+from service.compiler.rounding import round_all_products
 from service.compiler.targets import CodegenTarget
 from service.core.elf import data_object
 from service.core.errors import BuildFailed
@@ -24,6 +25,7 @@ from service.core.errors import BuildFailed
 # A kernel is scheduled already and its buffers are flat. What is left to do is the calling convention, and words that
 # LLVM does not have; the passes of TVM's own pipeline would find nothing, and take longer than LLVM.
 _PASSES = (
+    round_all_products,
     make_entry_points,
     transform.LowerTVMBuiltin(),
     transform.LowerIntrin(),

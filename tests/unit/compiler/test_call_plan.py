@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.compiler.call_plan import call_plan
+from service.compiler.call_plan import call_plan, plain_symbol
 from service.core.artifact import Slot
-from service.core.call_plan import Buffer, Call, Space
+from service.core.call_plan import Buffer, Call, CallPlan, Space
 from service.core.errors import BuildFailed
 
 import tvm  # isort: skip
@@ -98,3 +98,10 @@ def test_states_are_the_last_inputs_and_outputs() -> None:
 def test_what_is_no_call_is_refused() -> None:
     with pytest.raises(BuildFailed, match="is bound to what no call plan can hold"):
         call_plan(module([X], [named(Y, relax.op.exp(X))], Y), [], [])
+
+
+def test_a_function_of_any_name_has_a_symbol_that_a_plan_may_hold() -> None:
+    """TVM names functions after what made them, `<lambda>` among others."""
+    symbols = [plain_symbol(name) for name in ("squares", "<lambda>", "<lambda>1", "nn.relu")]
+    assert len(set(symbols)) == 4
+    CallPlan(0, (), tuple(Call(symbol, ()) for symbol in symbols))

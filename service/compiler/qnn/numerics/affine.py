@@ -12,7 +12,6 @@ from service.compiler.qnn.numerics.formula import (
     parameter,
     pointwise,
     rounded_away,
-    rounded_sum,
     store,
 )
 from service.compiler.qnn.numerics.requantize import shifted
@@ -150,7 +149,7 @@ class Concatenate:
 
         def rescale(value: Scalar) -> Scalar:
             product = value.astype("float32") * tirx.const(factor, "float32")
-            rounded = rounded_away(rounded_sum(product, bias))
+            rounded = rounded_away(product + tirx.const(bias, "float32"))
             return clamped(rounded.astype("int32") + out_type.zero_point, out_type)
 
         return pointwise(builder, "rescale", rescale, [part])

@@ -18,7 +18,6 @@ from service.compiler.qnn.numerics.formula import (
     clamped,
     parameter,
     pointwise,
-    rounded_sum,
     store,
 )
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
@@ -95,9 +94,9 @@ class OneDnnRequantize:
 
         def scale(acc: Scalar, weight_scale: Scalar, addend: Scalar) -> Scalar:
             product = acc.astype("float32") * tirx.const(float(in_scale), "float32") * weight_scale
-            real = (product.astype("float64") + addend.astype("float64")).astype("float32")
-            scaled = rounded_sum(bounded(real * tirx.const(float(factor), "float32")), float(out_type.zero_point))
-            return clamped(tirx.nearbyint(scaled).astype("int32"), out_type)
+            scaled = bounded((product + addend) * tirx.const(float(factor), "float32"))
+            moved = scaled + tirx.const(float(out_type.zero_point), "float32")
+            return clamped(tirx.nearbyint(moved).astype("int32"), out_type)
 
         return pointwise(
             builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (weight_scales, addends)]
@@ -202,7 +201,7 @@ class FloatAdd:
             return lowered_fma((value.astype("int32") - self.centre(quantized)).astype("float32"), scale, offset)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
-            total = (real(a, lhs_type).astype("float64") + real(b, rhs_type).astype("float64")).astype("float32")
+            total = real(a, lhs_type) + real(b, rhs_type)
             return rounded(total * tirx.const(float(reciprocal(out_type)), "float32"), out_type)
 
         return pointwise(builder, "add", compute, [a, b])

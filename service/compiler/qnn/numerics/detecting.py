@@ -123,8 +123,7 @@ def _decode(scales: list[float]) -> Any:
 
 
 def _choose(count: int, most: int, score_threshold: float, iou_threshold: float) -> tvm.tirx.PrimFunc:
-    """The best box that is left, until there is none. Sums take the detour by float64 lest LLVM contracts them with
-    the products before (see `formula.rounded_sum`)."""
+    """The best box that is left, until there is none."""
 
     @T.prim_func(private=True, check_well_formed=False)  # type: ignore[untyped-decorator]
     def choose(corners_: T.handle, best_: T.handle, classes_: T.handle, out_: T.handle) -> None:
@@ -164,8 +163,8 @@ def _choose(count: int, most: int, score_threshold: float, iou_threshold: float)
                         area[2] = T.max(T.min(corners[j, 2], out[i, 2]) - T.max(corners[j, 0], out[i, 0]), T.float32(0))
                         area[3] = T.max(T.min(corners[j, 3], out[i, 3]) - T.max(corners[j, 1], out[i, 1]), T.float32(0))
                         area[2] = area[2] * area[3]
-                        area[3] = T.Cast("float32", T.Cast("float64", area[0]) + T.Cast("float64", area[1]))
-                        area[3] = T.Cast("float32", T.Cast("float64", area[3]) - T.Cast("float64", area[2]))
+                        area[3] = area[0] + area[1]
+                        area[3] = area[3] - area[2]
                         area[3] = T.Select(area[0] > T.float32(0), area[2] / area[3], T.float32(0))
                         area[3] = T.Select(area[1] > T.float32(0), area[3], T.float32(0))
                         if area[3] > T.float32(iou_threshold):

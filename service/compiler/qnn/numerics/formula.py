@@ -55,15 +55,6 @@ def clamped(value: Scalar, quantized: QuantizedType) -> Scalar:
     return tirx.max(tirx.min(value, high), low).astype(quantized.dtype)
 
 
-def rounded_sum(product: Scalar, addend: float) -> Scalar:
-    """product + addend in float32, the product rounded first.
-
-    LLVM would contract the two to a fused multiply-add, which rounds once. A sum of two float32 values taken in
-    float64 and rounded to float32 is the float32 sum (Figueroa 1995: 53 >= 2 * 24 + 2 bits).
-    """
-    return (product.astype("float64") + tirx.const(addend, "float64")).astype("float32")
-
-
 def rounded_away(value: Scalar, dtype: str = "float32") -> Scalar:
     """The nearest integer of a float, halves away from zero, as C's round (`tirx.round` rounds halves to even)."""
     whole = tirx.trunc(value)

@@ -74,20 +74,18 @@ def inverse_square_roots(builder: relax.BlockBuilder, x: relax.Expr) -> tuple[re
     Every step of the iteration is a function of its own: each names its operand four times, and tensor IR is a tree.
     """
 
-    def emit(compute: Any, *operands: relax.Expr) -> relax.Expr:
-        return builder.emit(builder.call_te(compute, *operands, primfunc_attrs={"op_pattern": OPAQUE}))
+    def emit(name: str, function: Any, *operands: relax.Expr) -> relax.Expr:
+        def compute(*tensors: te.Tensor) -> te.Tensor:
+            return te.compute(tensors[0].shape, lambda *at: function(*(tensor(*at) for tensor in tensors)), name=name)
 
-    def map_(function: Any) -> Any:
-        return lambda *tensors: te.compute(
-            tensors[0].shape, lambda *index: function(*(tensor(*index) for tensor in tensors)), name="newton"
-        )
+        attrs = {"op_pattern": OPAQUE}
+        return builder.emit(builder.call_te(compute, *operands, primfunc_name_hint=name, primfunc_attrs=attrs))
 
-    half, pairs = emit(map_(lambda v: _half(v)), x), emit(map_(lambda v: _pairs(v)), x)
-    root = emit(map_(lambda v: _int64(1 << 28) + _int64(0) * v), half)
+    half, pairs = emit("half", _half, x), emit("pairs", _pairs, x)
+    root = emit("start", lambda value: _int64(1 << 28) + _int64(0) * value, half)
     for _ in range(_STEPS):
-        root = emit(map_(_step), root, half)
-    significand = emit(map_(_significand), root, pairs, x)
-    return significand, emit(map_(_shift), pairs, x)
+        root = emit("newton", _step, root, half)
+    return emit("significand", _significand, root, pairs, x), emit("shift", _shift, pairs, x)
 
 
 def _int64(value: int) -> Scalar:

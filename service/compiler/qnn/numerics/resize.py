@@ -121,15 +121,8 @@ class Float(Bilinear):
         a, b, c, d = (corner.astype("float32") for corner in corners)
         one = tirx.const(1.0, "float32")
         up, left = one - down, one - right
-        total = a * up * left
-        for product in (c * down * left, b * up * right, d * down * right):
-            total = _plus(total, product)
-        return _plus(total, tirx.const(0.5, "float32")).astype("int32")
-
-
-def _plus(a: Scalar, b: Scalar) -> Scalar:
-    """A sum in float32 of values that are rounded first: see `formula.rounded_sum`."""
-    return (a.astype("float64") + b.astype("float64")).astype("float32")
+        total = a * up * left + c * down * left + b * up * right + d * down * right
+        return (total + tirx.const(0.5, "float32")).astype("int32")
 
 
 class ElevenBits(Bilinear):

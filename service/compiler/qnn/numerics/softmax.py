@@ -14,7 +14,7 @@ from service.compiler.qnn.numerics.fixed_point import (
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar, clamped, pointwise, rounded_sum, store
+from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar, clamped, pointwise, store
 from service.compiler.qnn.operation import Operation
 
 _INT32_MAX = (1 << 31) - 1
@@ -99,7 +99,7 @@ class TableSoftmax:
         inverse = builder.emit(pointwise(builder, "reciprocal", lambda total: one / (total * scale), [total]))
 
         def normalize(exponential: Scalar, inverse: Scalar) -> Scalar:
-            rounded = rounded_sum(exponential * inverse, 0.5).astype("int32")
+            rounded = (exponential * inverse + tirx.const(0.5, "float32")).astype("int32")
             return clamped(rounded + out_type.zero_point, out_type)
 
         return pointwise(builder, "normalize", normalize, [exponentials, inverse])

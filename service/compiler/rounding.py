@@ -1,0 +1,69 @@
+"""Keeps every float product rounded before something is added to it.
+
+TVM lets LLVM contract a product and a sum to a fused multiply-add, which rounds once. The formulas, and the runtimes
+that they follow, round twice. No option of TVM's turns contraction off, and computing the sum in float64 does not help:
+LLVM knows that a sum of two float32 values that is rounded to float32 again is their sum in float32.
+`llvm.arithmetic.fence` returns its operand, and LLVM moves no arithmetic across it.
+
+A fused multiply-add that is intended is written as `llvm.fma` (`qnn.numerics.fused.lowered_fma`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.target.codegen import llvm_lookup_intrinsic_id
+
+_FENCE = "llvm.arithmetic.fence"
+_FENCE_ID = llvm_lookup_intrinsic_id(_FENCE)
+# These add nothing to their operands.
+_NOT_SUMS = (tirx.Div, tirx.Min, tirx.Max, tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+
+
+def round_products(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns `function` with a fence around each float product that something may be added to.
+
+    Requires: loops are vectorized already, so that each product has its final type.
+    """
+    callbacks = [(tirx.Mul, lambda product: _fenced(_without_fences(product))), (_NOT_SUMS, _without_fences)]
+    return function.with_body(tvm_ffi.structural_map(function.body, callbacks))
+
+
+@tvm.transform.module_pass(opt_level=0, name="RoundProducts")  # type: ignore[untyped-decorator]
+def round_all_products(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Applies `round_products` to every function of a module."""
+    functions = {
+        variable: round_products(function) if isinstance(function, tirx.PrimFunc) else function
+        for variable, function in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _fenced(product: Any) -> Any:
+    dtype = str(product.ty.dtype)
+    if not dtype.startswith("float") or _is_minus_one(product.a) or _is_minus_one(product.b):
+        return product
+    return tirx.call_llvm_pure_intrin(dtype, _FENCE, product)
+
+
+def _is_minus_one(value: Any) -> bool:
+    """Returns true for the factor by which TVM writes the negation of a value, which is exact."""
+    return isinstance(value, tirx.FloatImm) and float(value) == -1.0
+
+
+def _without_fences(node: Any) -> Any:
+    """Returns a binary operation on the operands themselves instead of on fences around them."""
+    a, b = _inside_fence(node.a), _inside_fence(node.b)
+    return node if a is node.a and b is node.b else type(node)(a, b)
+
+
+def _inside_fence(value: Any) -> Any:
+    is_fence = isinstance(value, tvm.ir.Call) and len(value.args) == 2 and _is_fence_id(value.args[0])
+    return value.args[1] if is_fence else value
+
+
+def _is_fence_id(value: Any) -> bool:
+    return isinstance(value, tirx.IntImm) and int(value) == _FENCE_ID
