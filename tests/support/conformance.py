@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -10,8 +13,16 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE
+from service.core.target import detect_host
 from tests.support import evidence, litert
 from tests.support.litert import Array
+from tests.support.selected import build_selected
+
+import tvm  # isort: skip
+
+# `make test` compiles the first model of each test, `make test-all` every one.
+_COMPILES_ALL = "OCTET_TEST_COMPILE_ALL"
+_compiled_tests: set[str] = set()
 
 
 def assert_oracle_equals_litert(data: bytes, samples: int, numerics: str = LITERT_REFERENCE) -> None:
@@ -22,12 +33,46 @@ def assert_oracle_equals_litert(data: bytes, samples: int, numerics: str = LITER
 
 
 def assert_equals_litert(data: bytes, numerics: str, inputs: Sequence[Sequence[Array]]) -> None:
-    """Imports a TFLite file, runs the module by the oracle (NumPy) and the file by the kernels of LiteRT that
-    `numerics` names. Nothing of the compiler but the importer takes part. Of a model that keeps state, `inputs` are the
-    calls of one sequence."""
+    """Imports a TFLite file, computes the module with the oracle (NumPy) and the file with the kernels of LiteRT that
+    `numerics` names, and compares the two. Compiled code is compared with the oracle: that of the first model of each
+    test, or of every model if OCTET_TEST_COMPILE_ALL is set.
+
+    Args:
+        inputs: of a model that keeps state, the calls of one sequence.
+    """
     imported = import_model(data)
     loaded = litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
     expected = [litert.run(loaded, sample) for sample in inputs]
     states = [state.first() for state in imported.signature.states]
     actual = oracle.run_sequence(imported.module, get_mode(numerics), inputs, states)
     evidence.compare(imported, numerics, actual, expected)
+    if _is_to_be_compiled():
+        assert_compiled_equals(imported.module, numerics, inputs, states, actual)
+
+
+def assert_compiled_equals(
+    module: tvm.IRModule,
+    numerics: str,
+    inputs: Sequence[Sequence[Array]],
+    states: Sequence[Array],
+    expected: Sequence[Sequence[Array]],
+) -> None:
+    """Builds `module` for this machine as a build child does, and compares its outputs with `expected`.
+
+    Args:
+        states: what the calls, which are one sequence, begin with.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        _, run = build_selected(module, detect_host().target, numerics, [*inputs[0], *states], Path(scratch))
+        for sample, wanted in zip(inputs, expected, strict=True):
+            results = run([*sample, *states])
+            outputs, states = results[: len(wanted)], results[len(wanted) :]
+            for ours, theirs in zip(outputs, wanted, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+
+
+def _is_to_be_compiled() -> bool:
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    is_first = test not in _compiled_tests
+    _compiled_tests.add(test)
+    return is_first or _COMPILES_ALL in os.environ

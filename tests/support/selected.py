@@ -82,16 +82,31 @@ def run_selected(
     Args:
         target: of `RUNNING`.
     """
+    selection, run = build_selected(module, target, numerics, inputs, scratch, library_of)
+    return selection, run(inputs)
+
+
+def build_selected(
+    module: tvm.IRModule,
+    target: Target,
+    numerics: str,
+    inputs: Sequence[Array],
+    scratch: Path,
+    library_of: Callable[[Mode], KernelLibrary] | None = None,
+) -> tuple[Selection, Callable[[Sequence[Array]], list[Array]]]:
+    """As `run_selected`, for any number of inputs of the shapes and types of `inputs`: returns the selection, and a
+    function that computes the outputs."""
     mode, codegen_for = get_mode(numerics), codegen_target(target)
     kernel_library = library_for(target, mode) if library_of is None else library_of(mode)
     context = Context(mode, codegen_for, kernel_library)
     module = PIPELINE.run(module, context)
     plain, library, layer = scratch / "plain.o", scratch / "library.so", scratch / "constants.bin"
     codegen.generate(module, codegen_for, plain)
-    assert context.selection is not None
-    link([plain, *compiled(context.selection.kernels, codegen_for, scratch)], library, target, allow_unsandboxed=True)
+    selection = context.selection
+    assert selection is not None
+    link([plain, *compiled(selection.kernels, codegen_for, scratch)], library, target, allow_unsandboxed=True)
     slots = constants.write(context.constants, layer)
-    launched = {symbol: each.launch for symbol, each in context.selection.kernels.items() if each.launch is not None}
+    launched = {symbol: each.launch for symbol, each in selection.kernels.items() if each.launch is not None}
     plan = call_plan(module, slots, context.activations, launches=launched if codegen_for.cards else None)
     results = [(result.ty, np.dtype(str(result.ty.dtype))) for result in graph.results_of(graph.main_of(module))]
     outputs = [aligned_empty([int(dim) for dim in tensor.shape.values], dtype) for tensor, dtype in results]
@@ -100,14 +115,18 @@ def run_selected(
     if target.name in emulated.CPUS:
         described = scratch / "config.json"
         described.write_bytes(canonical_json(config.to_json()))
-        (made,) = emulated_models.run(target.name, [described, library, layer], signature, [list(inputs)])
-        return context.selection, made
+
+        def on_emulated_cpu(values: Sequence[Array]) -> list[Array]:
+            (made,) = emulated_models.run(target.name, [described, library, layer], signature, [list(values)])
+            return made
+
+        return selection, on_emulated_cpu
     if codegen_for.cards:
         (capability,) = codegen_for.cards
-        sources = {symbol: program_of(kernel) for symbol, kernel in context.selection.kernels.items()}
+        sources = {symbol: program_of(kernel) for symbol, kernel in selection.kernels.items()}
         networks.emulate(sources, capability, scratch / "kernels")
-        return context.selection, networks.run(config, library, layer, scratch / "kernels", inputs)
-    return context.selection, load_files(config, library, layer).run(inputs)
+        return selection, lambda values: networks.run(config, library, layer, scratch / "kernels", values)
+    return selection, load_files(config, library, layer).run
 
 
 def _specs(name: str, values: Sequence[Array]) -> tuple[TensorSpec, ...]:

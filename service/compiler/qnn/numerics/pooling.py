@@ -10,8 +10,10 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
-from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, rounded_sum, store
+from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
 from service.compiler.qnn.operation import Operation
+
+_LARGEST_BYTE = 255
 
 
 class AveragePool:
@@ -112,33 +114,39 @@ class FixedPointMean:
 
 
 class FixedPointSum:
-    """TFLite's reference kernel of uint8 (reference/reduce.h, QuantizedMeanOrSum).
+    """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum), as LiteRT 2.3.0 calls it: for int8 too, it
+    reads and writes bytes as uint8.
 
-    LiteRT 2.3.0 hands int8 to that same kernel, bytes as they are, which adds 256 to every negative value. Its default
-    kernels do not, and neither is it done here.
+    An int8 value below 0 therefore counts 256 more than it stands for, and the clamped result of 0 to 255 is stored as
+    the int8 of the same byte. LiteRT's default kernels compute the sum of the int8 values instead (`FloatSum`).
     """
 
-    summary = "z + mul(sum - count * z_in, m), m ~= s_in / s, rounded twice; not LiteRT's mistake with negative int8"
+    summary = (
+        "z + mul(sum - count * z_in, m), m ~= s_in / s, rounded twice; int8 read and written as uint8, as in LiteRT"
+    )
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         axes, keepdims = mean_axes(operation)
         count = math.prod(x.shape[axis] for axis in axes)
-        total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * in_type.zero_point
+        total = x.view(np.uint8).astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * in_type.zero_point
         scaled = fixed_point.multiply_by_quantized_multiplier(np.asarray(total), *self._multiplier(operation))
-        return store(scaled + out_type.zero_point, out_type)
+        clamped_sum = np.clip(scaled + out_type.zero_point, 0, _LARGEST_BYTE)
+        return np.asarray(clamped_sum.astype(np.uint8).view(out_type.dtype))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-        total, count = sum_over_axes(operation, builder, x)
+        total, count = sum_over_axes(operation, builder, x, as_bytes=True)
         significand, shift = self._multiplier(operation)
+        least, most = (tirx.const(bound, "int32") for bound in (0, _LARGEST_BYTE))
 
         def rescale(total: Scalar) -> Scalar:
             centered = total - tirx.const(count * in_type.zero_point, "int32")
             scaled = fixed_point.scale_by(
                 centered, tirx.const(significand, "int32"), tirx.const(shift, "int32"), np.array(shift)
             )
-            return clamped(scaled + out_type.zero_point, out_type)
+            byte = tirx.max(tirx.min(scaled + tirx.const(out_type.zero_point, "int32"), most), least)
+            return byte.astype("uint8").astype(out_type.storage)
 
         return pointwise(builder, "sum", rescale, [total])
 
@@ -169,7 +177,7 @@ class FloatMean:
         factor, bias = (float(value) for value in self.parameters(operation, count))
 
         def mean(total: Scalar) -> Scalar:
-            value = rounded_sum(total.astype("float32") * tirx.const(factor, "float32"), bias)
+            value = total.astype("float32") * tirx.const(factor, "float32") + tirx.const(bias, "float32")
             return clamped(tirx.nearbyint(value).astype("int32"), out_type)
 
         return pointwise(builder, "mean", mean, [total])
@@ -198,8 +206,11 @@ def mean_axes(operation: Operation) -> tuple[tuple[int, ...], bool]:
     return tuple(int(axis) for axis in operation.attr("axes")), operation.flag("keepdims")
 
 
-def sum_over_axes(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> tuple[relax.Expr, int]:
-    """The int32 sum over the operation's axes, and how many elements went into each."""
+def sum_over_axes(
+    operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, *, as_bytes: bool = False
+) -> tuple[relax.Expr, int]:
+    """The int32 sum over the operation's axes, and how many elements went into each; with `as_bytes`, of the stored
+    bytes as uint8."""
     axes, keepdims = mean_axes(operation)
     extents = [int(dim) for dim in x.ty.shape]
 
@@ -209,7 +220,9 @@ def sum_over_axes(operation: Operation, builder: relax.BlockBuilder, x: relax.Ex
 
         def term(*index: Any) -> Scalar:
             at = dict(zip(kept, index, strict=True)) | reduced
-            return te.sum(x(*(at[axis] for axis in range(len(extents)))).astype("int32"), axis=list(reduced.values()))
+            element = x(*(at[axis] for axis in range(len(extents))))
+            value = element.astype("uint8").astype("int32") if as_bytes else element.astype("int32")
+            return te.sum(value, axis=list(reduced.values()))
 
         return te.compute([1 if axis in axes else extents[axis] for axis in kept], term, name="sum")
 
