@@ -29,8 +29,8 @@ serve: $(VENV)/.serve ## start the service on port 8080 (SERVE_ARGS)
 test: $(VENV)/.develop ## every test but those that take minutes
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_ARGS)
 
-test-all: $(VENV)/.develop ## every test, property tests on new examples
-	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
+test-all: $(VENV)/.develop ## every test, property tests on new examples, and every model of conformance tests compiled
+	HYPOTHESIS_PROFILE=fresh OCTET_TEST_COMPILE_ALL=1 $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-arm: $(VENV)/.develop ## every test of kernels on emulated ARM CPUs alone (qemu-user-static)
 	OCTET_TEST_ISAS=aarch64 $(BIN)/python -m pytest $(PARALLEL) tests/unit/compiler/kernels tests/unit/compiler/select \
