@@ -59,7 +59,7 @@ def check_all(settings: Settings, server: str, key: str | None = None) -> list[C
         *(_store(settings.store_dir) if settings.store_url is None else _bucket(settings.store_url)),
         *_database(settings),
         *_crashes(settings),
-        _server(server, key),
+        *_server(server, key),
     ]
 
 
@@ -262,18 +262,26 @@ def _quarantined(settings: Settings) -> Mapping[Digest, Record]:
         database.close()
 
 
-def _server(server: str, key: str | None) -> Check:
+def _server(server: str, key: str | None) -> Iterator[Check]:
     from service.cli.client import Client, ServerUnreachable
 
     with Client(server, key) as client:
         try:
             about = client.server_metadata()
         except ServerUnreachable as error:
-            return Check("server", State.NOTE, error.message, "octet serve starts one")
+            yield Check("server", State.NOTE, error.message, "octet serve starts one")
+            return
         except OctetError as error:  # it is there, and does not let us in
-            return Check("server", State.WARNING, f"{server}: {error.message}", error.hint or "")
+            yield Check("server", State.WARNING, f"{server}: {error.message}", error.hint or "")
+            return
         ready = "ready" if client.is_ready() else "not ready"
-    return Check("server", State.OK, f"{about['name']} {about['version']} at {server}, {ready}")
+        yield Check("server", State.OK, f"{about['name']} {about['version']} at {server}, {ready}")
+        try:
+            broken = client.broken_files()
+        except OctetError:  # its key does not allow it to list models
+            return
+        for each in broken:
+            yield Check("models", State.PROBLEM, f"{each['file']} of --models is not served: {each['reason']}")
 
 
 def _cores() -> int:

@@ -2,7 +2,8 @@
 
 The files are scanned every two seconds. A new file is pushed, a changed one is a new version, and with a file go
 the versions that came of it. Which those are is written down, so that it is known after a restart too, and what people
-pushed under the same name stays. A file that cannot be served is reported as broken, and the others are served.
+pushed under the same name stays. A file that cannot be served is reported as broken, and the others are served. The
+server is not ready before each configured path could be read.
 """
 
 from __future__ import annotations
@@ -10,35 +11,33 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from service.api.control import submission
 from service.api.control.deletion import delete
+from service.api.control.model_folders import Fingerprint, scan
 from service.api.services import Services
 from service.cache.durable import locked, replace_file
 from service.compiler.artifact_archive import archive_of, received
 from service.compiler.importers.detect import format_of
-from service.compiler.importers.mxnet.package import PARAMS_SUFFIX, SYMBOL_SUFFIX, is_symbol
 from service.compiler.importers.uploads import upload_of
 from service.core.artifact import ARCHIVE_FORMAT
 from service.core.digest import Digest
 from service.core.errors import Conflict, DatabaseBusy, DatabaseLost, NotFound, OctetError, StorageFull
 from service.core.model import name_of
 from service.core.outage import log_trouble
+from service.core.printable import printable
 
 _logger = logging.getLogger(__name__)
 _EVERY_S = 2.0
 _SETTLED_S = 2.0  # a file that was written to a moment ago may still be on its way
 _LOOK_S = 0.2
 _CHUNK_BYTES = 1 << 20
-_EXTERNAL_DATA = re.compile(r"\.onnx[._]")  # of an ONNX model, as exporters name it: model.onnx.data
-
-Fingerprint = tuple[tuple[str, int, int, int], ...]  # of each file: its name, inode, size in bytes, time in ns
+_RETRY_S = 60.0  # after which a file is read again that could not be read, or did not fit on the disk
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,20 @@ class ModelFiles:
         self._seen: dict[Path, Fingerprint] = {}
         self._taken: dict[Path, Fingerprint] = {}
         self._builds: list[str] = []  # that were asked for, and may be under way
+        self._unusable: dict[Path, str] = {}  # paths that the last scan could not look at, and why
+        self._unread: dict[Path, str] = {}  # those of them that the server was configured with
+        self._retry_at_s: dict[Path, float] = {}
+        self._trouble = ""  # why the last attempt failed, which is logged once
 
     async def run(self) -> None:
         """Runs until it is canceled. The server is ready when all files found at its start are loaded, or broken."""
+        is_done = False
+        while not is_done:
+            with self._services.registry.starting(self._unready):
+                is_done = await self._followed() and not self._unread
+                if not is_done:
+                    await asyncio.sleep(_LOOK_S)
         with self._services.registry.starting("its models are being built"):
-            while not await self._followed():
-                await asyncio.sleep(_LOOK_S)
             await self._built()
             await self._loaded()
         while True:
@@ -77,44 +84,100 @@ class ModelFiles:
 
     async def follow(self) -> bool:
         """Does what has to be done since the last time; whether nothing has to be waited for."""
-        look = await asyncio.to_thread(_scan, self._paths)
+        look = await asyncio.to_thread(scan, self._paths)
         found = look.files
-        due = [path for path, fingerprint in found.items() if self._taken.get(path) != fingerprint]
+        is_sure = self._report({**look.broken, **look.unread})
+        self._unread = look.unread
+        now_s = time.monotonic()
+        due = [
+            path
+            for path, fingerprint in found.items()
+            if self._taken.get(path) != fingerprint and self._retry_at_s.get(path, 0) <= now_s
+        ]
         settled = [path for path in due if self._seen.get(path) == found[path] or _is_settled(found[path])]
         self._seen = found
         for path in settled:
             await asyncio.to_thread(self._take, path, found[path])
         for path in [path for path in self._taken if path not in found]:
             del self._taken[path]
-            self._services.broken_files.pop(path.name, None)
+            self._retry_at_s.pop(path, None)
+            self._forget(path)
         for name, origin in list(self._origins.items()):
             if origin.path not in found and look.would_show(origin.path):
                 await self._remove(name, origin)
-        return len(settled) == len(due)
+        return is_sure and len(settled) == len(due)
+
+    @property
+    def _unready(self) -> str:
+        for path, reason in self._unread.items():
+            return f"{self._name_of(path)} of --models is not served: {reason}"
+        return "its models are being built"
+
+    def _report(self, unusable: dict[Path, str]) -> bool:
+        """Reports what two scans in a row could not look at: a folder may be in the middle of being written.
+
+        Returns:
+            Whether the scan before saw the same.
+        """
+        for path, reason in unusable.items():
+            if self._unusable.get(path) == reason:
+                self._say(path, reason)
+        for path in self._unusable.keys() - unusable.keys():
+            self._forget(path)
+        is_sure = self._unusable == unusable
+        self._unusable = unusable
+        return is_sure
 
     async def _followed(self) -> bool:
         try:
             return await self.follow()
         except Exception as error:  # the database is locked or the disk is full: that may pass
-            log_trouble(_logger, error, "the model files could not be looked at")
+            if self._trouble != str(error):
+                log_trouble(_logger, error, "the model files could not be looked at")
+            self._trouble = str(error)
             return False
 
     def _take(self, path: Path, fingerprint: Fingerprint) -> None:
         self._taken[path] = fingerprint
         try:
             self._push(path, name_of(path))
-        except (DatabaseBusy, DatabaseLost, StorageFull):
+        except (DatabaseBusy, DatabaseLost):
             del self._taken[path]  # nothing is wrong with the file
             raise
-        except (OctetError, OSError) as error:
-            self._say(path, error.message if isinstance(error, OctetError) else str(error))
+        except StorageFull as error:
+            self._retry(path, error.message)
+        except OctetError as error:
+            self._say(path, error.message)
+        except OSError as error:
+            self._retry(
+                path, f"it cannot be read: {error.strerror}", 0 if isinstance(error, PermissionError) else _RETRY_S
+            )
+        except Exception:  # the other files are served whatever is wrong with this one
+            if self._name_of(path) not in self._services.broken_files:
+                _logger.exception("%s could not be pushed", printable(str(path)))
+            self._say(path, "the server failed to read it in a way that it did not foresee; its log says more")
         else:
-            self._services.broken_files.pop(path.name, None)
+            self._forget(path)
+
+    def _retry(self, path: Path, reason: str, after_s: float = _RETRY_S) -> None:
+        """Reports what may pass without a change of the file."""
+        del self._taken[path]
+        self._retry_at_s[path] = time.monotonic() + after_s
+        self._say(path, reason)
 
     def _say(self, path: Path, reason: str) -> None:
-        if self._services.broken_files.get(path.name) != reason:
-            _logger.error("%s is not served: %s", path, reason)
-        self._services.broken_files[path.name] = reason
+        name = self._name_of(path)
+        if self._services.broken_files.get(name) != reason:
+            _logger.error("%s is not served: %s", printable(str(path)), reason)
+        self._services.broken_files[name] = reason
+
+    def _forget(self, path: Path) -> None:
+        self._services.broken_files.pop(self._name_of(path), None)
+
+    def _name_of(self, path: Path) -> str:
+        """The name of an entry as it is reported, if one folder is served; else its path, so that names are unique."""
+        is_clear = len(self._paths) == 1 and path not in self._paths
+        return printable(path.name if is_clear else str(path))
 
     def _push(self, path: Path, name: str) -> None:
         services, origin = self._services, self._origins.get(name)
@@ -145,8 +208,10 @@ class ModelFiles:
             except Conflict as error:
                 self._say(origin.path, f"the file is gone, and its model stays: {error.message}")
                 return
-        self._services.broken_files.pop(origin.path.name, None)
+        self._forget(origin.path)
         self._change(name, None)
+        for path in [path for path in self._taken if name_of(path) == name]:  # it may have the name now
+            del self._taken[path]
         _logger.info("%s is gone, and with it what it was of %s", origin.path, name)
 
     def _change(self, name: str, origin: Origin | None) -> None:
@@ -174,70 +239,6 @@ class ModelFiles:
                 await self._services.registry.load(name)
             except OctetError as error:
                 _logger.error("%s is not served: %s", name, error.message)
-
-
-@dataclass(frozen=True)
-class _Look:
-    """The result of one scan of the configured paths.
-
-    Attributes:
-        files: model files and artifact folders.
-        folders: that were looked through.
-    """
-
-    files: dict[Path, Fingerprint]
-    folders: frozenset[Path]
-
-    def would_show(self, path: Path) -> bool:
-        """Whether `path` would have been seen in its folder, if it were there. A volume that is not mounted deletes no
-        models, and neither does a server that is started with other paths.
-        """
-        return path.parent in self.folders
-
-
-def _scan(paths: Sequence[Path]) -> _Look:
-    found: dict[Path, Fingerprint] = {}
-    folders: set[Path] = set()
-    for path in paths:
-        try:
-            if path.is_dir() and not _is_artifact(path):
-                candidates = sorted(each for each in path.iterdir() if _is_candidate(each))
-                folders.add(path)
-            else:
-                candidates = [path]
-        except OSError as error:
-            _logger.warning("%s cannot be looked at: %s", path, error)
-            continue
-        for candidate in candidates:
-            with suppress(FileNotFoundError):  # it went while we looked
-                found[candidate] = _fingerprint(candidate)
-    return _Look(found, frozenset(folders))
-
-
-def _is_candidate(path: Path) -> bool:
-    if path.name.startswith(".") or path.name.endswith(PARAMS_SUFFIX) or _EXTERNAL_DATA.search(path.name):
-        return False
-    return path.is_file() or _is_artifact(path)
-
-
-def _is_artifact(path: Path) -> bool:
-    return (path / "oci-layout").is_file()
-
-
-def _fingerprint(path: Path) -> Fingerprint:
-    files = [path]
-    if path.is_dir():
-        files = [path / "index.json"]
-    elif is_symbol(path):
-        files += _beside(path, f"{path.name.removesuffix(SYMBOL_SUFFIX)}-")
-    elif path.suffix == ".onnx":
-        files += _beside(path, f"{path.name}.", f"{path.name}_")
-    statuses = [(file.name, file.stat()) for file in files]
-    return tuple((name, status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses)
-
-
-def _beside(path: Path, *beginnings: str) -> list[Path]:
-    return sorted(each for each in path.parent.iterdir() if each.name.startswith(beginnings) and each != path)
 
 
 def _is_settled(fingerprint: Fingerprint) -> bool:

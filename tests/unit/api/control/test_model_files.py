@@ -198,6 +198,70 @@ def test_of_two_files_of_one_name_the_first_has_it(plane: ControlPlane, folder: 
     assert "as that of a.bin" in broken(plane)["a.tflite"]
 
 
+def test_the_second_file_of_a_name_has_it_when_the_first_is_gone(plane: ControlPlane, folder: Path) -> None:
+    first = put(folder / "a.bin")
+    put(folder / "a.tflite", OTHER)
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    first.unlink()
+    follow(files)
+    follow(files)
+    assert (served(plane), broken(plane)) == ({"a": [2]}, {})
+
+
+def test_an_entry_that_cannot_be_read_is_reported_and_the_others_are_served(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "good.tflite")
+    (folder / "loop.tflite").symlink_to("loop.tflite")
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.tflite")).write_bytes(MODEL)
+    files = ModelFiles(plane.services, [folder])
+    assert not follow(files)  # it may be in the middle of being written
+    assert follow(files)
+    assert served(plane) == {"good": [1]}
+    assert broken(plane) == {
+        "loop.tflite": "it is a symbolic link that leads back to itself",
+        "caf\\xe9.tflite": "its name is not UTF-8; rename it",
+    }
+    (folder / "loop.tflite").unlink()
+    follow(files)
+    assert list(broken(plane)) == ["caf\\xe9.tflite"]
+
+
+def test_a_file_that_fails_in_an_unforeseen_way_keeps_nobody_from_being_served(
+    plane: ControlPlane, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder / "a.tflite", OTHER)
+    put(folder / "b.tflite")
+    files = ModelFiles(plane.services, [folder])
+    push = files._push
+
+    def fail(path: Path, name: str) -> None:
+        if name == "a":
+            raise ZeroDivisionError
+        push(path, name)
+
+    monkeypatch.setattr(files, "_push", fail)
+    assert follow(files)
+    assert (served(plane), list(broken(plane))) == ({"b": [1]}, ["a.tflite"])
+
+
+def test_the_server_is_not_ready_before_the_folder_could_be_read(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "a.tflite")
+    missing = folder.with_name("later")
+    files, registry = ModelFiles(plane.services, [missing]), plane.services.registry
+
+    async def appear() -> None:
+        running = asyncio.create_task(files.run())
+        while "does not exist" not in registry.unready:
+            await asyncio.sleep(0.01)
+        folder.rename(missing)
+        while "being built" not in registry.unready:
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+    asyncio.run(asyncio.wait_for(appear(), 60))
+    assert served(plane) == {"a": [1]}
+
+
 def test_what_fails_for_want_of_the_database_is_tried_again(
     plane: ControlPlane, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,142 @@
+"""One scan of the paths of `octet serve --models`: which entries are models, and which cannot be read, and why.
+
+An entry that cannot be read costs nothing but itself. A path of the command line that cannot be read is reported apart:
+a server that has not seen its folder does not know its models.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from service.compiler.importers.mxnet.package import PARAMS_SUFFIX, SYMBOL_SUFFIX, is_symbol
+from service.core.printable import printable
+
+_EXTERNAL_DATA = (".onnx.", ".onnx_")  # of an ONNX model, as exporters name it: model.onnx.data
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+Fingerprint = tuple[tuple[str, int, int, int], ...]  # of each file: its name, inode, size in bytes, time in ns
+
+
+class _Unusable(Exception):
+    """The message says why an entry cannot be served."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """
+    Attributes:
+        files: model files and artifact folders.
+        folders: the configured folders that were read.
+        broken: entries of them that cannot be served, and why.
+        unread: configured paths that could not be read, and why.
+    """
+
+    files: dict[Path, Fingerprint] = field(default_factory=dict)
+    folders: set[Path] = field(default_factory=set)
+    broken: dict[Path, str] = field(default_factory=dict)
+    unread: dict[Path, str] = field(default_factory=dict)
+
+    def would_show(self, path: Path) -> bool:
+        """Whether `path` would have been seen in its folder, if it were there. A volume that is not mounted deletes no
+        models, and neither does a server that is started with other paths.
+        """
+        return path.parent in self.folders
+
+
+def scan(paths: Sequence[Path]) -> Scan:
+    """Reads the folders among `paths`, and looks at each entry. Raises nothing."""
+    result = Scan()
+    for path in paths:
+        try:
+            if not stat.S_ISDIR(path.stat().st_mode) or _is_artifact(path):
+                _add(result, path)
+                continue
+            entries = sorted(path.iterdir())
+            result.folders.add(path)
+        except OSError as error:
+            result.unread[path] = _reason(path, error)
+            continue
+        for entry in entries:
+            if not _is_beside(entry.name):
+                _add(result, entry)
+    return result
+
+
+def _add(result: Scan, path: Path) -> None:
+    try:
+        fingerprint = _fingerprint(path)
+    except _Unusable as reason:
+        result.broken[path] = str(reason)
+    except OSError as error:
+        with suppress(FileNotFoundError):  # it was removed meanwhile
+            path.lstat()
+            result.broken[path] = _reason(path, error)
+    else:
+        if fingerprint is not None:
+            result.files[path] = fingerprint
+
+
+def _is_beside(name: str) -> bool:
+    """Whether an entry is hidden, or holds the weights of the model file beside it."""
+    return name.startswith(".") or name.endswith(PARAMS_SUFFIX) or any(each in name for each in _EXTERNAL_DATA)
+
+
+def _is_artifact(path: Path) -> bool:
+    try:
+        mode = (path / "oci-layout").stat().st_mode
+    except FileNotFoundError:
+        if (path / "oci-layout").is_symlink():
+            raise
+        return False
+    return stat.S_ISREG(mode)
+
+
+def _fingerprint(path: Path) -> Fingerprint | None:
+    """None for a folder that is not an artifact. Raises `_Unusable` and `OSError`."""
+    try:
+        path.name.encode()
+    except UnicodeEncodeError:
+        raise _Unusable("its name is not UTF-8; rename it") from None
+    mode = path.stat().st_mode
+    files = [path]
+    if stat.S_ISDIR(mode):
+        if not _is_artifact(path):
+            return None
+        files = [path / "index.json"]
+    elif not stat.S_ISREG(mode):
+        raise _Unusable(f"it is {_SPECIAL.get(stat.S_IFMT(mode), 'a special file')}, not a model file")
+    elif is_symbol(path):
+        files += _beside(path, f"{path.name.removesuffix(SYMBOL_SUFFIX)}-")
+    elif path.suffix == ".onnx":
+        files += _beside(path, f"{path.name}.", f"{path.name}_")
+    statuses = [(file.name, file.stat()) for file in files]
+    return tuple((name, status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses)
+
+
+def _beside(path: Path, *beginnings: str) -> list[Path]:
+    return sorted(each for each in path.parent.iterdir() if each.name.startswith(beginnings) and each != path)
+
+
+def _reason(path: Path, error: OSError) -> str:
+    """Why `path` cannot be served, when looking at it, or at a file in it, raised `error`."""
+    failed = Path(os.fsdecode(error.filename)) if error.filename is not None else path
+    is_folder = error.errno == errno.EACCES and failed.parent == path  # it is the folder that may not be read
+    what = "it" if failed == path or is_folder else f"its file {printable(failed.name)}"
+    if error.errno == errno.ELOOP:
+        return f"{what} is a symbolic link that leads back to itself"
+    if error.errno == errno.ENOENT:
+        if failed.is_symlink():
+            return f"{what} is a symbolic link to {printable(str(failed.readlink()))}, which does not exist"
+        return f"{what} does not exist" if failed == path else f"{what} is missing"
+    return f"{what} cannot be read: {error.strerror}"

@@ -1,0 +1,42 @@
+"""Text of foreign origin, made safe to show: on a terminal, in a log, in one line of a list.
+
+The names in a model file are whatever its author wrote. An escape sequence among them could move the cursor, rewrite
+lines that are already on the screen or set the clipboard; a line break could forge a line of the log; a bidirectional
+control could show `gpj.exe` as `exe.jpg`.
+"""
+
+from __future__ import annotations
+
+import re
+
+# The categories Cc, Cf, Cs, Zl and Zp of Unicode 15: control characters, format characters (bidirectional controls,
+# zero-width characters, tags), lone surrogates, and separators of lines and paragraphs.
+_UNSAFE = (
+    "\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064"
+    "\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+_IN_LINE = re.compile(f"[{_UNSAFE}]")
+_IN_TEXT = re.compile(f"(?![\n\t])[{_UNSAFE}]")
+
+_FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF  # how Python writes a byte of a file name that is not UTF-8 (PEP 383)
+
+
+def printable(text: str) -> str:
+    r"""`text` on one line, with each unsafe character as an escape: `\x1b`, `\u202e`."""
+    return _IN_LINE.sub(_escape, text)
+
+
+def printable_text(text: str) -> str:
+    """The same of text that may have several lines: line breaks and tabs stay."""
+    return _IN_TEXT.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if _FIRST_BYTE <= code <= _LAST_BYTE:
+        return f"\\x{code - 0xDC00:02x}"
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    if code < 0x100:
+        return short.get(found.group(), f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
