@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.importers.onnx.model import Array, Tensor
-from service.compiler.importers.onnx.rewriting import DEQUANTIZE, OnnxGraph
+from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE, OnnxGraph, bounds_of, is_simple
+from service.compiler.importers.qdq import JOINED, Operator
 
 _SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
 
@@ -36,6 +37,19 @@ def stored_bias(
     return _rounded_bias(graph, name, values, scales, product)
 
 
+def rounds_operands(graph: OnnxGraph, operator: Operator) -> bool:
+    """Returns true if ONNX Runtime quantizes real weights of a layer, and rounds its bias to the accumulators' scale
+    (qdq_transformer/weight_bias_quantization.cc): if it finds conversions before and behind, the first of one scale,
+    and the last of any number."""
+    conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
+    if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(JOINED):
+        return False
+    reader = graph.only_reader(operator.outputs[0])
+    while reader is not None and bounds_of(graph, reader, reader.inputs[0]) is not None:
+        reader = graph.only_reader(reader.outputs[0])
+    return reader is not None and reader.op_type == QUANTIZE
+
+
 def _rounded_bias(
     graph: OnnxGraph, name: str, bias: Tensor | None, scale: Array | np.float32, product: Array
 ) -> str | None:
@@ -51,3 +65,17 @@ def _rounded_bias(
     quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
     graph.constants[quantized.name] = quantized
     return quantized.name
+
+
+def rounded_bias(graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]) -> str:
+    """The real values of a bias that `stored_bias` made, as a constant: what DequantizeLinear makes of it."""
+    if not name:
+        return ""
+    bias, scale, step = graph.known(name), graph.known(weights[1]), graph.scalar(activations[1])
+    assert bias is not None  # stored_bias looked at all three
+    assert scale is not None
+    assert step is not None
+    real = bias.astype(np.float32) * (np.float32(step) * scale.reshape(-1))
+    added = Tensor(graph.new_name(name), "float32", real.shape, real)
+    graph.constants[added.name] = added
+    return added.name

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from service.compiler.importers.onnx import stored
-from service.compiler.importers.onnx.biases import stored_bias
-from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE, STORED_MATMUL
+from service.compiler.importers.onnx.biases import rounded_bias, stored_bias
+from service.compiler.importers.onnx.model import CONV_TRANSPOSE, MATMUL_ADD, REQUANTIZE, STORED_MATMUL
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
     OnnxGraph,
@@ -20,16 +20,21 @@ from service.compiler.importers.onnx.rewriting import (
     is_simple,
     parameters,
     storage_of,
+    stored_type,
     weights_of,
 )
+from service.compiler.importers.onnx.rounded_weights import rounded_weights
 from service.compiler.importers.qdq import Fuse, Operator
+
+Operand = tuple[str, str, str]  # stored values, scale, zero point
 
 
 def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
     """A convolution whose filters lie along `axis` of its weights, which becomes `name`."""
 
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-        x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis)
+        x = dequantized(graph, operator.inputs[0])
+        w = weights_of(graph, operator.inputs[1], axis) or rounded_weights(graph, operator)
         bias = None
         if conversion is not None and is_simple(graph, conversion) and x is not None and w is not None:
             bias = stored_bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
@@ -41,12 +46,31 @@ def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
     return fuse
 
 
+def _is_integer_product(graph: OnnxGraph, x: Operand, w: Operand, conversion: Operator) -> bool:
+    """Returns true if ONNX Runtime multiplies stored values in a product that `conversion` quantizes: those that
+    `_multiplies` allows, if the result is stored as the first operand is. It computes others in float32
+    (`MatMulNodeGroupSelector` and `GemmNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc)."""
+    return _storage(graph, x) == storage_of(graph, conversion) and _multiplies(graph, x, w)
+
+
+def _multiplies(graph: OnnxGraph, x: Operand, w: Operand) -> bool:
+    """Returns true if ONNX Runtime multiplies the stored values of both operands, and scales the sums: int8 by int8,
+    and uint8 by either (the same selectors)."""
+    return (_storage(graph, x), _storage(graph, w)) != ("int8", "uint8")
+
+
+def _storage(graph: OnnxGraph, operand: Operand) -> str:
+    """The type of an operand's stored values: as the zero point says, or else the constant, or who made them."""
+    return stored_type(graph, operand[0], operand[2])
+
+
 def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     attributes = operator.attributes
     if attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or attributes.get("transA", 0):
         return []
     axis = 0 if attributes.get("transB", 0) else 1
-    x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis)
+    x = dequantized(graph, operator.inputs[0])
+    w = weights_of(graph, operator.inputs[1], axis) or rounded_weights(graph, operator)
     if x is None or w is None:
         return []
     name = operator.inputs[2] if len(operator.inputs) > 2 else ""
@@ -60,8 +84,20 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
     bias = stored_bias(graph, name, x, w)
     if bias is None:
         return []
+    if conversion is not None and not _is_integer_product(graph, x, w, conversion):
+        return _real_product(graph, operator, conversion, w, rounded_bias(graph, bias, x, w))
     pair = parameters(conversion) if conversion is not None else ()
     return [replace(product, inputs=(*x, *w, bias, *pair))]
+
+
+def _real_product(graph: OnnxGraph, operator: Operator, conversion: Operator, w: Operand, bias: str) -> list[Operator]:
+    """A Gemm of real values with weights and a bias that were rounded, and the quantization of its result."""
+    weights, between = graph.new_name(operator.inputs[1]), graph.new_name(operator.outputs[0])
+    is_transposed = bool(operator.attributes.get("transB", 0))
+    real = Operator(operator.index, DEQUANTIZE, w, (weights,), {"axis": 0 if is_transposed else 1})
+    inputs = (operator.inputs[0], weights, *([bias] if bias else []))
+    product = replace(operator, inputs=inputs, outputs=(between,))
+    return [real, product, replace(conversion, inputs=(between, *conversion.inputs[1:]))]
 
 
 def _matmul(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
@@ -72,15 +108,54 @@ def _matmul(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -
     if x is None or w is None:
         return []
     if conversion is None:
-        return [replace(operator, op_type=STORED_MATMUL, inputs=(*x, *w))] if _multiplied(graph, operator) else []
+        return [replace(operator, op_type=STORED_MATMUL, inputs=(*x, *w))] if _multiplies(graph, x, w) else []
+    if not _is_integer_product(graph, x, w, conversion):
+        return []
     return [replace(operator, op_type="QLinearMatMul", inputs=(*x, *w, *parameters(conversion)))]
 
 
-def _multiplied(graph: OnnxGraph, product: Operator) -> bool:
-    """Whether ONNX Runtime multiplies the stored values of both operands, and scales the sums: int8 by int8, and uint8
-    by either (`MatMulNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc)."""
-    lhs, rhs = (graph.made_by(name, DEQUANTIZE) for name in product.inputs[:2])
-    return lhs is not None and rhs is not None and (storage_of(graph, lhs), storage_of(graph, rhs)) != ("int8", "uint8")
+def _add(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    return _several("QLinearAdd", 2)(graph, operator, conversion) or _matmul_add(graph, operator, conversion)
+
+
+def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """A MatMul by constant weights and the addition of a constant row: ONNX Runtime makes a Gemm of the two
+    (optimizer/matmul_add_fusion.cc), and rounds the row to the accumulators' scale, as any bias of a Gemm.
+
+    It depends on the rank of the activations and on their activation, which the converter of `MATMUL_ADD` decides by.
+    """
+    product, row = _product_and_row(graph, operator)
+    if product is None or conversion is None:
+        return []
+    x, w = dequantized(graph, product.inputs[0]), weights_of(graph, product.inputs[1], axis=1)
+    real = ""
+    if w is None:
+        gemm = replace(operator, op_type="Gemm", inputs=(*product.inputs, row))
+        w, real = rounded_weights(graph, gemm), product.inputs[1]
+    weights, bias = (graph.constants.get(w[0]) if w else None), graph.constants.get(row)
+    if x is None or w is None or weights is None or bias is None or bias.dtype != "float32" or bias.data is None:
+        return []
+    if len(weights.shape) != 2 or bias.shape != weights.shape[1:]:
+        return []
+    integers = stored_bias(graph, row, x, w)
+    if not integers:
+        return []
+    attributes = {
+        "is_integer": int(_is_integer_product(graph, x, w, conversion)),
+        "is_scaled": int(_multiplies(graph, x, w) and not real),
+        "has_known_shape": int(graph.has_known_shape(product.inputs[0])),
+    }
+    inputs = (*x, *w, row, integers, real, *parameters(conversion))
+    return [replace(operator, op_type=MATMUL_ADD, inputs=inputs, attributes=attributes)]
+
+
+def _product_and_row(graph: OnnxGraph, operator: Operator) -> tuple[Operator | None, str]:
+    """The MatMul whose result only `operator` reads, and the other operand; None without one."""
+    for name, other in (operator.inputs[:2], operator.inputs[1::-1]):
+        product = graph.made_by(name, "MatMul")
+        if product is not None and name != other and graph.only_reader(name) is operator:
+            return product, other
+    return None, ""
 
 
 def _operands(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[tuple[str, str, str]]:
@@ -163,7 +238,7 @@ def _extreme_place(graph: OnnxGraph, operator: Operator, _conversion: Operator |
 
 
 FUSED: Mapping[str, Fuse[OnnxGraph]] = {
-    "Add": _several("QLinearAdd", 2),
+    "Add": _add,
     "ArgMax": _extreme_place,
     "ArgMin": _extreme_place,
     "AveragePool": _several("QLinearAveragePool", 1),
@@ -185,5 +260,5 @@ FUSED: Mapping[str, Fuse[OnnxGraph]] = {
 # How many of their inputs the functions here and in `qdq` look at.
 LEAST_INPUTS: Mapping[str, int] = {
     **dict.fromkeys(FUSED, 1),
-    **dict.fromkeys(("Conv", "ConvTranspose", "DequantizeLinear", "Gemm", "MatMul", "QuantizeLinear"), 2),
+    **dict.fromkeys(("Add", "Conv", "ConvTranspose", "DequantizeLinear", "Gemm", "MatMul", "QuantizeLinear"), 2),
 }

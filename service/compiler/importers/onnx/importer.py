@@ -11,10 +11,12 @@ from tvm import relax
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.conditions import resolved
+from service.compiler.importers.onnx.constants import fold_constants
 from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.metadata import metadata_of
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.importers.onnx.node import Node, State, Value
+from service.compiler.importers.onnx.pairs import merge_pairs
 from service.compiler.importers.onnx.qdq import fuse
 from service.compiler.importers.onnx.reader import read_model
 from service.compiler.importers.onnx.rounding import round_products
@@ -45,7 +47,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     try:
         read = read_model(data)
         params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
-        model = fuse(round_products(resolved(read, params)))
+        model = fuse(merge_pairs(fold_constants(round_products(resolved(read, params)))))
         check_support(model)
         return _imported(model, at, params)
     except OctetError as exc:

@@ -17,6 +17,7 @@ OWN_DOMAIN = "octet"  # of operators that `qdq` makes; no file may name it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
 CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
 STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # of two computed matrices of stored values, its result real
+MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # of stored values by constant weights, with a constant real bias
 # Products of float32 whose first two operands are rounded to bfloat16, by those of ONNX.
 BFLOAT16_PRODUCTS = {name: f"{OWN_DOMAIN}.BFloat16{name}" for name in ("Conv", "Gemm", "MatMul")}
 STORED_CONV = f"{OWN_DOMAIN}.StoredConv"  # of stored values, where ONNX Runtime convolves real ones

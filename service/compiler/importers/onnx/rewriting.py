@@ -22,6 +22,7 @@ class OnnxGraph(Graph):
     Attributes:
         model: as it was read.
         constants: by name; rules may add some.
+        rounded: real weights -> the stored values, scale and zero point that they were rounded to.
     """
 
     def __init__(self, model: Model) -> None:
@@ -30,6 +31,12 @@ class OnnxGraph(Graph):
         super().__init__(names, (end.name for end in model.outputs))
         self.model = model
         self.constants = dict(model.constants)
+        self.rounded: dict[str, tuple[str, str, str]] = {}
+        self._open = _of_open_shape(model)
+
+    def has_known_shape(self, name: str) -> bool:
+        """Returns true if the file determines every dimension of a tensor of its own."""
+        return name not in self._open
 
     def known(self, name: str) -> Array | None:
         """The elements of a constant."""
@@ -42,6 +49,30 @@ class OnnxGraph(Graph):
         return (
             float(tensor.data.reshape(-1)[0]) if tensor and tensor.data is not None and tensor.data.size == 1 else None
         )
+
+
+def _of_open_shape(model: Model) -> set[str]:
+    """Names of the tensors whose shapes depend on a dimension that the file leaves open."""
+    found = {
+        end.name
+        for end in model.inputs
+        if end.shape is None or not all(isinstance(dim, int) and dim > 0 for dim in end.shape)
+    }
+    for operator in model.operators:
+        if found.isdisjoint(operator.inputs) or _reshapes_to_constants(model, operator):
+            continue
+        found.update(name for name in operator.outputs if name)
+    return found
+
+
+def _reshapes_to_constants(model: Model, operator: Operator) -> bool:
+    target = model.constants.get(operator.inputs[1]) if len(operator.inputs) > 1 else None
+    return (
+        operator.op_type == "Reshape"
+        and target is not None
+        and target.data is not None
+        and bool((target.data > 0).all())
+    )
 
 
 def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
@@ -83,15 +114,27 @@ def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
 
 def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
     """The type of a conversion's stored values: as the zero point says, or else who made them."""
-    constant = graph.constants.get(parameters(conversion)[1] or conversion.inputs[0])
+    point = parameters(conversion)[1]
+    if conversion.op_type == DEQUANTIZE:
+        return stored_type(graph, conversion.inputs[0], point)
+    return graph.constants[point].dtype if point in graph.constants else _quantized_type(conversion)
+
+
+def stored_type(graph: OnnxGraph, name: str, point: str) -> str:
+    """The type of the stored values `name`: that of their zero point, or else of the constant that they are, the input
+    of the model, or the QuantizeLinear that made them."""
+    constant = graph.constants.get(point or name)
     if constant is not None:
         return constant.dtype
-    if conversion.op_type == DEQUANTIZE:
-        given = next((end.dtype for end in graph.model.inputs if end.name == conversion.inputs[0]), None)
-        maker = graph.made_by(conversion.inputs[0], QUANTIZE)
-        if given is not None or maker is None or parameters(maker)[1]:
-            return given or "uint8"  # arithmetic looks at the stored values themselves
-        conversion = maker
+    given = next((end.dtype for end in graph.model.inputs if end.name == name), None)
+    maker = graph.made_by(name, QUANTIZE)
+    if given is not None or maker is None or parameters(maker)[1]:
+        return given or "uint8"  # arithmetic looks at the stored values themselves
+    return _quantized_type(maker)
+
+
+def _quantized_type(conversion: Operator) -> str:
+    """The type that a QuantizeLinear without a zero point stores."""
     return DTYPES.get(conversion.attributes.get("output_dtype") or 2, "")
 
 

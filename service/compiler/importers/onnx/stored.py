@@ -11,20 +11,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.compiler.importers.onnx.biases import stored_bias
+from service.compiler.importers.onnx.biases import rounds_operands, stored_bias
 from service.compiler.importers.onnx.model import STORED_CONV, Array, Tensor
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
-    QUANTIZE,
     OnnxGraph,
-    bounds_of,
     channel_parameters,
     is_simple,
     parameters,
     storage_of,
     weights_of,
 )
-from service.compiler.importers.qdq import JOINED, Operator
+from service.compiler.importers.onnx.rounded_weights import rounded_weights
+from service.compiler.importers.qdq import Operator
 
 Operand = tuple[str, str, str]  # stored values, scale, zero point
 
@@ -34,7 +33,7 @@ def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
     name, bias = operator.inputs[0], _real_bias(graph, operator)
     padding = graph.made_by(name, "Pad")
     x = _operand(graph, padding.inputs[0] if padding is not None and padding.inputs else name)
-    w = weights_of(graph, operator.inputs[1], axis=0)
+    w = weights_of(graph, operator.inputs[1], axis=0) or rounded_weights(graph, operator)
     if x is None or w is None or bias is None:
         return []
     front: list[Operator] = []
@@ -49,7 +48,7 @@ def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
         if folded is None:
             return []
         x, w = folded
-    if bias == operator.inputs[-1] and _is_rounded(graph, operator):
+    if bias == operator.inputs[-1] and rounds_operands(graph, operator):
         bias = stored_bias(graph, bias, x, w)
         if bias is None:
             return []
@@ -76,18 +75,6 @@ def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
         return None
     point = int(graph.scalar(parameters(conversion)[1]) or 0)
     return _constant(graph, name, (values.astype(np.int32) - point).astype(np.float32) * np.float32(scale))
-
-
-def _is_rounded(graph: OnnxGraph, operator: Operator) -> bool:
-    """Whether ONNX Runtime rounds the bias to the accumulators' scale (qdq_transformer/weight_bias_quantization.cc):
-    where it finds conversions before and behind, the first of one scale, and the last of any number."""
-    conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
-    if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(JOINED):
-        return False
-    reader = graph.only_reader(operator.outputs[0])
-    while reader is not None and bounds_of(graph, reader, reader.inputs[0]) is not None:
-        reader = graph.only_reader(reader.outputs[0])
-    return reader is not None and reader.op_type == QUANTIZE
 
 
 def _operand(graph: OnnxGraph, name: str) -> Operand | None:

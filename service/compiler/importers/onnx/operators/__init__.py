@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.compiler.importers.onnx.model import (
     BFLOAT16_PRODUCTS,
     CONV_TRANSPOSE,
+    MATMUL_ADD,
     REQUANTIZE,
     STORED_CONV,
     STORED_MATMUL,
@@ -137,6 +138,7 @@ RULES: Mapping[str, Rule] = {
     **{name: Rule(convert, arity) for family in _FAMILIES for name, (convert, arity) in family.items()},
     **{name: Rule(convert, (1, 2)) for name, convert in reduction.REDUCTIONS.items()},
     CONV_TRANSPOSE: Rule(convolution.qlinear_conv_transpose, (8, 9)),
+    MATMUL_ADD: Rule(matrix.qlinear_matmul_add, (10, 11)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
     STORED_MATMUL: Rule(matrix.qlinear_matmul, (6, 6)),
     STORED_CONV: Rule(stored_convolution.stored_conv, (7, 9)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from tvm import relax
@@ -13,6 +14,7 @@ from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.convolution import bias_of
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.tensors import unpacked
+from service.compiler.importers.qdq import UNBOUNDED
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
@@ -25,7 +27,7 @@ def qlinear_matmul(node: Node) -> relax.Var:
     or times any `[…, K, N]` of one scale. Without y_scale (`STORED_MATMUL`) the output is float32."""
     if node.known(3) is None or len(node.shape(3)) > 2 or node.known(0) is not None:
         return _computed(node)
-    return _product(node, transposed=False, bias=None)
+    return _product(node, transposed=False, bias=None, output=6)
 
 
 def _computed(node: Node) -> relax.Var:
@@ -48,19 +50,54 @@ def qgemm(node: Node) -> relax.Var:
         node.unsupported("transposes its activations")
     if node.attribute("alpha", 1.0) != 1.0:
         node.unsupported("has an alpha other than 1")
-    return _product(node, transposed=bool(node.attribute("transB", 0)), bias=6)
+    return _product(node, transposed=bool(node.attribute("transB", 0)), bias=6, output=7)
 
 
-def _product(node: Node, *, transposed: bool, bias: int | None) -> relax.Var:
+def qlinear_matmul_add(node: Node) -> relax.Var:
+    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, a real row, the same in steps of a_scale * b_scale, b as real
+    values if the file has them so, y_scale, y_zero_point: what `qdq` makes of a MatMul, an Add and a QuantizeLinear.
+
+    ONNX Runtime makes a Gemm of two matrices, and of more dimensions where it knows them all and no activation follows:
+    then Reshapes stand around the Gemm, and the quantization moves in front of the second one. In a Gemm the row is
+    rounded (see `biases.stored_bias`), and real weights are; in others both are used as they are.
+    """
+    is_gemm = len(node.shape(0)) == 2 or (node.attribute("has_known_shape", 0) and node.operator.clamp == UNBOUNDED)
+    in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=1)
+    if is_gemm and node.attribute("is_integer", 0):
+        return _product(node, transposed=False, bias=7, output=9)
+    if node.attribute("is_scaled", 0) and not is_gemm:
+        product = _product(node, transposed=False, bias=None, output=None)
+    else:
+        x = node.emit(ops.dequantize(node.expr(0), in_type), "real")
+        is_real = node.has(8) and not is_gemm
+        weights = node.expr(8) if is_real else node.emit(ops.dequantize(node.expr(3), weight_type), "weights")
+        product = matrices(node, x, weights)
+    row = node.data(6)
+    if is_gemm:
+        row = node.data(7).astype(np.float32) * (np.float32(in_type.scale) * np.array(weight_type.scales, np.float32))
+    out_type = node.output_type(9, 10, in_type.storage)
+    total = node.emit(relax.op.add(product, node.literal(row)), "sum")
+    return node.typed(node.emit(ops.quantize(total, out_type)), out_type)
+
+
+def _product(node: Node, *, transposed: bool, bias: int | None, output: int | None) -> relax.Var:
+    """The product of stored values by constant weights. A row or a column of one dimension is taken as a matrix, and
+    that axis dropped.
+
+    Args:
+        output: the input that is the scale of the output, before its zero point; without one the output is float32.
+    """
     rows, weights = node.shape(0), node.shape(3)
-    node.require(len(weights) == 2, f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
-    units, depth = weights if transposed else weights[::-1]
-    node.require(len(rows) >= 2 and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
-    in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0 if transposed else 1)
+    node.require(len(weights) in (1, 2), f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
+    depth, units = (weights[0], 1) if len(weights) == 1 else weights[::-1] if transposed else weights
+    node.require(len(rows) >= 1 and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
+    axis = None if len(weights) == 1 else 0 if transposed else 1
+    in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=axis)
     if weight_type.axis is not None:
-        weight_type = type(weight_type)(weight_type.storage, weight_type.scales, weight_type.zero_points, axis=0)
-    first = 6 if bias is None else 7  # of the output's scale and zero point
-    out_type = node.output_type(first, first + 1, in_type.storage) if node.has(first) else None
+        weight_type = replace(weight_type, axis=0)
+    out_type = None
+    if output is not None and node.has(output):
+        out_type = node.output_type(output, output + 1, in_type.storage)
     weight = node.constant(3, None if transposed else rows_of_columns)
     constant_bias = None if bias is None else bias_of(node, bias, units)
 
@@ -68,7 +105,11 @@ def _product(node: Node, *, transposed: bool, bias: int | None) -> relax.Var:
         accumulator = accumulator_type(in_type, weight_type, axis)
         return ops.dequantize(sums, accumulator) if out_type is None else ops.requantize(sums, accumulator, out_type)
 
-    result = of_rows(node, node.expr(0), weight, constant_bias, (in_type, weight_type), taken)
+    x = node.expr(0) if len(rows) > 1 else node.emit(relax.op.reshape(node.expr(0), (1, depth)), "row")
+    result = of_rows(node, x, weight, constant_bias, (in_type, weight_type), taken)
+    shape = (*rows[:-1], *((units,) if len(weights) == 2 else ()))
+    if shape != shape_of(result):
+        result = node.emit(relax.op.reshape(result, shape))
     return result if out_type is None else node.typed(result, out_type)
 
 
@@ -99,16 +140,21 @@ def of_rows(
 
 
 def rows_of_columns(weights: Array) -> Array:
-    """`[K, N]` -> `[N, K]`."""
-    return np.ascontiguousarray(weights.T)
+    """`[K, N]` -> `[N, K]`; `[K]` -> `[1, K]`."""
+    return np.ascontiguousarray(np.atleast_2d(weights.T))
 
 
 def matmul(node: Node) -> relax.Var:
-    """A, B of float32. A row or a column of one dimension is taken as a matrix, and that axis dropped."""
+    """A, B of float32."""
     float32(node, 0, 1)
-    shapes = [node.shape(0), node.shape(1)]
+    return matrices(node, node.expr(0), node.expr(1))
+
+
+def matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr) -> relax.Var:
+    """The product of real values. A row or a column of one dimension is taken as a matrix, and that axis dropped."""
+    operands = [lhs, rhs]
+    shapes = [shape_of(operand) for operand in operands]
     node.require(all(shapes), "multiplies scalars")
-    operands = [node.expr(0), node.expr(1)]
     if len(shapes[0]) == 1:
         operands[0] = node.emit(relax.op.reshape(operands[0], (1, *shapes[0])), "row")
     if len(shapes[1]) == 1:

@@ -1,0 +1,218 @@
+"""Compares compiled float operators between conversions with ONNX Runtime, which quantizes them too: bit for bit.
+
+Each model is written, imported, compiled by the target's kernels and run; the reference is the optimized session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn import oracle, printer
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import ONNXRUNTIME
+from service.core.target import TARGETS, detect_host
+from service.core.vectors import sample_inputs
+from tests.support.onnx_builder import OnnxBuilder
+from tests.support.onnx_reference import Reference
+from tests.support.selected import run_selected
+
+HOST = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"][-1]
+MODE = get_mode(ONNXRUNTIME)
+Rng = np.random.Generator
+Write = Callable[[OnnxBuilder, Rng], Any]
+
+
+def pair(model: OnnxBuilder, x: str, scale: float, zero_point: int, dtype: str = "uint8") -> str:
+    """QuantizeLinear and DequantizeLinear."""
+    names = model.quantization(scale, zero_point, dtype)
+    return model.node("DequantizeLinear", [model.node("QuantizeLinear", [x, *names]), *names])
+
+
+def filters(model: OnnxBuilder, rng: Rng, shape: Sequence[int], axis: int, form: str, dtype: str = "int8") -> str:
+    """Dequantized weights with a scale for each index of `axis`, in one of the forms that exporters write."""
+    count = shape[axis]
+    point = np.full(count, 0 if dtype == "int8" else 125, dtype)
+    scale, zero_point = model.constant(rng.uniform(0.01, 0.03, count), "float32"), model.constant(point)
+    bounds = np.iinfo(dtype)
+    stored = rng.integers(bounds.min, bounds.max + 1, shape).astype(dtype)
+    match form:
+        case "pair":
+            real = model.constant(rng.normal(0, 1, shape), "float32")
+            stored_name = model.node("QuantizeLinear", [real, scale, zero_point], axis=axis)
+            return model.node("DequantizeLinear", [stored_name, scale, zero_point], axis=axis)
+        case "moved pair":
+            real = model.node("Transpose", [model.constant(rng.normal(0, 1, shape[::-1]), "float32")])
+            stored_name = model.node("QuantizeLinear", [real, scale, zero_point], axis=axis)
+            return model.node("DequantizeLinear", [stored_name, scale, zero_point], axis=axis)
+        case "transposed":
+            names = [model.constant(np.ascontiguousarray(stored.T)), scale, zero_point]
+            return model.node("Transpose", [model.node("DequantizeLinear", names, axis=len(shape) - 1 - axis)])
+        case "identity":
+            names = [model.constant(stored), scale, zero_point]
+            return model.node("Identity", [model.node("DequantizeLinear", names, axis=axis)])
+    return model.node("DequantizeLinear", [model.constant(stored), scale, zero_point], axis=axis)
+
+
+def convolution(form: str) -> Write:
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", (1, 3, 6, 6)), 0.0513, 128)
+        w = filters(model, rng, (4, 3, 3, 3), 0, form)
+        b = model.constant(rng.normal(0, 1, 4), "float32")
+        model.output(pair(model, model.node("Conv", [x, w, b]), 0.0617, 110), "float32")
+
+    return write
+
+
+def dense(form: str, bias: bool = True) -> Write:
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", (10, 16)), 0.0513, 128)
+        w = filters(model, rng, (12, 16), 0, form)
+        b = [model.constant(rng.normal(0, 1, 12), "float32")] if bias else []
+        model.output(pair(model, model.node("Gemm", [x, w, *b], transB=1), 0.0617, 110), "float32")
+
+    return write
+
+
+def product(
+    shape: Sequence[int | str] = (2, 5, 16),
+    form: str = "",
+    row: Sequence[int] = (12,),
+    types: tuple[str, str, str] = ("uint8", "int8", "uint8"),
+    activation: str = "",
+    first: bool = False,
+) -> Write:
+    """MatMul, Add of a constant, an activation, QuantizeLinear."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", shape), 0.0513, 120 if types[0] == "uint8" else -3, types[0])
+        y = model.node("MatMul", [x, filters(model, rng, (16, 12), 1, form, types[1])])
+        constant = model.constant(rng.normal(0, 1, row), "float32")
+        y = model.node("Add", [constant, y] if first else [y, constant])
+        y = model.node(activation, [y]) if activation else y
+        model.output(pair(model, y, 0.0617, 5, types[2]), "float32")
+
+    return write
+
+
+def plain_product(types: tuple[str, str, str]) -> Write:
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", (2, 5, 16)), 0.1, 120 if types[0] == "uint8" else -3, types[0])
+        y = model.node("MatMul", [x, filters(model, rng, (16, 12), 1, "", types[1])])
+        model.output(pair(model, y, 0.05, 5, types[2]), "float32")
+
+    return write
+
+
+def real_weights(op_type: str, shape: Sequence[int], weights: Sequence[int], bias: bool = True) -> Write:
+    """A layer between conversions with weights that the file does not quantize."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", shape), 0.0513, 128)
+        count = weights[0] if op_type == "Conv" else weights[1]
+        w = model.constant(rng.normal(0, 1, weights), "float32")
+        row = model.constant(rng.normal(0, 1, count), "float32")
+        if op_type == "MatMul":
+            y = model.node("Add", [model.node("MatMul", [x, w]), row])
+        else:
+            y = model.node(op_type, [x, w, row] if bias else [x, w])
+        model.output(pair(model, y, 0.0617, 100), "float32")
+
+    return write
+
+
+def pairs(*steps: tuple[float, int, str], read_twice: bool = False) -> Write:
+    """Pairs that follow each other."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = model.input("x", "float32", (2, 40))
+        for step in steps:
+            x = pair(model, x, *step)
+            if read_twice and step is steps[0]:
+                model.output(model.node("Neg", [x]), "float32")
+        model.output(x, "float32")
+
+    return write
+
+
+def pairs_around_a_product(model: OnnxBuilder, rng: Rng) -> None:
+    x = pair(model, pair(model, model.input("x", "float32", (4, 16)), 0.05, 128), 0.031, 100)
+    y = model.node("MatMul", [x, filters(model, rng, (16, 20), 1, "")])
+    model.output(pair(model, pair(model, y, 0.05, 128), 0.031, 100), "float32")
+
+
+MODELS: dict[str, Write] = {
+    **{f"Conv, {form}": convolution(form) for form in ("pair", "identity")},
+    **{f"Gemm, {form}": dense(form) for form in ("pair", "identity", "transposed")},
+    "Gemm, pair, no bias": dense("pair", bias=False),
+    "MatMul, moved pair": product(form="moved pair"),
+    "MatMul, transposed": product(form="transposed"),
+    "MatMul and Add": product(),
+    "MatMul and Add, matrix": product((10, 16)),
+    "MatMul and Add, row": product((16,)),
+    "MatMul and Add, four dimensions": product((2, 3, 4, 16)),
+    "MatMul and Add, open batch": product(("N", 5, 16)),
+    "MatMul and Add, matrix of open batch": product(("N", 16)),
+    "MatMul and Add, the constant first": product(first=True),
+    "MatMul and Add, row of a matrix": product((10, 16), row=(1, 12)),
+    "MatMul and Add, int8": product(types=("int8", "int8", "int8")),
+    "MatMul and Add, uint8 weights": product(types=("uint8", "uint8", "uint8")),
+    "MatMul and Add, uint8 to int8": product((10, 16), types=("uint8", "int8", "int8")),
+    "MatMul and Add, int8 by uint8": product(types=("int8", "uint8", "int8")),
+    "MatMul and Add, Relu": product((10, 16), activation="Relu"),
+    "MatMul and Add, three dimensions, Relu": product(activation="Relu"),
+    "MatMul, uint8 to int8": plain_product(("uint8", "int8", "int8")),
+    "MatMul, int8 to uint8": plain_product(("int8", "int8", "uint8")),
+    "MatMul, int8 by uint8": plain_product(("int8", "uint8", "int8")),
+    "Conv, real weights": real_weights("Conv", (1, 3, 7, 7), (4, 3, 3, 3)),
+    "Conv, real weights, no bias": real_weights("Conv", (1, 3, 7, 7), (4, 3, 3, 3), bias=False),
+    "Gemm, real weights": real_weights("Gemm", (5, 16), (16, 12)),
+    "MatMul and Add, real weights": real_weights("MatMul", (5, 16), (16, 12)),
+    "two pairs": pairs((0.05, 128, "uint8"), (0.031, 100, "uint8")),
+    "two pairs of int8": pairs((0.05, 1, "int8"), (0.031, -4, "int8")),
+    "three pairs": pairs((0.05, 128, "uint8"), (0.031, 100, "uint8"), (0.04, 90, "uint8")),
+    "two pairs of two types": pairs((0.05, 128, "uint8"), (0.031, 3, "int8")),
+    "two pairs, read between": pairs((0.05, 128, "uint8"), (0.031, 100, "uint8"), read_twice=True),
+    "two pairs around a product": pairs_around_a_product,
+}
+
+
+STORED = [name for name in MODELS if name.endswith((" pair", " pair, no bias"))]
+
+
+def compare(write: Write, scratch: Path, seed: int = 0, opset: int = 17) -> None:
+    """The oracle on many samples, and compiled code on one that is random."""
+    model = OnnxBuilder()
+    write(model, np.random.default_rng(seed))
+    data = model.build(opset)
+    imported, reference = import_model(data), Reference(data, optimized=True)
+    samples = sample_inputs(imported.signature, 24, seed)
+    expected = [reference(sample) for sample in samples]
+    for ours, theirs in zip(oracle.run_all(imported.module, MODE, samples), expected, strict=True):
+        equal(ours, theirs)
+    equal(run_selected(imported.module, HOST, ONNXRUNTIME, samples[1], scratch)[1], expected[1])
+
+
+def equal(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
+    for actual, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_the_optimizer_quantizes(name: str, tmp_path: Path) -> None:
+    compare(MODELS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_constants_behind_conversions_are_stored_values(name: str) -> None:
+    """No product is left of real values."""
+    model = OnnxBuilder()
+    MODELS[name](model, np.random.default_rng(0))
+    text = printer.text_of(import_model(model.build()).module)
+    assert "qnn.real_" not in text
+    assert text.count("qnn.quantize") == 1  # of the input
