@@ -52,6 +52,7 @@ from service.quantize.sandboxed import Request
 _CURVES = (".json", ".svg", ".png")
 _SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
 _SHOWN = 10  # of the noisiest tensors
+_RAISED = {"wide": "of 16x8", "bfloat16": "in bfloat16", "kept": "kept in float"}  # layers by members of the report
 _MOST_BYTES = 1 << 40  # that the child may write
 
 
@@ -164,7 +165,13 @@ def quantize(
     ] = 256,
     output_file: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file to write.", show_default="FILE with .int8", dir_okay=False),
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file to write.",
+            show_default="FILE with .int8, or .int4 for weights of 4 bits",
+            dir_okay=False,
+        ),
     ] = None,
     push: Annotated[str | None, typer.Option("--push", metavar="NAME", help="Also push it under this name.")] = None,
     on_server: Annotated[
@@ -216,7 +223,7 @@ def quantize(
         asked.check(data is not None)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
         stem = file.stem if file.suffix in _SUFFIXES else file.name
-        target = output_file or file.with_name(f"{stem}.int8.onnx")
+        target = output_file or file.with_name(f"{stem}{asked.suffix}")
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
         if curve_file is not None and curve_file.suffix not in _CURVES:
             raise InvalidInput(f"{curve_file} is none of {', '.join(_CURVES)}", hint="name it curve.svg")
@@ -307,17 +314,14 @@ def _push(
 
 
 def _show(output: Output, document: dict[str, Any]) -> None:
-    sizes = document["bytes"]
-    times = sizes["float"] / sizes["quantized"]
+    size = f"{document['output']}: {_size(document['bytes'])}"
     if (layers := document.get("layers")) is not None:
         how = "in integers" if document["weights"] is None else f"with weights of {document['weights']} bits"
-        size = f"{sizes['quantized']:,} bytes, {times:.2f} times smaller"
-        output.show(f"{document['output']}: {size}; {len(layers)} matrix products {how}")
+        output.show(f"{size}; {len(layers)} matrix products {how}")
         return
-    output.show(
-        f"{document['output']}: {sizes['quantized']:,} bytes, {times:.2f} times smaller; "
-        f"{document['quantized']} operators in integers, by {document['method']} of {document['inputs']} inputs"
-    )
+    raised = ((len(document[name]), how) for name, how in _RAISED.items())
+    forms = [f"{document['quantized']} operators in integers", *(f"{count} {how}" for count, how in raised if count)]
+    output.show(f"{size}; {', '.join(forms)}, by {document['method']} of {document['inputs']} inputs")
     if same := document.get("same_class"):
         output.show(_line("same class", same))
     for kind, counted in document.get("accuracy", {}).items():
@@ -334,6 +338,16 @@ def _show(output: Output, document: dict[str, Any]) -> None:
             output.show(*_bound(bound))
     for each in document["float"]:
         output.show(f"  float        {each['operators']} {each['op_type']}: {each['reason']}")
+
+
+def _size(sizes: dict[str, int]) -> str:
+    """The size of the quantized file beside that of the float model as ONNX, for like is compared with like. A server
+    of an older version sends the size of the float model's own file, and no `source`."""
+    small, large = sizes["quantized"], sizes["float"]
+    times = f"{large / small:.2f} times smaller" if small <= large else f"{small / large:.2f} times larger"
+    if "source" not in sizes:
+        return f"{small:,} bytes, {times} than the float model's file"
+    return f"{small:,} bytes, {times} than the float model as ONNX ({large:,} bytes)"
 
 
 def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:

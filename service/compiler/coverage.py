@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tvm
@@ -17,51 +18,98 @@ INSIDE = "_inside"
 
 # The reason that stands for all operators of a model in which nothing is quantized.
 FLOAT = "float, not quantized"
+_REAL = "the model has it between real values"
 
 # Plain operators that compute nothing.
 MOVEMENT = ("relax.concat", "relax.nn.pad", "relax.permute_dims", "relax.reshape", "relax.strided_slice")
 
 
-def report(module: tvm.IRModule) -> dict[str, Any]:
+def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]:
     """For a model of QNN operators: MACs in all and in integers, and every operator that computes in float; a single
-    entry for all of them, with their number, if nothing in the model is quantized."""
+    entry for all of them, with their number, if nothing in the model is quantized.
+
+    Args:
+        tables: names of the results that are looked up in tables (`qnn.passes.tables`). Operators that only compute
+            such results do not run, in float or in integers.
+    """
+    main = graph.main_of(module)
+    unused = _computed_by(main, tables)
     total = integer = 0
     stored = False
     floating: list[dict[str, Any]] = []
-    for var, value, operation in graph.operations(graph.main_of(module)):
+    weights: dict[relax.Var, int] = {}  # what constants are dequantized to -> their bits
+    for var, value, operation in graph.operations(main):
+        if var in unused:
+            continue
         inside = f"_{INSIDE}" in var.name
         if operation is None:
+            moved = [weights[arg] for arg in graph.variables(value) if arg in weights] if _is_movement(value) else []
+            if moved:
+                weights[var] = moved[0]
             if _computes_in_float(value) and (not inside or _products(value)):
                 macs = _products(value)
                 total += macs
-                floating.append({"op": var.name, "macs": macs, "reason": "the model has it between real values"})
+                floating.append({"op": var.name, "macs": macs, "reason": _REAL})
             continue
+        stored |= operation.name == "qnn.block_matmul"
         stored |= any(name == "type" or name.endswith("_type") for name, _ in operation.call.attrs.items())
         macs = _macs(operation)
         total += macs
         if operation.name.startswith("qnn.real_"):
             if inside and not macs:
                 continue
-            floating.append({"op": var.name, "macs": macs, "reason": _reason(operation)})
+            floating.append({"op": var.name, "macs": macs, "reason": _reason(operation, weights)})
         elif macs and str(operation.attr("accum_dtype")) == "float32":
-            floating.append({"op": var.name, "macs": macs, "reason": "its accumulators are float32"})
+            floating.append({"op": var.name, "macs": macs, "reason": _reason(operation, weights)})
         else:
             integer += macs
         if operation.name == "qnn.detect":
             reason = "boxes are decoded, and overlaps compared, as real values"
             floating.append({"op": var.name, "macs": 0, "reason": reason})
+        if operation.name == "qnn.dequantize" and isinstance(operation.call.args[0], tvm.ir.GenericConst):
+            weights[var] = bits_of(operation.quantized("in_type").storage)
+            continue
         if operation.name in ("qnn.quantize", "qnn.dequantize"):
             reason = "the model's own boundary between real and quantized values"
             floating.append({"op": var.name, "macs": 0, "reason": reason, "boundary": True})
-    if floating and not stored and not integer:
+    if floating and not stored and not integer and all(each["reason"] == _REAL for each in floating):
         floating = [{"op": "the model", "operators": len(floating), "macs": total, "reason": FLOAT}]
     percent = 100.0 if total == 0 else 100.0 * integer / total
     return {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
 
 
-def _reason(operation: Operation) -> str:
-    rounded = operation.name in ("qnn.real_conv2d", "qnn.real_matmul") and is_bfloat16(operation)
-    return "the model multiplies bfloat16 values" if rounded else "the model has it between real values"
+def _reason(operation: Operation, weights: Mapping[relax.Var, int]) -> str:
+    if operation.name == "qnn.block_matmul":
+        return f"the model multiplies real values by weights of {operation.integer('bits')} bits"
+    if operation.name in ("qnn.real_conv2d", "qnn.real_matmul") and is_bfloat16(operation):
+        return "the model multiplies bfloat16 values"
+    stored = [weights[arg] for arg in operation.call.args[1:2] if arg in weights]
+    if stored and _macs(operation):
+        return f"the model multiplies real values by weights of {stored[0]} bits"
+    return _REAL if operation.name.startswith("qnn.real_") else "its sums are float32"
+
+
+def bits_of(storage: str) -> int:
+    """The bits of a stored value: 4 of `uint4`."""
+    return int(storage.lstrip("uint"))
+
+
+def _computed_by(main: relax.Function, tables: Collection[str]) -> set[relax.Var]:
+    """The results that nothing but tables replaces: those of `tables`, and what only these read."""
+    if not tables:
+        return set()
+    found: set[relax.Var] = set()
+    read = set(graph.results_of(main))  # by what is not found
+    for var, value in reversed([*graph.bindings(main)]):
+        if str(var.name) in tables or var not in read:
+            found.add(var)
+        else:
+            read |= set(graph.variables(value))
+    return found
+
+
+def _is_movement(value: relax.Expr) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in MOVEMENT
 
 
 def _computes_in_float(value: relax.Expr) -> bool:

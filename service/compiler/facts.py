@@ -20,6 +20,7 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
+_Parts = tuple[str, str, bool]  # the storage, the granularity and the symmetry of one tensor's scheme
 
 
 def facts_of(imported: ImportedModel) -> Facts:
@@ -28,6 +29,7 @@ def facts_of(imported: ImportedModel) -> Facts:
     constants = list(_constants(function))
     sizes = [math.prod(graph.shape_of(constant)) for constant in constants]
     weights, activations = _types(function)
+    blocks = [*_blocks(function)]
     covered = coverage.report(imported.module)
     return Facts(
         imported.format,
@@ -36,8 +38,8 @@ def facts_of(imported: ImportedModel) -> Facts:
         covered["macs"],
         sum(sizes),
         sum(constant.value.numpy().nbytes for constant in constants),
-        _scheme(weights),
-        _scheme(activations),
+        _scheme([*map(_parts, weights), *blocks]),
+        _scheme([*map(_parts, activations)]),
         imported.metadata,
         (*imported.notices, *_not_quantized(covered, imported.format)),
     )
@@ -74,25 +76,36 @@ def _types(function: relax.Function) -> tuple[list[QuantizedType], list[Quantize
     for _, _, operation in graph.operations(function):
         if operation is None:
             continue
+        is_weight = operation.name == "qnn.dequantize" and isinstance(operation.call.args[0], tvm.ir.GenericConst)
         for name, text in operation.call.attrs.items():
-            if name == "weight_type":
+            if name == "weight_type" or is_weight:
                 weights.append(parse(str(text)))
             elif name.endswith("_type") or name == "type":
                 activations.append(parse(str(text)))
     return weights, [each for each in activations if each.storage not in _ACCUMULATING]
 
 
-def _scheme(types: Sequence[QuantizedType]) -> Scheme | None:
-    if not types:
+def _blocks(function: relax.Function) -> Iterator[_Parts]:
+    """The parts of the schemes of weights in blocks, whose scales and zero points are operands."""
+    for _, _, operation in graph.operations(function):
+        if operation is not None and operation.name == "qnn.block_matmul":
+            bits, points = operation.integer("bits"), operation.call.args[3]
+            known = isinstance(points, tvm.ir.GenericConst)
+            is_symmetric = known and bool((points.value.numpy() == 1 << (bits - 1)).all())
+            yield f"uint{bits}", "per-block", is_symmetric
+
+
+def _parts(quantized: QuantizedType) -> _Parts:
+    granularity = "per-block" if quantized.blocks is not None else "per-axis"
+    is_symmetric = set(quantized.zero_points) == {_middle(quantized)}
+    return quantized.storage, "per-tensor" if quantized.is_per_tensor else granularity, is_symmetric
+
+
+def _scheme(parts: Sequence[_Parts]) -> Scheme | None:
+    if not parts:
         return None
-    granularity = {
-        "per-tensor" if each.is_per_tensor else "per-axis" if each.blocks is None else "per-block" for each in types
-    }
-    return Scheme(
-        tuple(sorted({each.storage for each in types})),
-        tuple(sorted(granularity)),
-        all(set(each.zero_points) == {_middle(each)} for each in types),
-    )
+    storage, granularity, symmetric = zip(*parts, strict=True)
+    return Scheme(tuple(sorted({*storage})), tuple(sorted({*granularity})), all(symmetric))
 
 
 def _middle(quantized: QuantizedType) -> int:

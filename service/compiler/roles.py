@@ -180,7 +180,7 @@ def build_role(request: Request, report: Report) -> Result:
         "kernels": sorted(selection.kernels),
         "plan": call_plan(lowered, layout, context.activations, states, of_card).to_json(),
         "coverage": {
-            **coverage.report(model),
+            **coverage.report(model, context.simplified["tables made"]),
             "simplified": context.simplified,
             "kernels": {**selection.report(), "peak": None if peak is None else dict(peak.facts)},
         },

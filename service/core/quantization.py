@@ -126,6 +126,11 @@ class QuantizationOptions:
         """Whether it is calibrated. If not, all other members but `data` and `metadata` have their defaults."""
         return not self.dynamic and self.weights is None
 
+    @property
+    def suffix(self) -> str:
+        """The end of the quantized file's name, by the bits of its weights: `.int8.onnx`."""
+        return f".int{self.weights or 8}.onnx"
+
     def check(self, has_inputs: bool) -> None:
         """
         Args:

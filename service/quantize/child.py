@@ -12,6 +12,7 @@ from typing import Any
 
 from service.compiler import observing_roles
 from service.compiler.importers.onnx.metadata import parse
+from service.compiler.importers.onnx.package import size_bytes
 from service.compiler.importers.onnx.reader import read_model
 from service.compiler.sandbox import Report
 from service.core.build import Stage
@@ -43,7 +44,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     model = as_onnx(source, request["shapes"], lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
     if not asked.takes_inputs:
         told.enter(Stage.IMPORT)
-        _write(source, *_without_inputs(model, asked))
+        _write(source, model, *_without_inputs(model, asked))
         return {}
     told.enter(Stage.CALIBRATE)
     data = Data(Path(request["data"]), asked.metadata.over(_said(model)), asked.samples)
@@ -80,7 +81,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         **measured,
         **costs,
     }
-    _write(source, quantized.file, document)
+    _write(source, model, quantized.file, document)
     return {}
 
 
@@ -127,10 +128,15 @@ def _without_inputs(model: bytes, asked: QuantizationOptions) -> tuple[bytes, di
     return made.file, {"weights": asked.weights, "layers": list(made.layers)}
 
 
-def _write(source: bytes, quantized: bytes, document: Mapping[str, Any]) -> None:
+def _write(source: bytes, model: bytes, quantized: bytes, document: Mapping[str, Any]) -> None:
+    """
+    Args:
+        model: the float model as ONNX, whose size is compared with that of `quantized`: another format, or an archive,
+            holds the same weights in other ways.
+    """
     Path(QUANTIZED_FILE).write_bytes(quantized)
-    whole = {"bytes": {"float": len(source), "quantized": len(quantized)}, **document}
-    Path(REPORT_FILE).write_text(json.dumps(whole, allow_nan=False))
+    sizes = {"source": len(source), "float": size_bytes(model), "quantized": len(quantized)}
+    Path(REPORT_FILE).write_text(json.dumps({"bytes": sizes, **document}, allow_nan=False))
 
 
 @dataclass

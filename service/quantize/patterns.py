@@ -73,6 +73,7 @@ def _zeros(document: Document, node: Node) -> str | None:
 _BINARY, _UNARY, _MOVE, _TABLE = Pattern(operands=None), Pattern(), Pattern(moves=True), Pattern(follows=True)
 
 PATTERNS: Mapping[str, Pattern] = {
+    "Abs": _TABLE,
     "Add": _BINARY,
     "AveragePool": _UNARY,
     "Concat": _BINARY,
@@ -81,6 +82,7 @@ PATTERNS: Mapping[str, Pattern] = {
     "DepthToSpace": _MOVE,
     "Elu": _TABLE,
     "Erf": _TABLE,
+    "Exp": _TABLE,
     "Flatten": _MOVE,
     "Gelu": _TABLE,
     "Gemm": Pattern(
@@ -104,14 +106,17 @@ PATTERNS: Mapping[str, Pattern] = {
     ),
     "MaxPool": _MOVE,
     "Mul": _BINARY,
+    "Neg": _TABLE,
     "Pad": Pattern(moves=True, obstacle=_zeros),
     "Reshape": _MOVE,
     "ReduceMean": Pattern(follows=True),
     "Resize": Pattern(moves=True, interpolated=Pattern(follows=True)),
     "Sigmoid": _UNARY,
     "Slice": _MOVE,
+    "Softplus": _TABLE,
     "SpaceToDepth": _MOVE,
     "Split": _MOVE,
+    "Sqrt": _TABLE,
     "Squeeze": _MOVE,
     "Sub": Pattern(operands=None, follows=True),
     "Tanh": _TABLE,

@@ -235,8 +235,10 @@ def test_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str
     status, told = asked(tmp_path / "dense.onnx", *flavour)
     assert status == 0, told
     assert len(told["layers"]) == 3
-    file = (tmp_path / "dense.int8.onnx").read_bytes()
-    assert told["bytes"] == {"float": len(dense_network()), "quantized": len(file)}
+    assert told["output"] == str(tmp_path / f"dense.int{4 if '4' in flavour else 8}.onnx"), "by the bits of its weights"
+    file = Path(told["output"]).read_bytes()
+    size = len(dense_network())
+    assert told["bytes"] == {"source": size, "float": size, "quantized": len(file)}
     x = np.random.default_rng(0).normal(0, 1, (1, 6, 40)).astype(np.float32)  # `answers` adds the batch
     real, ours = answers(dense_network(), x), answers(file, x)
     assert ((real - ours) ** 2).sum() < 0.03 * (real**2).sum()

@@ -57,7 +57,9 @@ def test_a_tflite_model_costs_what_the_same_onnx_model_does(tmp_path: Path) -> N
     one, other = reports["a.onnx"], reports["b.tflite"]
     assert other["output"] == str(tmp_path / "b.int8.onnx")
     assert other["float"] == one["float"] == [{"op_type": "Softmax", "reason": "it has no pattern", "operators": 1}]
-    assert other["bytes"]["float"] == (tmp_path / "b.tflite").stat().st_size
+    assert other["bytes"]["source"] == (tmp_path / "b.tflite").stat().st_size
+    assert one["bytes"]["source"] == one["bytes"]["float"] == (tmp_path / "a.onnx").stat().st_size
+    assert other["bytes"]["float"] == pytest.approx(one["bytes"]["float"], rel=0.15), "the same weights, as ONNX"
     # Not to the last bit: a MaxPool that only moves bytes, and Pad, may lie elsewhere.
     assert other["outputs_db"]["scores"] == pytest.approx(one["outputs_db"]["scores"], abs=0.1)
     same_answers(tmp_path / "b.int8.onnx", last[:4])

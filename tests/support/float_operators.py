@@ -87,6 +87,7 @@ def product(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
 
 
 CASES: dict[str, Make] = {
+    "Abs": node("Abs"),
     "Add": of_two("Add"),
     "AveragePool": node("AveragePool", kernel_shape=[3, 3], strides=[2, 2]),
     "Concat": of_two("Concat", axis=1),
@@ -95,6 +96,7 @@ CASES: dict[str, Make] = {
     "DepthToSpace": node("DepthToSpace", blocksize=2),
     "Elu": node("Elu"),
     "Erf": node("Erf"),
+    "Exp": node("Exp"),
     "Flatten": flat,
     "Gelu": node("Gelu"),
     "Gemm": gemm,
@@ -106,14 +108,17 @@ CASES: dict[str, Make] = {
     "MatMul": matmul,
     "MaxPool": node("MaxPool", kernel_shape=[2, 2]),
     "Mul": product,
+    "Neg": node("Neg"),
     "Pad": with_integers("Pad", [0, 0, 1, 1, 0, 0, 1, 1]),
     "ReduceMean": with_integers("ReduceMean", [1]),
     "Reshape": with_integers("Reshape", [1, 6, 4, 6]),
     "Resize": resized,
     "Sigmoid": node("Sigmoid"),
     "Slice": with_integers("Slice", [1], [5], [2]),
+    "Softplus": node("Softplus"),
     "SpaceToDepth": node("SpaceToDepth", blocksize=2),
     "Split": split,
+    "Sqrt": lambda model, rng, x: model.node("Sqrt", [model.node("Relu", [convolution()(model, rng, x)])]),
     "Squeeze": with_integers("Squeeze", [0]),
     "Sub": of_two("Sub"),
     "Tanh": node("Tanh"),
@@ -128,7 +133,7 @@ MORE: dict[str, Make] = {
     "relu": lambda model, rng, x: model.node("Relu", [convolution()(model, rng, x)]),
 }
 # Those with sums of products, be it in an operand.
-WITH_SUMS = {"Add", "Concat", "Conv", "ConvTranspose", "Gemm", "MatMul", "Sub", *MORE}
+WITH_SUMS = {"Add", "Concat", "Conv", "ConvTranspose", "Gemm", "MatMul", "Sqrt", "Sub", *MORE}
 
 
 def network(make: Make, seed: int) -> bytes:

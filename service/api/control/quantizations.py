@@ -24,6 +24,7 @@ from service.core.quantization import (
     LEAST_BLOCK,
     MOST_ROUNDS,
     MOST_SAMPLES,
+    QUANTIZE,
     WEIGHT_BITS,
     LatencyBudget,
     Method,
@@ -239,7 +240,8 @@ def get_file(name: wire.PathName, id: wire.PathBuild, services: ServicesOf) -> F
     if build.artifact is None:
         raise NotFound(f"quantization {build.id} has made no file", hint="ask for its state")
     path = services.layout.blobs.path(stored(services.layout, build.artifact).file.digest)
-    return FileResponse(path, media_type="application/octet-stream", filename=f"{name}.int8.onnx")
+    filename = f"{name}{QuantizationOptions.from_json(build.options[QUANTIZE]).suffix}"
+    return FileResponse(path, media_type="application/octet-stream", filename=filename)
 
 
 def _quantization(services: Services, name: str, id: str) -> Build:

@@ -88,6 +88,14 @@ def unpack(data: bytes) -> tuple[bytes, Files]:
     return archive.read(models[0]), Files(archive)
 
 
+def size_bytes(data: bytes) -> int:
+    """The size of the model in an upload with the files beside it, unpacked. Raises as `unpack`."""
+    if not data.startswith(_ZIP_MAGIC):
+        return len(data)
+    archive = archive_of(data)
+    return sum(archive.size_of(name) for name in archive)
+
+
 def external_of(values: Values) -> dict[str, str] | None:
     """The location of a `Tensor` message's external elements; None where the elements are in the message."""
     if values.get("data_location") != EXTERNAL and "external_data" not in values:
