@@ -24,6 +24,7 @@ class Scheduling:
         card_instances: and of one for a card: while one computes, tensors of another are copied.
         threads: that share a call, where no other call wants their cores; 0 for all that this process may use.
         priority_levels: the number of levels; 1 is served first.
+        call_limit_s: the least time after which a call counts as hung; 0 for never.
         timeout_s: how long a request may wait that says nothing of it itself; None for ever.
         max_batch: samples of different requests that are computed in one call, at most; 0 for the largest size built.
         max_delay_s: how long a call waits for requests that may join it.
@@ -37,6 +38,7 @@ class Scheduling:
     card_instances: int = 2
     threads: int = 0
     priority_levels: int = 3
+    call_limit_s: float = 0.0
     timeout_s: float | None = None
     max_batch: int = 0
     max_delay_s: float = 0.0
@@ -56,6 +58,7 @@ def scheduling_of(chosen: Serving) -> Scheduling:
         card_instances=chosen.instances or _CARD_INSTANCES,
         threads=chosen.threads,
         priority_levels=chosen.priority_levels,
+        call_limit_s=chosen.call_limit_s,
         timeout_s=chosen.predict_timeout_s,
         max_batch=chosen.max_batch,
         max_delay_s=chosen.max_delay_s,

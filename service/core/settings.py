@@ -62,6 +62,12 @@ class Serving(BaseModel):
     predict_timeout_s: float | None = Field(
         None, gt=0, description="default deadline of a request that names none; by default it may wait forever"
     )
+    call_limit_s: float = Field(
+        1.0,
+        ge=0,
+        description="a call that takes longer than this, and twenty times longer than the model's calls usually take, "
+        "hangs: the process that runs it is started again, as after a crash; 0: never",
+    )
     max_batch: int = Field(0, ge=0, description="most samples to combine in one call; 0: the largest size built")
     max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for more requests to combine")
     max_sequences: int = Field(
@@ -285,6 +291,12 @@ class Settings(BaseSettings, Serving, DataDir):
     max_head_bytes: int = Field(64 << 10, gt=0, description="size limit of a request's head")
     database_timeout_s: float = Field(
         30.0, gt=0, description="how long to wait for a lock of the database, and for one that does not answer"
+    )
+    watchdog_s: float = Field(
+        10.0,
+        ge=0,
+        description="a process of the server that gives no sign of life for this long is killed and started again; 0: "
+        "never",
     )
     max_crashes: int = Field(3, gt=0, description="an artifact that causes this many crashes is quarantined")
     log_format: LogFormat = Field(LogFormat.TEXT, description="`text`, or `json`: one object per line")

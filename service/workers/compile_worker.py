@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -52,6 +52,7 @@ from service.workers.presence import Presence
 from service.workers.quantized import add_for_all
 from service.workers.scratch import attempt_directory, sweep
 from service.workers.store import open_store
+from service.workers.supervised import BEAT_EVERY_S
 
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0
@@ -244,16 +245,26 @@ def run(
 
 
 def run_until_signaled(
-    settings: Settings, on_started: Callable[[str], None] = lambda worker: None, is_lasting: bool = True
+    settings: Settings,
+    on_started: Callable[[str], None] = lambda worker: None,
+    is_lasting: bool = True,
+    beat: Callable[[], None] = lambda: None,
 ) -> None:
     """`run`, until SIGTERM or SIGINT comes; this process and all that it starts are as nice as builds are.
 
     To be called in the main thread. It only waits there: a signal's handler interrupts whatever the main thread does,
     and would wait for ever for a lock that the interrupted code holds.
+
+    Args:
+        beat: called again and again while the process is not stopped.
     """
     step_back(settings.build_nice)  # before there are threads: each has its own niceness
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with ThreadPoolExecutor(1, "octet-compile") as executor:
-        executor.submit(run, settings, stop, on_started, is_lasting).result()
+        running = executor.submit(run, settings, stop, on_started, is_lasting)
+        beat()
+        while not wait([running], BEAT_EVERY_S).done:
+            beat()
+        running.result()

@@ -4,6 +4,9 @@ Only a process with one thread forks safely, so the supervisor has no other, and
 its children load what they need. They share its memory, know its settings, and start without a new interpreter. A pipe
 is all that goes between: a child says on it that it is ready, or why it cannot be, or that another is wanted, and the
 kernel closes it when the child is gone, however it went.
+
+A child that hangs is killed, and another follows. One that has begun to write beats to the pipe has to go on with it.
+What else a hang looks like is for `watch` to find.
 """
 
 from __future__ import annotations
@@ -13,16 +16,18 @@ import ctypes
 import json
 import logging
 import os
+import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from service.core.errors import NotStarted, OctetError, from_json
 from service.core.own_threads import own_threads
+from service.workers.watching import StallClock, thread_of
 
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
@@ -30,6 +35,10 @@ _HEALTHY_S = 60.0  # a child that lived this long did not fail at its start
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _TOLD = (signal.SIGTERM, signal.SIGINT)
 _VM_STATISTICS = Path("/proc/vmstat")
+_LOOK_EVERY_S = 0.1  # for a child that hangs
+BEAT_EVERY_S = 0.5
+_BEATS_OVERDUE_S = 2.0  # then the threads of the child are examined
+_LAST_WORDS_S = 0.5  # between `last_words` and SIGKILL
 
 
 class Ready:
@@ -41,6 +50,13 @@ class Ready:
     def __call__(self) -> None:
         _say(self._pipe, {"ready": True})
 
+    def beat(self) -> None:
+        """Shows that the process runs; to be called every `BEAT_EVERY_S` from the first call on. Never blocks."""
+        writable = select.poll()
+        writable.register(self._pipe, select.POLLOUT)
+        if any(events & select.POLLOUT for _, events in writable.poll(0)):
+            _say(self._pipe, {"beat": True})
+
     def want(self) -> None:
         """Asks for the process that runs on demand. It may be there already."""
         _say(self._pipe, {"wanted": True})
@@ -48,10 +64,6 @@ class Ready:
     def want_plane(self, tenant: str, wanted: bool) -> None:
         """Asks for the data plane of a tenant, or for its end."""
         _say(self._pipe, {"plane": tenant, "wanted": wanted})
-
-    def restart_plane(self, tenant: str) -> None:
-        """Asks for another data plane of a tenant in the place of one that hangs."""
-        _say(self._pipe, {"plane": tenant, "restart": True})
 
     @property
     def descriptor(self) -> int:
@@ -68,14 +80,18 @@ class End:
         was_ready: whether it had said so.
         error: what it said instead, if it did.
         starved: whether the kernel killed it for want of memory, as far as can be told.
+        hang: why it was killed by this process; empty if it was not.
     """
 
     status: int
     was_ready: bool
     error: OctetError | None
     starved: bool = False
+    hang: str = ""
 
     def __str__(self) -> str:
+        if self.hang:
+            return self.hang
         if self.error:
             return self.error.message
         if self.status >= 0:
@@ -97,8 +113,11 @@ class SupervisedProcess:
         on_demand: bool = False,
         on_ready: Callable[[], None] = lambda: None,
         on_want: Callable[[], None] = lambda: None,
-        on_plane: Callable[[str, bool | None], None] = lambda tenant, wanted: None,
+        on_plane: Callable[[str, bool], None] = lambda tenant, wanted: None,
         on_end: Callable[[End], bool] = lambda end: True,
+        silence_s: float = 0.0,
+        watch: Callable[[int, float], str] = lambda pid, elapsed_s: "",
+        last_words: int | None = None,
     ) -> None:
         """
         Args:
@@ -109,13 +128,20 @@ class SupervisedProcess:
             on_demand: started only when it is wanted, and again only when it is wanted after it ended well.
             on_ready: called whenever a child says that it is.
             on_want: called whenever a child wants another process.
-            on_plane: called with a tenant whenever a child wants its data plane, wants it no more, or (None) wants
-                another.
+            on_plane: called with a tenant whenever a child wants its data plane, or wants it no more.
             on_end: called whenever a child has ended that was not told to; whether to start another.
+            silence_s: a child that was alive and sends no beat for so long is killed; 0: it need not send any.
+            watch: called again and again with the child's pid and the seconds since the last call; why the child is to
+                be killed, or empty.
+            last_words: the signal that tells a child which `watch` condemns to answer its clients and to end. It is
+                killed if it does not do so soon. None: it is killed at once.
         """
         self._name, self._main, self._grace_s = name, main, grace_s
         self._kept, self._on_ready, self._on_want, self._on_end = frozenset(keep), on_ready, on_want, on_end
         self._on_plane = on_plane
+        self._silence_s, self._watch, self._last_words = silence_s, watch, last_words
+        self._beats: StallClock | None = None  # since the last beat; None before the first one
+        self._hang = ""
         self._on_demand = on_demand
         self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
         if not on_demand:
@@ -156,11 +182,6 @@ class SupervisedProcess:
             os.kill(self.pid, signal.SIGTERM)
             asyncio.get_running_loop().call_later(self._grace_s, self._give_up, self.pid)
 
-    def restart(self) -> None:
-        """Kills the child, which another follows, as after a crash."""
-        if self.pid is not None:
-            os.kill(self.pid, signal.SIGKILL)
-
     def kill(self) -> None:
         """As `stop`, without waiting for anything."""
         self._stopping.set()
@@ -192,26 +213,69 @@ class SupervisedProcess:
             pid = self.pid = self._fork(write)
         finally:
             os.close(write)
+        self._beats, self._hang = None, ""
         said = asyncio.StreamReader()
         with os.fdopen(read, "rb", 0) as pipe:
             await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), pipe)
+            watching = asyncio.create_task(self._look_for_hangs(pid))
             was_ready, error = False, None
-            async for line in said:
-                match json.loads(line):
-                    case {"error": members}:
-                        error = from_json(members)
-                    case {"plane": str(tenant), **what}:
-                        self._on_plane(tenant, bool(what["wanted"]) if "wanted" in what else None)
-                    case {"wanted": _}:
-                        self._on_want()
-                    case _:
-                        was_ready = True
-                        if not self._stopping.is_set():
-                            self._on_ready()
+            try:
+                async for line in _lines(said):
+                    match _members(line):
+                        case {"beat": True}:
+                            trust_s = min(_BEATS_OVERDUE_S, self._silence_s / 2)
+                            self._beats = StallClock(trust_s, counts_stops=True)
+                        case {"error": dict(members)}:
+                            error = from_json(members)
+                        case {"plane": str(tenant), "wanted": bool(wanted)}:
+                            self._on_plane(tenant, wanted)
+                        case {"wanted": True}:
+                            self._on_want()
+                        case {"ready": True}:
+                            was_ready = True
+                            if not self._stopping.is_set():
+                                self._on_ready()
+            finally:
+                watching.cancel()
         self.pid = None
         os.kill(pid, signal.SIGKILL)  # its end of the pipe is closed: it is ending, and this changes nothing
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return End(status, was_ready, error, status == -signal.SIGKILL and _kills_for_memory() > kills)
+        starved = not self._hang and status == -signal.SIGKILL and _kills_for_memory() > kills
+        return End(status, was_ready, error, starved, self._hang)
+
+    async def _look_for_hangs(self, pid: int) -> None:
+        before_s = time.monotonic()
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            now_s = time.monotonic()
+            # If this process did not run either, for whatever reason, the child is not to blame.
+            elapsed_s, before_s = min(now_s - before_s, 2 * _LOOK_EVERY_S), now_s
+            if self._stopping.is_set():  # it has `grace_s`
+                continue
+            if hang := self._watch(pid, elapsed_s):
+                await self._kill_hung(pid, hang, self._last_words)
+            elif hang := self._silent_for(pid, elapsed_s):
+                await self._kill_hung(pid, hang, None)
+
+    def _silent_for(self, pid: int, elapsed_s: float) -> str:
+        """Why the child has to be killed, if it sends no beats."""
+        if self._beats is None or self._silence_s == 0:
+            return ""
+        self._beats.add(elapsed_s, pid, pid)
+        if self._beats.total_s <= self._silence_s:
+            return ""
+        main = thread_of(pid, pid)
+        why = ", stopped by a signal" if main is not None and main.state == "T" else ""
+        return f"it gave no sign of life for {self._beats.total_s:.1f} s{why}"
+
+    async def _kill_hung(self, pid: int, hang: str, last_words: int | None) -> None:
+        self._hang = hang
+        _logger.error("the %s hangs, and is killed: %s", self._name, hang)
+        if last_words is not None:
+            os.kill(pid, last_words)
+            await asyncio.sleep(_LAST_WORDS_S)
+        os.kill(pid, signal.SIGKILL)
+        await asyncio.Event().wait()  # until the pipe is closed, and this task is canceled
 
     def _fork(self, pipe: int) -> int:
         threads = own_threads()
@@ -265,6 +329,26 @@ def _leave(parent: int, keep: Collection[int], name: str) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Whole lines. A child may run code that writes anything: text that is too long for a line is left out."""
+    while True:
+        try:
+            line = await reader.readuntil()
+        except asyncio.IncompleteReadError:
+            return
+        except asyncio.LimitOverrunError as error:
+            await reader.readexactly(error.consumed)
+            continue
+        yield line
+
+
+def _members(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_channel(path: Path) -> bool:

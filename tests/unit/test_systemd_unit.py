@@ -52,6 +52,11 @@ def test_what_a_killed_one_leaves_is_killed_and_who_is_told_to_stop_may_drain(un
     assert int(unit["Service"]["TimeoutStopSec"]) > load_settings().grace_s + 10  # the supervisor's own patience
 
 
+def test_systemd_watches_it_as_long_as_it_may_be_without_a_sign_of_life(unit: configparser.ConfigParser) -> None:
+    assert unit["Service"]["Type"] == "notify"
+    assert int(unit["Service"]["WatchdogSec"]) > load_settings().watchdog_s
+
+
 def test_it_writes_where_its_data_lies(unit: configparser.ConfigParser) -> None:
     variables = dict(pair.split("=") for pair in unit["Service"]["Environment"].split())
     assert variables["OCTET_DATA_DIR"] == f"/var/lib/{unit['Service']['StateDirectory']}"

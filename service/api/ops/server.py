@@ -35,7 +35,7 @@ from service.core.target import detect_host, named_features
 from service.core.worker import WorkerKind
 from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
-from service.workers.supervised import Ready
+from service.workers.supervised import BEAT_EVERY_S, Ready
 from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, folder_of
 
 if TYPE_CHECKING:
@@ -99,9 +99,6 @@ class _Processes:
 
     def want(self, tenant: str, wanted: bool) -> None:
         self._ready.want_plane(tenant, wanted)
-
-    def restart(self, tenant: str) -> None:
-        self._ready.restart_plane(tenant)
 
 
 def _presence(services: Services) -> Presence | None:
@@ -238,6 +235,7 @@ class _Server(uvicorn.Server):
         self._welcome = await self._work.enter_async_context(at_work(self._services))
         await super().startup([])
         starting = self._not_ready_before_the_others_know()
+        self._do(self._keep_beating())
         self._do(self._listener.keep_telling())  # by now it is known whether models are to be loaded first
         self._do(self._announce(starting))
         self._do(Housekeeping(self._services, self._ready.want).keep())
@@ -274,6 +272,11 @@ class _Server(uvicorn.Server):
         if self._presence is not None:
             self._presence.drains()
         self._listener.tell()
+
+    async def _keep_beating(self) -> None:
+        while True:
+            self._ready.beat()
+            await asyncio.sleep(BEAT_EVERY_S)
 
     def _not_ready_before_the_others_know(self) -> ExitStack:
         """Who rolls a cluster ends the process that this one follows as soon as it is ready."""

@@ -1,9 +1,9 @@
 """`octet serve`, `octet api` and `octet worker`: the process that a person starts and stops. It keeps the data plane
 and the control plane running and, of `octet serve`, a compile worker while there is something to build.
 
-It holds the sockets, so that the ports stay ours and a client gets an answer while the data plane is down; it takes
-note of what ran when that crashed; and it does nothing else, so that nothing can bring it down. What its children are
-made of they load themselves.
+It holds the sockets, so that the ports stay ours and a client gets an answer while the data plane is down; it ends
+children that hang; it takes note of what ran when the data plane crashed or was ended; and it does nothing else, so
+that nothing can bring it down. What its children are made of they load themselves.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from service.core import cluster
 from service.core.cards import detect_cards
 from service.core.certificate import certificate_of
 from service.core.errors import Conflict, InvalidInput
+from service.core.notify import ServiceManager
 from service.core.running import Running
 from service.core.settings import Role, Settings
 from service.core.target import Host, detect_host
@@ -34,6 +35,7 @@ from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
 from service.workers.supervised import End, Ready, SupervisedProcess
 from service.workers.tenant_planes import Places, folder_of_front
+from service.workers.watching import CallWatch
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
@@ -119,7 +121,9 @@ class _Supervisor:
         # The settings of ports, as they are where a free one was asked for; children close what is not theirs.
         names = {"http": "port", "grpc": "grpc_port"}
         self._ports = {names[kind]: int(listener.getsockname()[1]) for kind, listener in listeners.items()}
+        self._systemd = ServiceManager()
         self._running = Running()
+        self._calls = CallWatch(self._running)
         self._crashes = crashes_of(settings)
         self._has_cards = settings.role is not Role.API and bool(detect_cards().cards)
         self._certificate = certificate_of(settings)
@@ -129,7 +133,7 @@ class _Supervisor:
         grace_s = settings.grace_s + _PATIENCE_S
         self._places = Places()
         self._tenants = TenantProcesses(
-            settings, self._places, grace_s=grace_s, uses_cards=self._has_cards, on_crash=self._tenant_ended
+            settings, self._places, grace_s=grace_s, uses_cards=self._has_cards, on_crash=self._note_crash
         )
         self._data_plane = SupervisedProcess(
             "data plane",
@@ -138,6 +142,9 @@ class _Supervisor:
             keep=[control.fileno(), *(listener.fileno() for listener in listeners.values())],
             on_ready=self._standby.end,
             on_end=self._data_plane_ended,
+            silence_s=settings.watchdog_s,
+            watch=self._calls.look,
+            last_words=program.GIVE_UP,
         )
         self._control_plane = SupervisedProcess(
             "control plane",
@@ -147,15 +154,21 @@ class _Supervisor:
             on_want=self._compiler_is_wanted,
             on_plane=self._tenants.want,
             on_end=lambda end: self._on_started is None,  # not if the first could not start
+            silence_s=settings.watchdog_s,
         )
         self._compile_worker = SupervisedProcess(
-            "compile worker", self._be_compile_worker, grace_s=grace_s, on_demand=True
+            "compile worker",
+            self._be_compile_worker,
+            grace_s=grace_s,
+            on_demand=True,
+            silence_s=settings.watchdog_s,
         )
         self._children = [self._data_plane, self._control_plane, self._compile_worker]
 
     async def run(self, told: asyncio.Queue[int]) -> int:
         serving = asyncio.ensure_future(self._data_plane.run())
         stopping = asyncio.ensure_future(self._stop_when(told, serving))
+        living = asyncio.ensure_future(self._keep_telling_systemd())
         gc.freeze()  # or a child that looks for garbage writes to each page that it shares with us
         running = asyncio.gather(serving, self._control_plane.run(), self._compile_worker.run())
         try:
@@ -164,6 +177,7 @@ class _Supervisor:
             return stopping.result() if stopping.done() else 0
         finally:
             stopping.cancel()
+            living.cancel()
             for child in self._children:  # where one of them gave up
                 child.kill()
             self._tenants.kill()
@@ -171,6 +185,7 @@ class _Supervisor:
 
     async def _stop_when(self, told: asyncio.Queue[int], serving: asyncio.Future[None]) -> int:
         await told.get()
+        self._systemd.stopping()
         if self._settings.role is Role.WORKER:
             self._control_plane.stop()
             await asyncio.sleep(cluster.NOTICE_S)
@@ -185,6 +200,12 @@ class _Supervisor:
             child.kill()
         self._tenants.kill()
         return 128 + number
+
+    async def _keep_telling_systemd(self) -> None:
+        """It restarts this process if this process hangs, which itself looks after the others."""
+        while (period_s := self._systemd.watchdog_s) is not None:
+            self._systemd.alive()
+            await asyncio.sleep(period_s)
 
     def _be_data_plane(self, ready: Ready) -> None:
         settings = self._settings
@@ -213,7 +234,7 @@ class _Supervisor:
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled
 
-        run_until_signaled(self._settings, on_started=lambda _: ready(), is_lasting=False)
+        run_until_signaled(self._settings, on_started=lambda _: ready(), is_lasting=False, beat=ready.beat)
 
     def _compiler_is_wanted(self) -> None:
         if self._compile:
@@ -230,27 +251,28 @@ class _Supervisor:
         findings = tuple(check()) if self._compile else ()
         for finding in findings:
             _report(finding, self._settings)
+        self._systemd.ready()
         on_started(Started(self._settings.host, self._ports["port"], self._ports.get("grpc_port"), machine, findings))
 
     def _data_plane_ended(self, end: End) -> bool:
         """Whether to start another: not if the first could not start, but for a model that it was to load."""
         self._standby.begin(f"the data plane ended ({end}), and is starting again")
-        ran = self._note_crash(end, self._running, "the data plane")
+        ran = self._note_crash(end, self._running, self._calls, "the data plane")
         return ran or (end.error is None and end.status != _CANNOT_START)
 
-    def _tenant_ended(self, tenant: str, end: End, running: Running) -> None:
-        self._note_crash(end, running, f"the data plane of {tenant or 'the operator'}")
-
-    def _note_crash(self, end: End, running: Running, which: str) -> bool:
+    def _note_crash(self, end: End, running: Running, calls: CallWatch, which: str) -> bool:
         """Whether a model that it ran brought it down."""
-        ran = running.marked()
+        hung, ran = list(calls.hung), running.marked()
         running.clear()
-        if not ran or -end.status in _FROM_OUTSIDE:
+        calls.clear()
+        guilty = hung if end.hang else ran
+        if not guilty or (-end.status in _FROM_OUTSIDE and not hung):
             return False
-        for artifact, record in self._crashes.note(ran, str(end)).items():
+        for artifact, record in self._crashes.note(guilty, str(end)).items():
             _logger.error(
-                "%s crashed (%s) while artifact %s ran: %s",
+                "%s %s (%s) while artifact %s ran: %s",
                 which,
+                "was ended" if end.hang else "crashed",
                 end,
                 artifact,
                 "it is in quarantine now"

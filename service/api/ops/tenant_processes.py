@@ -15,6 +15,7 @@ from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
 from service.workers.supervised import End, Ready, SupervisedProcess
 from service.workers.tenant_planes import Places, folder_of
+from service.workers.watching import CallWatch
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
@@ -37,11 +38,11 @@ class TenantProcesses:
         *,
         grace_s: float,
         uses_cards: bool,
-        on_crash: Callable[[str, End, Running], None],
+        on_crash: Callable[[End, Running, CallWatch, str], object],
     ) -> None:
         """
         Args:
-            on_crash: called with whose data plane ended, how, and what it ran.
+            on_crash: called with how a data plane ended, what it ran, which calls hung, and its name.
         """
         self._settings, self._places, self._grace_s, self._uses_cards = settings, places, grace_s, uses_cards
         self._on_crash = on_crash
@@ -54,13 +55,10 @@ class TenantProcesses:
         """The tenants whose data planes run, or are about to."""
         return sorted(self._wanted)
 
-    def want(self, tenant: str, wanted: bool | None) -> None:
-        """Has the data plane of a tenant run from now on, or end; None: another in its place."""
+    def want(self, tenant: str, wanted: bool) -> None:
+        """Has the data plane of a tenant run from now on, or end."""
         child = self._children.get(tenant)
-        if wanted is None:
-            if child is not None:
-                child.process.restart()
-        elif wanted:
+        if wanted:
             self._wanted.add(tenant)
             if child is None and not self._is_stopping:
                 self._start(tenant)
@@ -83,6 +81,7 @@ class TenantProcesses:
 
     def _start(self, tenant: str) -> None:
         stack, running = ExitStack(), Running()
+        calls = CallWatch(running)
         stack.callback(running.close)
         control = stack.enter_context(_listening(self._places.control(tenant)))
         http = stack.enter_context(_listening(self._places.http(tenant)))
@@ -97,13 +96,22 @@ class TenantProcesses:
             first = [(orders.configure(self._settings), b"")]
             program.become(inherited, [folder], [], first, uses_cards=self._uses_cards)
 
+        name = f"data plane of {tenant or 'the operator'}"
+
         def ended(end: End) -> bool:
-            self._on_crash(tenant, end, running)
+            self._on_crash(end, running, calls, f"the {name}")
             return True
 
-        name = f"data plane of {tenant or 'the operator'}"
-        keep = control.fileno(), http.fileno()
-        process = SupervisedProcess(name, be, grace_s=self._grace_s, keep=keep, on_end=ended)
+        process = SupervisedProcess(
+            name,
+            be,
+            grace_s=self._grace_s,
+            keep=(control.fileno(), http.fileno()),
+            on_end=ended,
+            silence_s=self._settings.watchdog_s,
+            watch=calls.look,
+            last_words=program.GIVE_UP,
+        )
         task = asyncio.create_task(process.run())
         self._children[tenant] = _Child(process, task, stack)
         task.add_done_callback(lambda _: self._ended(tenant))

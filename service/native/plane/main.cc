@@ -8,8 +8,12 @@
 // with the first, the process gives up its rights to all others. In the folders of `--writes` it may also change files
 // that are there, which it does where clients share memory. What is held is a pipe, by whose end that of the process is
 // noticed. In the folder of `--cards` NVIDIA's driver is, whose cards may be used. SIGTERM ends it when what is under way is
-// answered, and once more at once. So does a card that fails, with status 3: another process can use it again.
+// answered, and once more at once. So does a card that fails, with status 3: another process can use it again. SIGUSR1
+// ends it, with status 4, as soon as it has answered what is under way with 503: a call hangs, and the supervising process,
+// which sees that by the table, starts another. A line is written to the pipe every half a second, by which that process
+// sees that the event loop runs.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -44,6 +48,9 @@ namespace octet::plane {
 namespace {
 
 constexpr double kReportEveryS = 0.5;
+constexpr double kBeatEveryS = 0.5;
+constexpr double kGivingUpS = 0.1;  // in which responses are sent, before the process ends
+constexpr int kGivenUp = 4;  // exit status
 constexpr double kPartingS = 1;  // who asks more often than that asks once more before his connection ends
 constexpr int kCardLost = 3;  // exit status
 
@@ -52,6 +59,7 @@ sigset_t ending_signals() {
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGUSR1);
   return ends;
 }
 
@@ -83,6 +91,7 @@ class Process {
       plane_.link.is_open() ? orders_.report(0) : orders_.gather();
       end_if_card_is_lost();
     });
+    if (descriptors.count("held")) reactor_.every(kBeatEveryS, [pipe = descriptors.at("held")](double) { beat(pipe); });
     if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
     if (descriptors.count("updates")) hear_updates(descriptors.at("updates"));
     if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
@@ -90,7 +99,10 @@ class Process {
     if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), taking(Port::kGrpc));
   }
 
-  void run() { reactor_.run(); }
+  void run() {
+    reactor_.run();
+    if (is_given_up_) std::_Exit(kGivenUp);
+  }
 
  private:
   Reactor::Make taking(Port port) {
@@ -103,14 +115,39 @@ class Process {
     sigset_t ends = ending_signals();
     int descriptor = ::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
     reactor_.watch(descriptor, [this, descriptor](uint32_t) {
-      signalfd_siginfo ignored;
-      while (::read(descriptor, &ignored, sizeof ignored) > 0) {
+      signalfd_siginfo signal;
+      while (::read(descriptor, &signal, sizeof signal) > 0) {
+        if (signal.ssi_signo == SIGUSR1) {
+          give_up();
+          continue;
+        }
         if (!plane_.is_stopping) plane_.parts_s = now_s() + kPartingS;
         plane_.is_stopping = true;
         plane_.not_ready = "the server is shutting down";
         reactor_.stop();
       }
     });
+  }
+
+  // Threads of this process never return, so it ends without them.
+  void give_up() {
+    plane_.not_ready = "a model's call did not end, and the data plane is starting again";
+    reactor_.give_up(Problem(Kind::kRestarting, plane_.not_ready, "try again in a second"));
+    is_given_up_ = plane_.is_stopping = true;
+    plane_.parts_s = now_s();
+    reactor_.stop();
+    reactor_.every(kGivingUpS, [ends_s = now_s() + kGivingUpS](double now_s) {
+      if (now_s >= ends_s) std::_Exit(kGivenUp);
+    });
+  }
+
+  // Never blocks: if the pipe is full, the line is dropped.
+  static void beat(int pipe) {
+    static constexpr std::string_view kLine = "{\"beat\":true}\n";
+    pollfd writable{pipe, POLLOUT, 0};
+    if (::poll(&writable, 1, 0) == 1 && (writable.revents & POLLOUT)) {
+      [[maybe_unused]] ssize_t count = ::write(pipe, kLine.data(), kLine.size());
+    }
   }
 
   // Jobs that have run, to those who wait for them.
@@ -220,6 +257,7 @@ class Process {
   Running running_;
   Orders orders_;
   Link updates_;
+  bool is_given_up_ = false;
 };
 
 int numbered(const char* text) {

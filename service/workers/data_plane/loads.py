@@ -69,6 +69,7 @@ def load_parts(
         "max_delay_s": scheduling.max_delay_s,
         "max_wait_s": scheduling.max_wait_s,
         "timeout_s": scheduling.timeout_s,
+        "call_limit_s": scheduling.call_limit_s,
         "most_sequences": scheduling.max_sequences,
         "sequence_idle_s": scheduling.sequence_idle_s,
         "is_suspect": is_suspect,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from service.core.settings import Settings
 from service.workers.data_plane.frames import frame
 
 PATH = Path(__file__).parents[2] / "native" / "octet-plane"
+GIVE_UP = signal.SIGUSR1  # tells it to answer what is under way with 503, and to end
 _SHARED_MEMORY = Path("/dev/shm")  # where shm_open's files are
 _OPENSSL = "libssl.so.3"
 

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from service.core.tenant import owner_of
@@ -60,7 +59,6 @@ class Member(Unheard):
         self.uses: Mapping[int, Members] = {}
         self.cards: list[Members] = []
         self._busy = self._questions = self._pid = 0
-        self._heard_s = 0.0
         self._has_complained = False
         self._running = asyncio.create_task(self.plane.run())
 
@@ -94,7 +92,6 @@ class Member(Unheard):
 
     async def found(self, found: Found) -> None:
         self.generation += 1
-        self._heard_s = monotonic()
         self._pid, self._has_complained = int(found.pid), False
         self.models = {key: each for key, each in self.models.items() if key in found.models}
         routes = [each for each in found.routes if owner_of(each.model) == self.tenant]
@@ -109,12 +106,7 @@ class Member(Unheard):
         self._pid, self.uses, self.cards = 0, {}, []
         self._all.member_lost(self)
 
-    def is_silent(self, for_s: float) -> bool:
-        """Whether it is there, and has reported nothing for so long; it does so twice a second."""
-        return self.plane.is_reached and self.generation > 0 and monotonic() - self._heard_s > for_s
-
     def reported(self, report: Members) -> None:
-        self._heard_s = monotonic()
         try:
             self._all.member_reported(self, self._own(report))
         except Exception:  # whatever it says: the others' reports are heard

@@ -22,7 +22,6 @@ from service.workers.tenant_planes.reports import Model
 
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 2.0  # for a count of what a tenant's data plane did: others do not wait for one that hangs
-_SILENT_S, _LOOK_EVERY_S = 30.0, 5.0  # one that reports nothing for so long hangs, or is stopped
 _FIRST_REQUEST_S = 60.0  # of a connection
 _LINGER_S = 10.0  # without models: what is unloaded is often loaded again
 _CAPACITY = 1e6  # there is no other that could take what is too much for one
@@ -36,10 +35,6 @@ class Processes(Protocol):
 
     def want(self, tenant: str, wanted: bool) -> None:
         """Has the data plane of a tenant run from now on, or end."""
-        ...
-
-    def restart(self, tenant: str) -> None:
-        """Has another take the place of one that hangs."""
         ...
 
 
@@ -75,11 +70,9 @@ class TenantPlanes(Heard):
             await asyncio.to_thread(self._files.clear, tenant)
             self._member(tenant)
         self._tell()  # or the public one would not know that it is a router
-        watching = asyncio.create_task(self._watch())
         try:
             await self._front.run()
         finally:
-            watching.cancel()
             for member in list(self._members.values()):
                 await member.close()
 
@@ -207,14 +200,6 @@ class TenantPlanes(Heard):
                 member.plane.order(configure)
             self._processes.want(tenant, True)
         return member
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            for member in list(self._members.values()):
-                if member.is_silent(_SILENT_S):
-                    _logger.error("the data plane of %s does not answer any more, and is killed", said(member.tenant))
-                    self._processes.restart(member.tenant)
 
     def _end_idle(self, member: Member) -> None:
         if self._members.get(member.tenant) is not member or not member.is_idle:

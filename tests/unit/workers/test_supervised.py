@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.child_process import ROOT, is_running
 from tests.support.waiting import GIVE_UP_S, eventually
 
@@ -52,6 +54,23 @@ def wanting(ready):
     while True:
         time.sleep(1000)
 
+def beating(ready):
+    ready()
+    while not muted.exists():
+        ready.beat()
+        time.sleep(0.05)
+    time.sleep(1000)
+
+def talking_nonsense(ready):
+    os.write(ready.descriptor, b"\\xff\\xfe\\n[1]\\n" + b"x" * 200_000 + b"\\n" + b"[" * 60_000 + b"\\n")
+    ready()
+    time.sleep(1000)
+
+def giving_up(ready):
+    signal.signal(signal.SIGUSR1, lambda *_: os._exit(4))
+    ready()
+    time.sleep(1000)
+
 def brief(ready):
     ready()
 
@@ -69,8 +88,11 @@ def ended(end):
     return sys.argv[2] != "once"
 
 async def main():
+    watched = {"silence_s": 0.5} if sys.argv[1] == "beating" else {}
+    if sys.argv[2] == "hangs":
+        watched = {"watch": lambda pid, elapsed_s: "it hangs", "last_words": signal.SIGUSR1}
     child = SupervisedProcess(
-        "child", globals()[sys.argv[1]], grace_s=0.3, on_ready=lambda: say(ready=child.pid), on_end=ended
+        "child", globals()[sys.argv[1]], grace_s=0.3, on_ready=lambda: say(ready=child.pid), on_end=ended, **watched
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, child.stop)
     try:
@@ -89,6 +111,7 @@ async def two():
     say(over=True)
 
 if len(sys.argv) > 3:
+    muted = pathlib.Path(sys.argv[3])
     marker = supervised._VM_STATISTICS = pathlib.Path(sys.argv[3])
 if sys.argv[1] == "two":
     main = two
@@ -175,6 +198,39 @@ def test_one_that_the_kernel_killed_for_want_of_memory_is_told_from_others(tmp_p
         assert supervised.says()["end"] == "signal 9: Killed for want of memory"
         supervised.ready()
         assert supervised.says()["end"] == "signal 9: Killed"  # the count stands where it stood
+
+
+def test_one_that_sends_no_beat_any_more_is_killed(tmp_path: Path) -> None:
+    mute = tmp_path / "mute"
+    with supervising("beating", "", str(mute)) as supervised:
+        first = supervised.ready()
+        mute.touch()
+        end = supervised.says()
+        assert re.fullmatch(r"it gave no sign of life for \d\.\d s", end["end"])
+        ends(first)
+        mute.unlink()
+        assert supervised.ready() != first
+
+
+def test_one_that_is_stopped_is_killed(tmp_path: Path) -> None:
+    with supervising("beating", "", str(tmp_path / "mute")) as supervised:
+        os.kill(supervised.ready(), signal.SIGSTOP)
+        assert supervised.says()["end"].endswith(" s, stopped by a signal")
+
+
+@pytest.mark.parametrize("main", ["giving_up", "stubborn"])
+def test_one_that_is_found_to_hang_is_told_to_give_up_and_killed_where_it_does_not(main: str) -> None:
+    with supervising(main, "hangs") as supervised:
+        first = supervised.ready()
+        assert supervised.says()["end"] == "it hangs"
+        ends(first)
+        assert supervised.ready() != first
+
+
+def test_what_makes_no_sense_is_passed_over() -> None:
+    with supervising("talking_nonsense") as supervised:
+        os.kill(supervised.ready(), signal.SIGKILL)
+        assert supervised.says()["end"] == "signal 9: Killed"
 
 
 def test_stopping_ends_it_and_starts_no_other() -> None:

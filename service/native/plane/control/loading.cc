@@ -2,10 +2,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -19,7 +21,12 @@ namespace octet::plane {
 namespace {
 
 constexpr size_t kSlots = 16'384, kDigestTextBytes = 71;  // sha256: and 64 hexadecimal digits
-constexpr size_t kTableBytes = kSlots * (1 + kDigestTextBytes);
+constexpr size_t kDigestsAt = kSlots, kRecordsAt = kDigestsAt + kSlots * kDigestTextBytes;
+constexpr size_t kTableBytes = kRecordsAt + kSlots * sizeof(CallRecord);
+static_assert(kRecordsAt % alignof(CallRecord) == 0);
+
+constexpr double kUsualCalls = 20;   // a call that takes so many times the measured time counts as hung
+constexpr double kFirstCall = 60;    // a first call, which is the one that is measured, may take this many times the limit
 
 std::mutex alone;     // of all that have crashed the server before
 std::mutex placing;   // loads are under way in several threads
@@ -41,13 +48,37 @@ std::shared_ptr<octet_model> opened(const Part& part) {
   return {model, octet_unload};
 }
 
-Runner made(const LoadOrder& order, const Part& part, std::shared_ptr<octet_model> model, Running& running) {
+Runner made(const LoadOrder& order, const Part& part, std::shared_ptr<octet_model> model, Running::Slot slot) {
   octet_instance* instance = nullptr;
   check(octet_instance_new(model.get(), nullptr, order.threads, &instance), part.artifact);
   std::shared_ptr<octet_instance> held(instance, octet_instance_free);
-  octet_mark(instance, running.place(part.artifact));
-  return Runner(std::move(model), std::move(held), order.is_suspect ? &alone : nullptr);
+  octet_mark(instance, slot.mark);
+  return Runner(std::move(model), std::move(held), order.is_suspect ? &alone : nullptr, slot.record);
 }
+
+// The records of one instance's calls, by the size of the call, and how long a call may take.
+class CallLimits {
+ public:
+  CallLimits(const LoadOrder& order, const octet_model* model) : least_s_(order.call_limit_s > 0 ? order.call_limit_s : kNever) {
+    // One core may have to do what several did when the call was measured.
+    if (octet_is_for_card(model) == 0) cores_ = order.threads > 0 ? order.threads : octet_team_cores(octet_team_default());
+  }
+
+  void add(int64_t size, CallRecord* record) {
+    if (record == nullptr) return;
+    record->limit_s.store(kFirstCall * least_s_, std::memory_order_relaxed);
+    records_.emplace_back(size, record);
+  }
+  void measured(const std::map<int64_t, double>& call_s) {
+    for (auto& [size, record] : records_) {
+      record->limit_s.store(std::max(least_s_, kUsualCalls * cores_ * call_s.at(size)), std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  double least_s_, cores_ = 1;
+  std::vector<std::pair<int64_t, CallRecord*>> records_;
+};
 
 std::vector<Tensor> first_state(octet_model* model, Pool& pool) {
   std::vector<Tensor> states;
@@ -70,12 +101,14 @@ Running::Running(int descriptor) {
 
 // Slots are not given back: each is a load of an instance, and a crash, after which there is a new table, is nearer than
 // the last of them; of one artifact they are used again.
-volatile uint8_t* Running::place(const std::string& artifact) {
+Running::Slot Running::place(const std::string& artifact, const std::string& model) {
   std::lock_guard lock(placing);
-  if (memory_ == nullptr || artifact.size() != kDigestTextBytes) return nullptr;
+  if (memory_ == nullptr || artifact.size() != kDigestTextBytes) return {};
   if (used_ == kSlots) throw Problem(Kind::kNotReady, "there is no room to note another instance", "restart the server");
-  std::memcpy(memory_ + kSlots + used_ * kDigestTextBytes, artifact.data(), kDigestTextBytes);
-  return memory_ + used_++;
+  std::memcpy(memory_ + kDigestsAt + used_ * kDigestTextBytes, artifact.data(), kDigestTextBytes);
+  auto* record = new (memory_ + kRecordsAt + used_ * sizeof(CallRecord)) CallRecord;
+  model.copy(record->model, sizeof record->model - 1);
+  return {memory_ + used_++, record};
 }
 
 ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool) {
@@ -95,12 +128,16 @@ ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> po
   std::map<int64_t, double> call_s;
   for (int64_t index = 0; index < order.instances; ++index) {
     Variants::Runners runners;
+    CallLimits limits(order, parts.front().get());
     for (size_t part = 0; part < parts.size(); ++part) {
-      runners[order.parts[part].batch].push_back(made(order, order.parts[part], parts[part], running));
+      Running::Slot slot = running.place(order.parts[part].artifact, order.identity.model + " " + order.identity.version);
+      limits.add(order.parts[part].batch, slot.record);
+      runners[order.parts[part].batch].push_back(made(order, order.parts[part], parts[part], slot));
     }
     Variants variants(std::move(runners), pool);
     try {
       auto took_s = variants.warm();
+      limits.measured(took_s);
       if (index == 0) call_s = std::move(took_s);
     } catch (const std::runtime_error& error) {
       throw Problem(Kind::kNotReady, std::string("its first call failed: ") + error.what());

@@ -10,15 +10,20 @@
 
 namespace octet::plane {
 
-// A table of the artifacts that run at this moment, in memory that outlives this process: service/core/running.py.
+// A table of the calls that run at this moment, in memory that the supervising process maps too: service/core/running.py
+// reads it, and has the same layout. It outlives this process.
 class Running {
  public:
   Running() = default;
   // Maps it. Throws std::system_error.
   explicit Running(int descriptor);
 
-  // A byte that is 1 while an instance of the artifact runs; null where nobody looks. Throws Problem where all are taken.
-  volatile uint8_t* place(const std::string& artifact);
+  struct Slot {
+    volatile uint8_t* mark = nullptr;  // 1 while an instance of the artifact runs; null: not recorded
+    CallRecord* record = nullptr;      // of the instance's calls; null: not recorded
+  };
+  // A slot for a new instance. `model` is its name and version, for messages. Throws Problem if all slots are used.
+  Slot place(const std::string& artifact, const std::string& model);
 
  private:
   uint8_t* memory_ = nullptr;
@@ -41,6 +46,7 @@ struct LoadOrder {
   int32_t threads = 0;
   Rules rules;
   double timeout_s = kNever;
+  double call_limit_s = 0;  // the least time after which a call counts as hung; 0: no call does
   size_t most_sequences = 128;
   double sequence_idle_s = 60;
   bool is_suspect = false;  // it has crashed the server before: it runs alone

@@ -140,6 +140,7 @@ LoadOrder read_load(std::string_view text_of_it) {
                      {"max_delay_s", real(json, order.rules.max_delay_s)},
                      {"max_wait_s", real(json, order.rules.max_wait_s)},
                      {"timeout_s", real(json, order.timeout_s)},
+                     {"call_limit_s", real(json, order.call_limit_s)},
                      {"most_sequences", whole(json, order.most_sequences)},
                      {"sequence_idle_s", real(json, order.sequence_idle_s)},
                      {"is_suspect", flag(json, order.is_suspect)},

@@ -50,6 +50,7 @@ class GrpcCall final : public Sender {
   // Ends it where it would go on for as long as its client likes: a watch of the server's health, a stream between two
   // messages.
   void stop();
+  void refuse(const Problem& problem);  // ends the call, if it is not over
   void on_drained() { next(); }  // its client has read what it was sent
   bool has_waiting() const { return !messages_.empty(); }
   int64_t id() const { return id_; }
@@ -83,7 +84,6 @@ class GrpcCall final : public Sender {
   void on_failed(const Problem& problem) override;
   void tell_about_model(h2::Buffer message);
   void abandon();
-  void refuse(const Problem& problem);
   void refused_in_stream(const Problem& problem);
   void next();
   void send(h2::Buffer message, bool is_compressed = false);

@@ -148,6 +148,15 @@ void GrpcConnection::stop(bool at_once) {
   if (at_once) end();
 }
 
+void GrpcConnection::give_up(const Problem& problem) {
+  if (is_over_) return;
+  std::vector<GrpcCall*> calls;
+  for (const auto& [stream, call] : calls_) calls.push_back(call.get());
+  for (GrpcCall* call : calls) call->refuse(problem);
+  session_.drain();
+  flush();
+}
+
 GrpcCall* GrpcConnection::find(int64_t id) {
   auto found = streams_.find(id);
   return found == streams_.end() ? nullptr : calls_.at(found->second).get();

@@ -31,6 +31,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   void go_on() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
+  void give_up(const Problem& problem) override;
   bool is_over() const override { return is_over_; }
   bool is_idle() const override { return calls_.empty(); }
   bool wants_turn() const override { return wants_turn_ || wants_flush_; }

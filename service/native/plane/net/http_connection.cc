@@ -388,6 +388,12 @@ void HttpConnection::check_timeouts(double now_s) {
   end(may_answer && input_ == Input::kBody ? plain_response(408, "the body of the request came too slowly") : "");
 }
 
+void HttpConnection::give_up(const Problem& problem) {
+  if (!exchange_ || has_responded()) return;
+  is_last_ = true;
+  exchange_->give_up(problem);
+}
+
 // Who asks again and again may have done so already: he is answered, and told in the answer that it is the last.
 void HttpConnection::stop(bool at_once) {
   if (at_once) {

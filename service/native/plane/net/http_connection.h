@@ -43,6 +43,7 @@ class HttpExchange {
   virtual void on_alarm(double) {}
   virtual void on_ran() {}
   virtual void on_gone() {}  // the client has left, or is too slow
+  void give_up(const Problem& problem) { refuse(problem); }
 
  protected:
   // Calls `act`; what it throws is refused.
@@ -70,6 +71,7 @@ class HttpConnection final : public Peer {
   void go_on() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
+  void give_up(const Problem& problem) override;
   bool is_over() const override { return is_over_; }
   bool is_idle() const override { return exchange_ == nullptr; }
   bool wants_turn() const override { return wants_turn_; }

@@ -247,6 +247,12 @@ void Reactor::heed_stops() {
   is_at_once_ = stops > 1;
 }
 
+void Reactor::give_up(const Problem& problem) {
+  for (size_t each = 0; each < slots_.size(); ++each) {
+    with(static_cast<int>(each), [&](Peer& peer) { peer.give_up(problem); });
+  }
+}
+
 void Reactor::stop_all(bool at_once) {
   for (size_t each = 0; each < slots_.size(); ++each) {
     with(static_cast<int>(each), [&](Peer& peer) { peer.stop(at_once); });

@@ -11,6 +11,7 @@
 
 #include "net/peer_budget.h"
 #include "queue/clock.h"
+#include "request/problem.h"
 
 namespace octet::plane {
 
@@ -24,6 +25,7 @@ class Peer {
   virtual void go_on() = 0;                       // after `wants_turn`: others have had one
   virtual void check_timeouts(double now_s) = 0;  // looks for who is too slow
   virtual void stop(bool at_once) = 0;            // what is under way is the last; `at_once`: it is over now
+  virtual void give_up(const Problem&) {}         // answers what is under way so: it will not be computed
   virtual void settled() {}                       // all that it was called for has returned
   virtual void on_job(int64_t) {}                 // what computes for one of its exchanges is done
   virtual void on_alarm(int64_t, double) {}       // an alarm of one of its exchanges
@@ -63,6 +65,8 @@ class Reactor {
   // Until `stop` was called and the connections are over; called again, they are ended at once.
   void run();
   void stop() { stops_.fetch_add(1), wake(); }
+  // Has every connection answer what is under way with this problem.
+  void give_up(const Problem& problem);
   void wake();
 
   int64_t connections() const { return connections_; }

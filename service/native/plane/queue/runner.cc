@@ -1,5 +1,8 @@
 #include "queue/runner.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -20,6 +23,13 @@ std::atomic<bool> card_is_lost{false}, card_is_used{false};
 
 void check(octet_status status) {
   if (status != OCTET_OK) throw std::runtime_error(octet_error());
+}
+
+// Stores only: an instance has one call at a time.
+void note_call(CallRecord& record) {
+  static thread_local const auto kThread = static_cast<int32_t>(::syscall(SYS_gettid));
+  record.thread.store(kThread, std::memory_order_relaxed);
+  record.calls.store(record.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 std::vector<void*> addresses(const Tensor* tensors, size_t count) {
@@ -59,13 +69,15 @@ bool is_card_lost() { return card_is_lost.load(std::memory_order_relaxed); }
 
 bool is_card_used() { return card_is_used.load(std::memory_order_relaxed); }
 
-Runner::Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone)
+Runner::Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone,
+               CallRecord* record)
     : model_(std::move(model)),
       instance_(std::move(instance)),
       inputs_(specs(model_.get(), OCTET_INPUT)),
       outputs_(specs(model_.get(), OCTET_OUTPUT)),
       states_(specs(model_.get(), OCTET_STATE)),
-      alone_(alone) {
+      alone_(alone),
+      record_(record) {
   if (octet_is_for_card(model_.get()) == 1) card_is_used.store(true, std::memory_order_relaxed);
 }
 
@@ -93,6 +105,7 @@ std::vector<Tensor> Runner::run(const std::vector<Tensor>& inputs, Pool& pool) c
   }
   std::unique_lock<std::mutex> lock;
   if (alone_ != nullptr) lock = std::unique_lock(*alone_);
+  if (record_ != nullptr) note_call(*record_);
   octet_status status = octet_run(instance_.get());
   if (status == OCTET_FAILED && octet_is_lost(model_.get()) == 1) card_is_lost.store(true, std::memory_order_relaxed);
   check(status);

@@ -1,6 +1,7 @@
 // One instance of a loaded model, as calls from tensors to tensors.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,11 +20,23 @@ bool is_card_lost();
 // Whether there is, or was, a model for one.
 bool is_card_used();
 
+// The record of one instance's calls in shared memory, which the supervising process reads: service/core/running.py has the same
+// layout. While the instance's mark is set, the call with the number `calls` runs on `thread`.
+struct CallRecord {
+  std::atomic<uint64_t> calls{0};   // that have begun
+  std::atomic<double> limit_s{0};   // after so long a call counts as hung
+  std::atomic<int32_t> thread{0};   // the number of the kernel's
+  char model[236] = {};             // name and version, in UTF-8, up to the first NUL
+};
+static_assert(sizeof(CallRecord) == 256 && std::atomic<double>::is_always_lock_free);
+
 // Of one artifact: what is built for so many samples, or for one of the buckets. Throws std::runtime_error.
 class Runner {
  public:
   // `alone`: of all whose calls do not run at the same time; null where there is no such.
-  Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone = nullptr);
+  // `record`: where each call is noted before it begins; null: calls are not noted.
+  Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone = nullptr,
+         CallRecord* record = nullptr);
 
   // The outputs and then the next states, in memory of their own, for the inputs and the states.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, Pool& pool) const;
@@ -41,6 +54,7 @@ class Runner {
   std::shared_ptr<octet_instance> instance_;
   std::vector<Spec> inputs_, outputs_, states_;
   std::mutex* alone_;
+  CallRecord* record_;
 };
 
 // One instance of a model in all its sizes, which take turns on one thread.

@@ -50,9 +50,6 @@ class Supervisor:
     def want(self, tenant: str, wanted: bool) -> None:
         self.asked.append((tenant, wanted))
 
-    def restart(self, tenant: str) -> None:
-        self.asked.append((tenant, "restart"))
-
 
 class Listener(Unheard):
     def __init__(self) -> None:
@@ -192,15 +189,6 @@ async def test_one_without_models_ends(scene: Scene, monkeypatch: pytest.MonkeyP
     scene.places.end("acme").say({"type": "unloaded", "key": key})
     await unloading
     await eventually_async(lambda: scene.supervisor.asked[-1] == ("acme", False))
-
-
-async def test_one_that_reports_nothing_any_more_is_restarted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planes, "_SILENT_S", 0.05)
-    monkeypatch.setattr(planes, "_LOOK_EVERY_S", 0.01)
-    watching = asyncio.create_task(scene.planes._watch())
-    await scene.loaded("acme~digits")
-    await eventually_async(lambda: ("acme", "restart") in scene.supervisor.asked)
-    watching.cancel()
 
 
 async def test_a_gather_does_not_wait_for_one_that_hangs(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,141 @@
+"""The supervisor ends calls of models that do not end, and processes that hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.endless import FOREVER, request, status, write_endless
+from tests.support.serving import Served, serving
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
+
+HANGS = 3  # of one artifact, until it is in quarantine
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hangs")
+
+
+@pytest.fixture(scope="module")
+def log(folder: Path) -> Path:
+    return folder / "log"
+
+
+@pytest.fixture(scope="module", params=["false", "true"], ids=["one plane", "a plane for each tenant"])
+def served(request: pytest.FixtureRequest, folder: Path, log: Path) -> Iterator[Served]:
+    """Two models: `good`, which is not asked for the input for which it does not end, and `bad`."""
+    folder = folder / request.param
+    for salt, name in enumerate(("good", "bad")):
+        write_endless(folder / "models" / f"{name}.octet", salt)
+    settings = {"model_files": json.dumps([str(folder / "models")]), "call_limit_s": 0.2, "watchdog_s": 2.5}
+    settings |= {"plane_per_tenant": request.param, "max_crashes": HANGS}
+    with log.open("w") as file, notified() as messages, serving(folder, file, **settings) as each:
+        for name in ("good", "bad"):
+            eventually(lambda name=name: status(each.client, name) == httpx.codes.OK, WORK_TIMEOUT_S)  # type: ignore[misc]
+        eventually(lambda: b"READY=1" in messages)
+        assert b"STOPPING=1" not in messages
+        yield each
+        assert each.stop() == 0
+        eventually(lambda: b"STOPPING=1" in messages)
+        assert set(messages) == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
+
+
+@contextmanager
+def notified() -> Iterator[list[bytes]]:
+    """The messages that systemd gets from processes that are started meanwhile."""
+    messages: list[bytes] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener, pytest.MonkeyPatch.context() as patch:
+        listener.bind("")
+        patch.setenv("NOTIFY_SOCKET", "@" + listener.getsockname()[1:].decode())
+        patch.setenv("WATCHDOG_USEC", "2000000")
+
+        def hear() -> None:
+            while message := listener.recv(100):
+                messages.append(message)
+
+        hearing = threading.Thread(target=hear)
+        hearing.start()
+        yield messages
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+            end.sendto(b"", listener.getsockname())
+        hearing.join()
+
+
+def hang(served: Served, times: int) -> list[httpx.Response | httpx.TransportError]:
+    """The responses to so many calls at a time that do not end."""
+    found: list[httpx.Response | httpx.TransportError] = []
+
+    def call() -> None:
+        try:
+            found.append(httpx.post(f"{served.url}/v2/models/bad/infer", json=request(FOREVER), timeout=WORK_TIMEOUT_S))
+        except httpx.TransportError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def answers(served: Served, name: str) -> bool:
+    return status(served.client, name) == httpx.codes.OK
+
+
+@pytest.mark.parametrize("which", ["data_plane", "control_plane", "compile_worker"])
+def test_a_process_that_is_stopped_is_killed_and_another_follows(served: Served, log: Path, which: str) -> None:
+    if which == "compile_worker":
+        served.push()
+    find = getattr(served, which)
+    before, said = find(), log.read_text()
+    os.kill(before, signal.SIGSTOP)
+    eventually(lambda: not Path(f"/proc/{before}").exists(), WORK_TIMEOUT_S)
+    eventually(lambda: answers(served, "good"), WORK_TIMEOUT_S)
+    eventually(lambda: served.client.get("/api/v1/models").is_success, WORK_TIMEOUT_S)
+    if which != "compile_worker":  # which ends when there is nothing to build
+        assert find() != before
+    said = log.read_text().removeprefix(said)
+    name = which.replace("_", " ")
+    assert re.search(rf"the {name}( of the operator)? hangs, and is killed: it gave no sign of life for 2\.", said)
+    assert "stopped by a signal" in said
+    assert "quarantine" not in said
+
+
+def test_calls_that_do_not_end_are_ended_and_counted_until_the_model_is_in_quarantine(
+    served: Served, log: Path
+) -> None:
+    """The server cannot be used for the model afterwards."""
+    for number in range(1, HANGS + 1):
+        for answer in hang(served, 2):
+            assert isinstance(answer, httpx.Response), answer
+            assert (answer.status_code, answer.json()["code"]) == (503, "restarting")
+            assert "did not end" in answer.json()["detail"]
+        eventually(lambda: answers(served, "good"), WORK_TIMEOUT_S)
+        if number < HANGS:
+            eventually(lambda: answers(served, "bad"), WORK_TIMEOUT_S)
+    refusals: list[dict[str, Any]] = []
+
+    def is_quarantined() -> bool:
+        refusals.append(served.client.post("/v2/models/bad/infer", json=request(0)).json())
+        return refusals[-1].get("code") == "quarantined"
+
+    eventually(is_quarantined)
+    assert "a call of bad 1 did not end in " in refusals[-1]["detail"]
+    assert answers(served, "good")
+    said = log.read_text()
+    assert "hangs, and is killed: a call of bad 1 did not end in " in said
+    assert "crash 1 of 3 before it is put in quarantine" in said
+    assert "it is in quarantine now" in said
