@@ -26,14 +26,20 @@ def stored_bias(
         return None
     product = np.float32(step) * scale.data.reshape(-1)
     conversion = graph.made_by(name, DEQUANTIZE)
+    if scale.was_zero is not None:  # where the bias is scaled by 0 as well: no number of steps is another value
+        product = np.where(scale.was_zero.reshape(-1), np.float32(np.inf), product)
     if conversion is None:
         return _rounded_bias(graph, name, graph.constants.get(name), np.float32(1), product)
     values, own = (graph.constants.get(part) for part in conversion.inputs[:2])
     if values is None or values.dtype != "int32" or own is None or own.data is None:
         return None
     scales = own.data.reshape(-1)
-    if scales.size in (1, product.size) and np.allclose(scales, product, rtol=_SCALE_TOLERANCE, atol=0):
-        return values.name
+    if scales.size in (1, product.size):
+        is_close = np.isclose(scales, product, rtol=_SCALE_TOLERANCE, atol=0)
+        if values.data is not None and values.data.size == product.size:
+            is_close |= values.data.reshape(-1) == 0  # a bias of 0, whatever its scale
+        if is_close.all():
+            return values.name
     return _rounded_bias(graph, name, values, scales, product)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.compiler.importers.onnx.folding import folded, folds
-from service.compiler.importers.onnx.node import Node, State, Value
+from service.compiler.importers.onnx.node import Node, State, TooLargeToFold, Value
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
 
@@ -18,10 +18,20 @@ def converted(state: State, operator: Operator) -> dict[str, Value]:
         Unsupported: it cannot be compiled.
     """
     node, convert = Node(state, operator), RULES[operator.op_type].convert
-    made = folded(node, convert) if folds(node) else convert(node)
+    try:
+        made = folded(node, convert) if folds(node) else convert(node)
+    except TooLargeToFold:
+        made = _unfolded(state, operator)
     if not isinstance(made, tuple):
         return {node.output: made}
     # An operator may leave out outputs that nothing reads, and a rule those that are not compiled (None).
     node.require(len(operator.outputs) <= len(made), f"has {len(operator.outputs)} outputs")
     named = zip(operator.outputs, made, strict=False)
     return {name: value for name, value in named if name and value is not None}
+
+
+def _unfolded(state: State, operator: Operator) -> Value | tuple[Value, ...]:
+    try:
+        return RULES[operator.op_type].convert(Node(state, operator, folds_large=False))
+    except TooLargeToFold as error:
+        raise error.refusal from None

@@ -22,6 +22,7 @@ from service.compiler.importers.onnx.reader import read_model
 from service.compiler.importers.onnx.rounding import round_products
 from service.compiler.importers.onnx.signature import Shape, check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
+from service.compiler.importers.onnx.zero_scales import without_zero_scales
 from service.compiler.qnn.graph import shape_of
 from service.core.build import Stage
 from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported
@@ -47,7 +48,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     try:
         read = read_model(data)
         params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
-        model = fuse(merge_pairs(fold_constants(round_products(resolved(read, params)))))
+        model = fuse(merge_pairs(without_zero_scales(fold_constants(round_products(resolved(read, params))))))
         check_support(model)
         return _imported(model, at, params)
     except OctetError as exc:

@@ -31,6 +31,7 @@ class Tensor:
         dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
         data: the elements of a constant without oddity, read-only; of bfloat16, as float32.
         oddity: why no operator can use it, as in "is kept in another file"; None if one may.
+        was_zero: of scales that took the place of others, where those were 0 (`zero_scales`).
     """
 
     name: str
@@ -38,6 +39,7 @@ class Tensor:
     shape: tuple[int, ...]
     data: Array | None = None
     oddity: str | None = None
+    was_zero: Array | None = None
 
 
 @dataclass(frozen=True)

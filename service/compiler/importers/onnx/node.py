@@ -95,11 +95,25 @@ class Constants:
             )
 
 
-class Node:
-    """An operator with one output that counts, in the middle of its conversion."""
+class TooLargeToFold(Exception):
+    """A constant that an operator computes of others is larger than a shape. `refusal` says so to users."""
 
-    def __init__(self, state: State, operator: Operator) -> None:
+    def __init__(self, refusal: Unsupported) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class Node:
+    """An operator with one output that counts, in the middle of its conversion.
+
+    Args:
+        folds_large: whether what is computed of constants of any size is known, too; if not, such constants are
+            operands like any others, and a later pass folds what is computed of them (`qnn.passes.constants`).
+    """
+
+    def __init__(self, state: State, operator: Operator, *, folds_large: bool = True) -> None:
         self.state, self.operator = state, operator
+        self._folds_large = folds_large
         self.output = next(name for name in operator.outputs if name)
 
     @property
@@ -134,7 +148,9 @@ class Node:
     def known(self, place: int) -> Array | None:
         """The elements of an input that is constant; None for what is computed."""
         value = self.value(place)
-        return value if isinstance(value, np.ndarray) else None
+        if not isinstance(value, np.ndarray) or (not self._folds_large and value.size > _FOLDED_ELEMENTS):
+            return None
+        return value
 
     def all_known(self) -> list[Array] | None:
         """The elements of all inputs, if every one is constant."""
@@ -300,7 +316,12 @@ class Node:
                 hint="its calibration saw a mask of the lowest number: quantize the model without this operator "
                 "(nodes_to_exclude)",
             )
-        self.require(bool((scales > 0).all()), "has a scale that is not positive")
+        if not (scales > 0).all():
+            self.unsupported(
+                f"has a scale that is not positive, {shortened(self.name(place))}",
+                self.name(place),
+                hint="its calibration saw no values, or the file was edited: quantize the model again",
+            )
         if storage not in allowed:
             self.unsupported(f"works on stored values of {storage}; those of {', '.join(allowed)} can be compiled")
         return scales
@@ -335,11 +356,13 @@ class Node:
         """An output that is known already.
 
         Raises:
-            Unsupported: it is too large to be a shape.
+            TooLargeToFold: it is too large to be a shape.
         """
         array = np.asarray(value)
         if array.size > _FOLDED_ELEMENTS:
-            self.unsupported(f"computes {array.size} constants; fold them when exporting (onnxsim, or onnxruntime)")
+            message = f"{self.operator.label} computes {array.size} constants"
+            hint = "fold them when exporting (onnxsim, or onnxruntime)"
+            raise TooLargeToFold(Unsupported(message, op=self.operator.label, tensor=self.label, hint=hint))
         return array
 
     def is_small(self, values: Sequence[Array]) -> bool:
@@ -353,8 +376,14 @@ class Node:
     # -- errors
 
     def require(self, condition: bool, what: str, tensor: str | None = None) -> None:
+        """Refuses the file as malformed unless `condition` holds: only what no runtime loads may break it."""
         if not condition:
             self.malformed(what, tensor)
+
+    def require_supported(self, condition: bool, what: str, tensor: str | None = None, hint: str | None = None) -> None:
+        """Refuses the operator as unsupported unless `condition` holds: runtimes load the file."""
+        if not condition:
+            self.unsupported(what, tensor, hint)
 
     def malformed(self, what: str, tensor: str | None = None) -> NoReturn:
         label = shortened(tensor or self.output)

@@ -47,7 +47,7 @@ class Files:
         """
         location = external["location"]
         offset = _number(label, external, "offset", 0)
-        length = _number(label, external, "length", size_bytes)
+        length = _number(label, external, "length", size_bytes) or size_bytes  # 0 stands for the rest of the file
         if location not in self._read:
             assert self._archive is not None
             self._read[location] = memoryview(self._archive.read(location))
@@ -97,10 +97,15 @@ def size_bytes(data: bytes) -> int:
 
 
 def external_of(values: Values) -> dict[str, str] | None:
-    """The location of a `Tensor` message's external elements; None where the elements are in the message."""
-    if values.get("data_location") != EXTERNAL and "external_data" not in values:
+    """The location of a `Tensor` message's external elements; None if the elements are in the message."""
+    # Some programs leave out where the elements are.
+    is_implied = not values.keys() & {"data_location", "raw_data"} and "external_data" in values
+    if values.get("data_location") != EXTERNAL and not is_implied:
         return None
-    return {_text(entry.get("key")): _text(entry.get("value")) for entry in values.get("external_data", ())}
+    found = {_text(entry.get("key")): _text(entry.get("value")) for entry in values.get("external_data", ())}
+    if (location := found.get("location", "")).startswith("./"):
+        found["location"] = str(PurePosixPath(location))
+    return found
 
 
 def is_model(path: Path) -> bool:

@@ -66,7 +66,7 @@ def fuse(model: Model) -> Model:
 def _bounded(relu: Operator, conversion: Operator, stored: str) -> Operator:
     scale, zero_point = parameters(conversion)
     inputs = (conversion.inputs[0], scale, zero_point, scale, zero_point)
-    return Operator(relu.index, REQUANTIZE, inputs, (stored,), {}, clamp=(0.0, math.inf))
+    return Operator(relu.index, REQUANTIZE, inputs, (stored,), {}, (0.0, math.inf), relu.written)
 
 
 _VOCABULARY = Vocabulary(

@@ -157,6 +157,7 @@ def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
         tuple(text(raw) for raw in values.get("input", ())),
         tuple(text(raw) for raw in values.get("output", ())),
         attributes,
+        written=name,
     )
     return with_captures(operator) if name == IF else operator
 

@@ -164,6 +164,9 @@ DTYPES: Mapping[int, str] = {
     21: "uint4",
     22: "int4",
     23: "float4e2m1",
+    24: "float8e8m0",
+    25: "uint2",
+    26: "int2",
 }
 EXTERNAL = 1  # TensorProto.DataLocation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, shortened
 from service.compiler.importers.onnx.operators import RULES
@@ -10,6 +11,16 @@ from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LISTED = 20
+_LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
+# What to do about an operator that is not compiled, where there is more to say than to leave it out.
+_REMEDIES = {
+    "Loop": _LOOP,
+    "Scan": _LOOP,
+    "com.microsoft.DynamicQuantizeLSTM": "leave the LSTM out of quantize_dynamic (nodes_to_exclude): "
+    "the float LSTM is compiled",
+    "com.microsoft.GatherBlockQuantized": "export the embedding as Gather, of a table that is real or dequantized",
+    "com.microsoft.QAttention": "quantize the model before attention is fused: its MatMuls are compiled",
+}
 
 
 def check_support(model: Model) -> None:
@@ -59,7 +70,7 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
         f"They are: {_listed(each)}",
         op=obstacles[0].label,
         tensor=_output(obstacles[0]),
-        hint=_hint(),
+        hint=_hint(counted),
     )
 
 
@@ -74,7 +85,10 @@ def _listed(items: list[str]) -> str:
     return ", ".join(items[:_LISTED]) + more
 
 
-def _hint() -> str:
+def _hint(types: Collection[str]) -> str:
+    remedies = [_REMEDIES[each] for each in types if each in _REMEDIES]
+    if remedies and len(remedies) == len(types):
+        return "; ".join(dict.fromkeys(remedies))
     known = sorted(name for name in RULES if not name.startswith(f"{OWN_DOMAIN}."))
     return f"Octet compiles: {', '.join(known)}; export the model without the others"
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.errors import MalformedModel
+from service.core.errors import MalformedModel, Unsupported
 
 _MAX_VARINT_BYTES = 10
 _MAX_FIELD_NUMBER = (1 << 29) - 1
@@ -65,7 +65,7 @@ def fields(data: memoryview, where: str, budget: Budget) -> Iterator[Field]:
     while position < len(data):
         budget.fields -= 1
         if budget.fields < 0:
-            malformed(where, f"the file has more than {_MAX_FIELDS} fields")
+            raise Unsupported(f"the file has more than {_MAX_FIELDS} fields", hint="export it with packed numbers")
         tag, position = _varint(data, position, where)
         number, wire = tag >> 3, tag & 7
         if not 0 < number <= _MAX_FIELD_NUMBER:

@@ -20,6 +20,7 @@ class Operator:
         inputs: names of tensors, "" for an optional input that is left out.
         attributes: what else the file says of it, by name.
         clamp: real bounds of the output, of an activation that `fuse` has put into the operator.
+        written: the type that the file has, if a pass put another operator in its place; "" if it is `op_type`.
     """
 
     index: int
@@ -28,11 +29,12 @@ class Operator:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     clamp: tuple[float, float] = UNBOUNDED
+    written: str = ""
 
     @property
     def label(self) -> str:
-        """As errors name it: `Conv #17`."""
-        return f"{self.op_type} #{self.index}"
+        """As errors name it, by the type that the file has: `Conv #17`."""
+        return f"{self.written or self.op_type} #{self.index}"
 
 
 class Graph:

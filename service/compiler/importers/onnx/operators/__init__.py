@@ -89,7 +89,7 @@ RULES: Mapping[str, Rule] = {
     "DepthToSpace": Rule(selection.depth_to_space, (1, 1)),
     "DequantizeLinear": Rule(conversion.dequantize_linear, (2, 3)),
     "Div": Rule(elementwise.arithmetic, (2, 2)),
-    "Dropout": Rule(movement.identity, (1, 3)),
+    "Dropout": Rule(movement.dropout, (1, 3)),
     "DynamicQuantizeLinear": Rule(dynamic.dynamic_quantize_linear, (1, 1)),
     "Einsum": Rule(einsum.einsum, (1, _ANY_NUMBER)),
     "Expand": Rule(selection.expand, (2, 2)),

@@ -67,7 +67,7 @@ def _selu(node: Node, wide: Wide) -> relax.Expr:
 def _celu(node: Node, wide: Wide) -> relax.Expr:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     alpha = node.attribute("alpha", 1.0)
-    node.require(alpha != 0, "divides by an alpha of 0")
+    node.require_supported(alpha != 0, "divides by an alpha of 0")
     grown = wide.apply(relax.op.exp, wide.apply(relax.op.divide, wide.apply(relax.op.minimum, wide.x, 0.0), alpha))
     below = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, grown, 1.0), alpha)
     return wide.apply(relax.op.add, wide.apply(relax.op.maximum, wide.x, 0.0), wide.apply(relax.op.minimum, below, 0.0))

@@ -14,7 +14,7 @@ _STORAGES = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 
 def quantize_linear(node: Node) -> relax.Var:
     """x, y_scale, y_zero_point: float32 -> stored values, of the zero point's type or of `output_dtype`."""
-    node.require(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
+    node.require_supported(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
     named = DTYPES.get(node.attribute("output_dtype", 0), "uint8")
     quantized = node.clamped(_type(node, node.storage(2) if node.has(2) else named))
     return node.typed(node.emit(ops.quantize(node.expr(0), quantized)), quantized)

@@ -63,7 +63,7 @@ def qlinear_conv_transpose(node: Node) -> relax.Var:
         node.unsupported("is a transposed convolution in groups")
     windows = Windows(node, weights=3, transposed=True)
     channels, filters = node.shape(3)[:2]
-    node.require(channels == windows.channels, f"has {windows.channels} channels and weights of {channels}")
+    node.require_supported(channels == windows.channels, f"has {windows.channels} channels and weights of {channels}")
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=1)
     if weight_type.axis is not None:
         weight_type = replace(weight_type, axis=0)
@@ -92,7 +92,8 @@ def conv_transpose(node: Node) -> relax.Var:
     float32(node, *range(node.input_count))
     windows, (channels, per_group) = Windows(node, weights=1, transposed=True), node.shape(1)[:2]
     groups = windows.groups
-    node.require(groups > 0 and channels == windows.channels and channels % groups == 0, f"has {groups} groups")
+    fits = groups > 0 and channels == windows.channels and channels % groups == 0
+    node.require_supported(fits, f"has {windows.channels} channels and weights of {channels} in {groups} groups")
     x = _spread(node, windows)
     weight = _turned(node, windows, per_group)
     padding = [

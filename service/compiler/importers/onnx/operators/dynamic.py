@@ -102,14 +102,38 @@ def _point(node: Node, place: int) -> int | relax.Expr:
 def integer_product(
     node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
 ) -> relax.Var:
-    """sum((x - point) * (w - its zero point)) as int32 `[…, N]`, of constant weights `[K, N]`."""
+    """sum((x - point) * (w - its zero point)) as int32 `[…, N]`, of constant weights `[K, N]`, or of several such
+    matrices `[…, K, N]`. As in NumPy, an operand of one dimension is a row or a column, and its axis is dropped."""
     data, shape = node.data(weights), shape_of(x)
-    node.require(data.ndim == 2, f"multiplies by weights of {list(data.shape)}, not a matrix", node.name(weights))
-    node.require(len(shape) >= 2 and shape[-1] == data.shape[0], f"multiplies {list(shape)} by {list(data.shape)}")
+    fits = bool(shape) and data.ndim > 0 and shape[-1] == data.shape[max(data.ndim - 2, 0)]
+    node.require(fits, f"multiplies {list(shape)} by {list(data.shape)}")
+    if data.ndim != 2 or len(shape) == 1:
+        return _product_of_several(node, x, storage, weights=weights, point=point, weight_point=weight_point)
     in_type, weight_type = _types(node, storage, point, weights, weight_point, units=data.shape[1])
     matrix = node.constant(weights, rows_of_columns)
     sums = of_rows(node, x, matrix, None, (in_type, weight_type), lambda sums, _axis: sums)
     return _without(node, sums, point, _sums(data.T, weight_type))
+
+
+def _product_of_several(
+    node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
+) -> relax.Var:
+    """`integer_product` of a row, or of weights that are not one matrix. They broadcast, and have one zero point."""
+    data, shape = node.data(weights), shape_of(x)
+    matrices = data[:, np.newaxis] if data.ndim == 1 else data
+    points = np.unique(node.data(weight_point)) if node.has(weight_point) else np.zeros(1, data.dtype)
+    if points.size != 1:
+        node.unsupported(f"has {points.size} zero points for weights of {list(data.shape)}", node.name(weight_point))
+    in_type, weight_type = _types(node, storage, point, weights, weight_point, units=matrices.shape[-1])
+    if weight_type.axis is not None:
+        weight_type = QuantizedType(weight_type.storage, (1.0,), weight_type.zero_points[:1])
+    rows = node.emit(relax.op.reshape(x, (1, *shape)), "row") if len(shape) == 1 else x
+    sums = node.emit(ops.matmul(rows, node.literal(matrices), in_type, weight_type), "accumulate")
+    total = (matrices.astype(np.int64) - int(points[0])).sum(axis=-2, keepdims=True)
+    result = _without(node, sums, point, total.astype(np.int32))
+    whole = shape_of(result)
+    kept = (*whole[:-2], *(whole[-2:-1] if len(shape) > 1 else ()), *(whole[-1:] if data.ndim > 1 else ()))
+    return result if kept == whole else node.emit(relax.op.reshape(result, kept))
 
 
 def conv_integer(node: Node) -> Value:
@@ -156,7 +180,11 @@ def _types(
             node.unsupported(f"has {what} of {dtype}; those of 8 bits can be compiled")
     points = node.data(weight_point).reshape(-1) if node.has(weight_point) else np.zeros(1, stored)
     node.require(points.dtype.name == stored, f"has weights of {stored} and zero points of {points.dtype.name}")
-    node.require(points.size in (1, units), f"has {points.size} zero points for {units} columns of weights")
+    node.require(
+        points.size == 1 or np.unique(points).size == 1 or points.size == units,
+        f"has {points.size} zero points for {units} columns of weights",
+    )
+    points = points[:1] if np.unique(points).size == 1 else points
     in_type = QuantizedType(storage, (1.0,), (point if isinstance(point, int) else 0,))
     each = tuple(int(value) for value in points)
     weight_type = QuantizedType(stored, (1.0,) * len(each), each, axis=None if len(each) == 1 else 0)

@@ -59,7 +59,7 @@ def _letters(node: Node) -> tuple[list[str], str]:
         result = match[2].replace("...", open_)
     everything = "".join(named) + result
     node.require("." not in everything and set(result) <= set("".join(named)), f"has the equation {equation[:100]!a}")
-    node.require(len(set(result)) == len(result), f"makes the axes {result}")
+    node.require_supported(len(set(result)) == len(result), f"makes the axes {result}")
     if any(len(set(term)) != len(term) for term in named):
         node.unsupported(f"takes a diagonal: {equation[:100]}")
     sizes: dict[str, int] = {}

@@ -154,7 +154,8 @@ def top_k(node: Node) -> Value:
     shape, count = node.shape(0), node.whole(1)
     node.require(bool(shape), "has a scalar input")
     axis = axis_of(node, len(shape), -1)
-    node.require(0 < count <= shape[axis], f"takes {count} of {shape[axis]} elements")
+    node.require(0 <= count <= shape[axis], f"takes {count} of {shape[axis]} elements")
+    node.require_supported(count > 0, "takes 0 elements, so that nothing is left")
     largest, known = bool(node.attribute("largest", 1)), node.known(0)
     if known is not None and node.is_small([known]):
         keys = known if not largest else -1 - known if known.dtype.kind == "i" else -known.astype(np.float64)
@@ -216,7 +217,7 @@ def indices_of(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequ
 def inside(node: Node, indices: Array, size: int | Array) -> Array:
     """Constant indices, counted from the front."""
     node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}")
-    node.require(bool(((indices >= -size) & (indices < size)).all()), "has indices out of range")
+    node.require_supported(bool(((indices >= -size) & (indices < size)).all()), "has indices beyond its elements")
     return np.asarray(np.where(indices < 0, indices + size, indices))
 
 

@@ -17,7 +17,8 @@ def qlinear_concat(node: Node) -> relax.Var:
     places = range(2, node.input_count, 3)
     in_types = [node.quantized(place, place + 1, place + 2) for place in places]
     out_type = node.output_type(0, 1, in_types[0].storage)
-    node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
+    storages = sorted({in_type.storage for in_type in in_types} | {out_type.storage})
+    node.require_supported(len(storages) == 1, f"mixes stored values of {', '.join(storages)}")
     axis = _axis(node, [node.shape(place) for place in places])
     call = ops.concatenate([node.expr(place) for place in places], in_types, out_type, axis)
     return node.typed(node.emit(call), out_type)

@@ -88,9 +88,9 @@ def _product(node: Node, *, transposed: bool, bias: int | None, output: int | No
         output: the input that is the scale of the output, before its zero point; without one the output is float32.
     """
     rows, weights = node.shape(0), node.shape(3)
-    node.require(len(weights) in (1, 2), f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
+    node.require_supported(len(weights) in (1, 2), f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
     depth, units = (weights[0], 1) if len(weights) == 1 else weights[::-1] if transposed else weights
-    node.require(len(rows) >= 1 and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
+    node.require_supported(len(rows) >= 1 and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
     axis = None if len(weights) == 1 else 0 if transposed else 1
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=axis)
     if weight_type.axis is not None:
@@ -220,7 +220,8 @@ def matmul_nbits(node: Node) -> relax.Var:
     count = -(-depth // size)
     stored = _unpacked(node, 1, bits, units * count * size)
     scales = node.data(2)
-    node.require(scales.dtype == np.float32 and scales.size == units * count, f"has {scales.size} scales")
+    node.require_supported(scales.dtype == np.float32, f"has scales of {scales.dtype}; float32 can be compiled")
+    node.require(scales.size == units * count, f"has {scales.size} scales")
     points: Array = np.full((units, count), 1 << (bits - 1), np.uint8)
     if node.has(3):
         per_row = -(-count * bits // 8) * 8 // bits
@@ -234,7 +235,7 @@ def matmul_nbits(node: Node) -> relax.Var:
 
 def _unpacked(node: Node, place: int, bits: int, count: int) -> Array:
     data = node.data(place)
-    node.require(data.dtype == np.uint8, f"has packed values of {data.dtype}", node.name(place))
+    node.require_supported(data.dtype == np.uint8, f"has packed values of {data.dtype}", node.name(place))
     values = unpacked(data.reshape(-1), "uint4") if bits == 4 else data.reshape(-1)
     node.require(values.size == count, f"has {values.size} packed values, not {count}", node.name(place))
     return values

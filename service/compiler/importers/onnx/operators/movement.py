@@ -6,9 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.node import Node, Value
+
+_TRUTHS_SINCE = 10  # the mask of Dropout has been of bool
 
 
 def reshape(node: Node) -> Value:
@@ -59,9 +62,18 @@ def transpose(node: Node) -> Value:
 
 
 def identity(node: Node) -> Value:
-    """Identity, and Dropout as it is when a model is not being trained."""
     known = node.known(0)
-    return (known if known is not None else node.kept(node.emit(node.expr(0)))), None  # no mask
+    return known if known is not None else node.kept(node.emit(node.expr(0)))
+
+
+def dropout(node: Node) -> tuple[Value, ...]:
+    """data, ratio, training_mode: the data, and a mask that keeps everything."""
+    if node.has(2) and node.data(2).any():
+        node.unsupported("drops elements at random (training_mode)", hint="export the model for inference")
+    if not any(node.operator.outputs[1:]) or node.state.model.opset < _TRUTHS_SINCE:
+        return identity(node), None
+    kept = node.literal(np.ones((), np.bool_))
+    return identity(node), node.emit(relax.op.broadcast_to(kept, node.shape(0)), "mask")
 
 
 def _axes(node: Node, rank: int) -> list[int] | None:

@@ -57,10 +57,10 @@ def _skipped(node: Node, bias: int) -> relax.Expr:
 
 
 def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -> relax.Expr:
-    """`x` normalized from the named axis on, scaled and moved by two inputs."""
+    """`x` normalized from the named axis on, scaled and moved by two inputs; in float32, whatever `stash_type` is, as
+    ONNX Runtime does (core/providers/cpu/nn/layer_norm_impl.cc)."""
     rank = len(shape_of(x))
     axes = list(range(axis_of(node, rank, -1), rank))
-    node.require(node.attribute("stash_type", 1) == 1, "computes in another type than float32")
     # com.microsoft's are given an epsilon of 1e-12 by default, ONNX's one of 1e-5.
     epsilon = node.attribute("epsilon", 1e-12 if "Skip" in node.operator.op_type else 1e-5)
     addend = node.expr(bias) if bias >= 0 and node.has(bias) else None
@@ -190,7 +190,7 @@ def lp_normalization(node: Node) -> Value:
 def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The input's shape, whose second axis each of `rows` has."""
     shape = node.shape(0)
-    node.require(len(shape) >= 2, f"has an input of {list(shape)}, not [N, C, …]")
+    node.require_supported(len(shape) >= 2, f"has an input of {list(shape)}, not [N, C, …]")
     node.require(all(row == (shape[1],) for row in rows), f"has parameters that are not of {shape[1]} channels")
     return shape
 

@@ -141,7 +141,8 @@ def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
     shapes = [(len(directions), kind.gates * size, each) for each in (width, size)]
     fits = [weights.shape, recurrent.shape] == shapes and biases.shape == (len(directions), 2 * kind.gates * size)
     node.require(fits, f"has weights of {weights.shape}, {recurrent.shape} and a bias of {biases.shape}")
-    node.require({each.dtype.name for each in (weights, recurrent, biases)} == {"float32"}, "has no float32 weights")
+    dtypes = sorted({each.dtype.name for each in (weights, recurrent, biases)})
+    node.require_supported(dtypes == ["float32"], f"has weights of {', '.join(dtypes)}; float32 can be compiled")
     made, runs = Real(node.emit, node.expr(0)), []
     rows = made(relax.op.reshape(made.x, (steps * batch, width)))
     for place, is_backward in enumerate(directions):

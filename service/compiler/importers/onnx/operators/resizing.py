@@ -79,19 +79,21 @@ def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
     axes = _axes(node, len(shape))
     sizes, factors = list(shape), [np.float32(1)] * len(shape)
     given: Array
-    if node.has(3):
+    by_sizes = node.has(3) and node.data(3).size > 0  # an empty list is as good as none
+    if by_sizes:
         given = np.array(node.integers(3))
     else:
         given = node.data(scales)
         node.require(given.dtype == np.float32 and given.ndim == 1, f"has scales of {given.dtype} {list(given.shape)}")
-        node.require(bool((given > 0).all() and (given < _LARGEST).all()), "has a scale that is not positive")
+        node.require(bool((given > 0).all()), "has a scale that is not positive")
+        node.require_supported(bool((given < _LARGEST).all()), f"has a scale of {given.max()}")
     node.require(len(given) == len(axes), f"has {len(given)} sizes or scales for {len(axes)} axes")
     for axis, value in zip(axes, given, strict=True):
-        if node.has(3):
+        if by_sizes:
             sizes[axis], factors[axis] = int(value), np.float32(value) / np.float32(shape[axis])
         else:
             sizes[axis], factors[axis] = int(np.floor(shape[axis] * value)), value
-    node.require(all(0 < size <= _LARGEST for size in sizes), f"makes {sizes[:8]} of {list(shape)}")
+    node.require_supported(all(0 < size <= _LARGEST for size in sizes), f"makes {sizes[:8]} of {list(shape)}")
     return sizes, factors
 
 

@@ -24,9 +24,9 @@ def gather(node: Node) -> Value:
     axis, indices, data = axis_of(node, len(shape), 0), node.known(1), node.known(0)
     if indices is not None:
         size = shape[axis]
-        node.require(
-            indices.dtype.kind == "i" and bool(((indices >= -size) & (indices < size)).all()),
-            "has indices out of range",
+        node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}")
+        node.require_supported(
+            bool(((indices >= -size) & (indices < size)).all()), f"has indices beyond its {size} elements"
         )
         if data is not None and indices.size * data.size <= 1 << 16:
             return node.folded(np.take(data, indices, axis))
@@ -130,7 +130,10 @@ def pad(node: Node) -> Value:
         node.unsupported(f"pads by {mode}")
     x = node.expr(0)
     for axis, (before, after) in enumerate(sides):
-        node.require(mode != "reflect" or max(before, after) < shape[axis], "reflects more than there is")
+        node.require_supported(
+            mode != "reflect" or max(before, after) < shape[axis],
+            f"reflects {max(before, after)} elements of an axis of {shape[axis]}",
+        )
         if before or after:
             places = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
             x = node.emit(relax.op.take(x, node.literal(places.astype(np.int64)), axis, mode="clip"), "padded")
@@ -152,7 +155,9 @@ def expand(node: Node) -> Value:
 def tile(node: Node) -> Value:
     """data, repeats."""
     repeats = node.integers(1)
-    node.require(len(repeats) == len(node.shape(0)) and min(repeats, default=1) > 0, f"repeats {list(repeats)[:8]}")
+    fits = len(repeats) == len(node.shape(0)) and min(repeats, default=1) >= 0
+    node.require(fits, f"repeats {list(repeats)[:8]}")
+    node.require_supported(min(repeats, default=1) > 0, "repeats its input 0 times, so that nothing is left")
     known = node.known(0)
     if known is not None and known.size * math.prod(repeats) <= 1 << 16:
         return node.folded(np.tile(known, repeats))

@@ -16,6 +16,7 @@ from service.compiler.importers.onnx.operators.real import reduced_axes
 from service.compiler.importers.onnx.schema import DTYPES
 
 _LONGEST = 1 << 16  # of a row that is counted
+_MOST_AXES = 8
 _CASTS = ("int64", "int32", "int8", "uint8", "float32", "float64", "bool")
 
 
@@ -34,7 +35,8 @@ def cast(node: Node) -> Value:
     if to == dtype:
         return known if known is not None else node.kept(node.emit(node.expr(0)))
     if known is not None or to not in _CASTS:
-        node.unsupported(f"casts {dtype} to {to} at run time")
+        hint = "Octet computes in float32: export the model in float32" if "float" in f"{dtype} {to}" else None
+        node.unsupported(f"casts {dtype} to {to}", hint=hint)
     if to == "bool":
         return node.emit(relax.op.not_equal(node.expr(0), node.literal(np.array(0, dtype))))
     if dtype == "float32" and to != "float64":
@@ -65,7 +67,8 @@ def _truncated(node: Node, to: str) -> Value:
 
 def constant_of_shape(node: Node) -> Value:
     extents, value = node.integers(0), node.attribute("value", None)
-    node.require(all(0 <= size <= 1 << 16 for size in extents) and len(extents) <= 8, f"fills {list(extents)[:8]}")
+    node.require(all(size >= 0 for size in extents), f"fills {list(extents)[:8]}")
+    node.require_supported(len(extents) <= _MOST_AXES, f"fills {len(extents)} axes; {_MOST_AXES} can be compiled")
     fill = np.zeros(1, np.float32) if not isinstance(value, Tensor) else value.data
     if fill is None or fill.size != 1:
         node.malformed("has a value that is not one number")
@@ -108,7 +111,7 @@ def range_(node: Node, start: Array, limit: Array, delta: Array) -> Array:
 
 
 def modulo(node: Node, dividend: Array, divisor: Array) -> Array:
-    node.require(bool((divisor != 0).all()), "divides by zero")
+    node.require_supported(bool((divisor != 0).all()), "divides by zero")
     return np.asarray((np.fmod if node.attribute("fmod", 0) else np.mod)(dividend, divisor))
 
 
@@ -120,7 +123,7 @@ def modulo_computed(node: Node) -> Value:
     if not whole and not truncated:
         node.unsupported("is of real values; with fmod, it can be compiled")
     if whole:
-        node.require(bool((node.data(1) != 0).all()), "divides by zero")
+        node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")
     return node.emit((relax.op.mod if truncated else relax.op.floor_mod)(node.expr(0), node.expr(1)))
 
 

@@ -92,7 +92,7 @@ class Windows:
             return (less, more) if scheme == "SAME_UPPER" else (more, less)
         node.require(scheme in ("NOTSET", "VALID"), f"has auto_pad {scheme}")
         before, after = self.named_padding()[axis]
-        node.require(
+        node.require_supported(
             reach <= size + before + after, f"has a window of {reach} for {size + before + after} padded elements"
         )
         if node.attribute("ceil_mode", 0):
@@ -126,7 +126,7 @@ class Windows:
     def check_groups(self, weights: tuple[int, ...]) -> None:
         """Requires that filters `[O, C / groups, …]` fit the channels."""
         groups = self.groups
-        self.node.require(
+        self.node.require_supported(
             groups > 0 and self.channels == weights[1] * groups and weights[0] % groups == 0,
             f"has {self.channels} channels and weights of {list(weights)} in {groups} groups",
         )
