@@ -16,7 +16,7 @@ from tvm import relax
 
 from service.compiler.importers.onnx.folding import folded
 from service.compiler.importers.onnx.model import Array, Model, Tensor
-from service.compiler.importers.onnx.node import Node, State
+from service.compiler.importers.onnx.node import Node, State, TooLargeToFold
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE
 from service.compiler.importers.qdq import Operator
@@ -128,7 +128,7 @@ class _Folding:
         node = Node(self._state, operator)
         try:
             value = folded(node, rule.convert)
-        except OctetError:
+        except (OctetError, TooLargeToFold):
             return False  # the importer reports the same error where the operator stays
         quantized = self._state.types.get(outputs[0])
         return self._keep(outputs[0], value, quantized.storage if quantized is not None else value.dtype.name)

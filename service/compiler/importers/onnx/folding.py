@@ -36,7 +36,7 @@ def folded(node: Node, convert: Convert) -> Value:
     state = replace(node.state, builder=builder)
     with builder.function("main", []):
         with builder.dataflow():
-            made = convert(Node(state, node.operator))
+            made = convert(Node(state, node.operator, folds_large=False))
             if isinstance(made, tuple | np.ndarray):
                 made = state.constants.expr("", np.asarray(made))
             output = builder.emit_output(made)

@@ -57,17 +57,18 @@ def _replaced(
     zeros = scale.data == 0
     if not zeros.any() or not isinstance(axis, int) or not isinstance(block_size, int):
         return operator
-    point = constants.get(names[2])
-    if names[2] and (point is None or point.data is None):
+    points: Array | None = np.zeros(zeros.shape, tensor.data.dtype)
+    if names[2]:
+        points = constants[names[2]].data if names[2] in constants else None
+    if points is None:
         return operator
-    points = np.zeros(zeros.shape, tensor.data.dtype) if point is None else point.data
-    spread = [_spread(each, tensor.shape, axis, block_size) for each in (zeros, points)]
-    if spread[0] is None or spread[1] is None:
+    dead, nothing = (_spread(each, tensor.shape, axis, block_size) for each in (zeros, points))
+    if dead is None or nothing is None:
         return operator
     positive = scale.data[scale.data > 0]
     step = positive.max() if positive.size else np.float32(1)
     inputs = list(operator.inputs)
-    inputs[places[0]] = _added(constants, tensor, np.where(spread[0], spread[1], tensor.data).astype(tensor.data.dtype))
+    inputs[places[0]] = _added(constants, tensor, np.where(dead, nothing, tensor.data).astype(tensor.data.dtype))
     inputs[places[1]] = _added(constants, scale, np.where(zeros, step, scale.data).astype(np.float32), zeros)
     if bias is not None and bias < len(inputs) and inputs[bias]:
         sums = constants.get(inputs[bias])

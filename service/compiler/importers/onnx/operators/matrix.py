@@ -88,7 +88,8 @@ def _product(node: Node, *, transposed: bool, bias: int | None, output: int | No
         output: the input that is the scale of the output, before its zero point; without one the output is float32.
     """
     rows, weights = node.shape(0), node.shape(3)
-    node.require_supported(len(weights) in (1, 2), f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
+    are_matrix = len(weights) in (1, 2)
+    node.require_supported(are_matrix, f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
     depth, units = (weights[0], 1) if len(weights) == 1 else weights[::-1] if transposed else weights
     node.require_supported(len(rows) >= 1 and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
     axis = None if len(weights) == 1 else 0 if transposed else 1

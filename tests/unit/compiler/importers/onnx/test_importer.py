@@ -8,7 +8,7 @@ import pytest
 from service.compiler.coverage import report
 from service.compiler.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
-from service.core.errors import InvalidInput, MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import InvalidInput, Unsupported, UnsupportedOperator
 from service.core.signature import Quantization
 from tests.support.onnx_builder import Dims, OnnxBuilder
 
@@ -62,6 +62,27 @@ def test_all_that_is_not_compiled_is_named_at_once() -> None:
     assert "Det, Unique" in caught.value.message
 
 
+def test_an_operator_that_is_not_compiled_has_a_remedy() -> None:
+    model = OnnxBuilder()
+    x = model.input("x", "float32", [3, 1, 4])
+    weights = [model.constant(np.ones(size), "int8") for size in ((1, 4, 20), (1, 5, 20))]
+    parameters = model.quantization([[0.1]], [[0]], "int8")
+    model.output(model.microsoft("DynamicQuantizeLSTM", [x, *weights, "", "", "", "", "", *parameters * 2]), "float32")
+    with pytest.raises(UnsupportedOperator, match=r"com.microsoft.DynamicQuantizeLSTM #0") as caught:
+        import_model(model.build())
+    assert "leave the LSTM out of quantize_dynamic" in str(caught.value.hint)
+
+
+def test_an_error_names_the_operator_of_the_file() -> None:
+    """Not the quantized one that took its place."""
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "uint8", [1, 3, 4, 4]), 0.5, 3, "uint8")
+    weights = model.dequantized(model.constant(np.ones((2, 4, 1, 1)), "int8"), 0.1, 0, "int8")
+    model.output(model.quantized(model.node("Conv", [x, weights]), 0.5, 3, "uint8"), "uint8")
+    with pytest.raises(Unsupported, match=r"^Conv #2 has 3 channels"):
+        import_model(model.build())
+
+
 def test_a_float_model_is_compiled_and_told_that_it_is_one() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
@@ -93,17 +114,18 @@ def test_an_operator_says_what_is_wrong_with_it_and_where() -> None:
     x, w = model.quantization(0.5, 3, "uint8"), model.quantization(0.1, 0, "int8")
     weights = model.constant(np.ones((2, 4, 1, 1)), "int8")
     model.output(model.node("QLinearConv", ["x", *x, weights, *w, *x], ["features"]), "uint8")
-    with pytest.raises(MalformedModel, match=r"QLinearConv #0 has 3 channels and weights of \[2, 4, 1, 1\]") as caught:
+    with pytest.raises(Unsupported, match=r"QLinearConv #0 has 3 channels and weights of \[2, 4, 1, 1\]") as caught:
         import_model(model.build())
     assert caught.value.tensor == "features"
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
-def test_scales_are_positive(scale: float) -> None:
+def test_scales_that_are_not_positive_are_refused_with_their_name(scale: float) -> None:
+    """ONNX Runtime runs such files; weights with a scale of 0 are compiled (`zero_scales`)."""
     model = OnnxBuilder()
     model.input("x", "float32", [4])
     model.output(model.quantized("x", scale, 0, "uint8"), "uint8")
-    with pytest.raises(MalformedModel, match="scale that is not positive"):
+    with pytest.raises(Unsupported, match="QuantizeLinear #0 has a scale that is not positive, c1"):
         import_model(model.build())
 
 

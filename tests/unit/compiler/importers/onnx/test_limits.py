@@ -70,7 +70,7 @@ def counted(*numbers: float, dtype: str = "int64") -> Body:
         (moved("TopK", [1 << 60]), "takes 1152921504606846976 of 4"),
         (moved("CumSum", [7]), "has axis 7 of 2"),
         (moved("GatherElements", [9], axis=1), r"picks \[1\] of \[1, 4\]"),
-        (moved("GatherND", [9]), "out of range"),
+        (moved("GatherND", [9]), "has indices beyond"),
         (moved("Einsum", equation="ij,jk->ik"), "for 1 operands"),
         (moved("Einsum", equation="ij->ijz"), "has the equation"),
     ],
@@ -94,7 +94,7 @@ def test_no_whole_number_is_divided_by_zero(op_type: str) -> None:
     model = OnnxBuilder()
     x = model.input("x", "int64", (1, 4))
     model.output(model.node(op_type, [x, model.constant([1, 2, 0, 3], "int64")]), "int64")
-    with pytest.raises(MalformedModel, match="divides by zero"):
+    with pytest.raises(Unsupported, match="divides by zero"):
         import_model(model.build())
 
 
