@@ -23,6 +23,7 @@ STATUS: Mapping[type[OctetError], int] = {
     errors.SandboxUnavailable: 503,
     errors.NotReady: 503,
     errors.DatabaseBusy: 503,
+    errors.DataUnusable: 503,
     errors.DeadlinePassed: 504,
     errors.StorageFull: 507,
     errors.TenantFull: 507,
@@ -36,7 +37,7 @@ def status_of(error: OctetError) -> int:
 
 def may_be_retried(error: OctetError) -> bool:
     """Whether the same request may succeed later, without any change by a user."""
-    return isinstance(error, _MAY_BE_RETRIED) and not isinstance(error, errors.NotBuilt)
+    return isinstance(error, _MAY_BE_RETRIED) and not isinstance(error, errors.NotBuilt | errors.DatabaseDamaged)
 
 
 def no_memory(exception: MemoryError) -> errors.MemoryFull:

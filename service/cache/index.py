@@ -148,7 +148,7 @@ class Index:
     def _corrupt(self) -> CorruptBlob:
         return CorruptBlob(
             "index.json of the store is gone or not an OCI index",
-            hint="restore it; the blobs are not affected",
+            hint="octet doctor --repair rebuilds it from the database, if that is not damaged, too",
         )
 
 

@@ -32,9 +32,9 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, StoreUnreachable
 
 _logger = logging.getLogger(__name__)
-_LAYOUT_FILE = "oci-layout"
+LAYOUT_FILE = "oci-layout"
 _LAYOUT_VERSION = "1.0.0"
-_MARKER = json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode()
+MARKER = json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode()
 
 Annotations = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """Of an entry in the index; a function is called while the index is locked, so that what it reads is still so when it
@@ -76,16 +76,16 @@ class OciLayout:
             CorruptBlob: its index is gone. It is not made anew, or all blobs would be garbage.
             StorageFull: no space is left.
         """
-        marker = root / _LAYOUT_FILE
+        marker = root / LAYOUT_FILE
         if not create and not marker.is_file():
-            raise NotFound(f"{root} is not an OCI image layout: it has no {_LAYOUT_FILE}")
+            raise NotFound(f"{root} is not an OCI image layout: it has no {LAYOUT_FILE}")
         self._set(root, LocalBlobStore(root, create=create), Index(IndexFile(root)))
         if create:
             with locked(root):
                 if not marker.exists():
                     self._index.create()
-                    replace_file(marker, _MARKER)
-        _check_version(marker.read_bytes(), str(marker))
+                    replace_file(marker, MARKER)
+        check_version(marker.read_bytes(), str(marker))
         self._index.descriptors()
 
     def _set(self, root: Path, blobs: BlobStore, index: Index) -> None:
@@ -109,17 +109,17 @@ class OciLayout:
         """
         layout = cls.__new__(cls)
         blobs = BucketBlobStore(bucket, cache, cache_bytes)
-        marker = cache / _LAYOUT_FILE
+        marker = cache / LAYOUT_FILE
         document = BucketIndex(bucket, lambda: lock or locked(cache), cache / "index.json")
         index = Index(document)
         layout._set(cache, blobs, index)
         try:
-            if bucket.head(_LAYOUT_FILE) is None:
+            if bucket.head(LAYOUT_FILE) is None:
                 with document.lock():
-                    if bucket.create(_LAYOUT_FILE, _MARKER):
+                    if bucket.create(LAYOUT_FILE, MARKER):
                         index.create()
-            said = b"".join(bucket.get(_LAYOUT_FILE))
-            _check_version(said, f"{_LAYOUT_FILE} of the bucket")
+            said = b"".join(bucket.get(LAYOUT_FILE))
+            check_version(said, f"{LAYOUT_FILE} of the bucket")
             replace_file(marker, said)
         except StoreUnreachable:
             if not marker.exists():
@@ -310,7 +310,7 @@ class OciLayout:
         return self._subjects[digest] is not None and self._subjects[digest] in subjects
 
 
-def _check_version(data: bytes, marker: str) -> None:
+def check_version(data: bytes, marker: str) -> None:
     try:
         content = json.loads(data)
     except ValueError as error:

@@ -213,6 +213,7 @@ def _database(settings: Settings) -> Iterator[Check]:
     if settings.database_url is None and not settings.database_file.exists():
         return
     from service.db import Database
+    from service.workers.repair import database_damage
 
     name = "PostgreSQL" if settings.database_url else str(settings.database_file)
     try:
@@ -222,7 +223,13 @@ def _database(settings: Settings) -> Iterator[Check]:
         return
     try:
         current, expected = database.schema()
-    except Exception as error:  # whatever a damaged file makes of SQLite
+        if damage := database_damage(settings):
+            yield Check("database", State.PROBLEM, damage, f"octet doctor --repair --data-dir {settings.data_dir}")
+            return
+    except OctetError as error:
+        yield Check("database", State.PROBLEM, error.message, error.hint or "")
+        return
+    except Exception as error:
         hint = "start it" if settings.database_url else "restore it, or move it to another folder"
         yield Check("database", State.PROBLEM, f"{name}: {error}", hint)
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -9,6 +11,7 @@ from rich.text import Text
 from service.cli.checks import Check, State, check_all
 from service.cli.options import DataDirOption, JsonOption, KeyOption, ServerOption, load_checked, server_url
 from service.cli.output import FAILURE, reporting
+from service.core.settings import Settings
 
 _MARKS = {
     State.OK: ("✓", "green"),
@@ -19,17 +22,37 @@ _MARKS = {
 
 
 def doctor(
-    data_dir: DataDirOption = None, server: ServerOption = None, key: KeyOption = None, as_json: JsonOption = False
+    data_dir: DataDirOption = None,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Rebuild a damaged database from the store, or a damaged index of the store from the database. The "
+            "damaged file is moved aside.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check this machine, the installation, the store and the server; exit status 1 if there is a problem."""
     with reporting(as_json) as output:
-        checks = check_all(load_checked({"data_dir": data_dir}), server_url(server), key)
+        settings = load_checked({"data_dir": data_dir})
+        done = _repaired(settings) if repair else []
+        checks = [*done, *check_all(settings, server_url(server), key)]
         if as_json:
             output.document([check.to_json() for check in checks])
         else:
             output.show(_table(checks))
     if any(check.state is State.PROBLEM for check in checks):
         raise typer.Exit(FAILURE)
+
+
+def _repaired(settings: Settings) -> list[Check]:
+    from service.workers.repair import repair  # the database: not every check has one
+
+    done = repair(settings) or ["neither the database nor the index of the store is damaged"]
+    return [Check("repair", State.NOTE, each) for each in done]
 
 
 def _table(checks: list[Check]) -> Table:

@@ -36,6 +36,7 @@ OctetError
 │   ├── Quarantined              its artifact crashed the server
 │   ├── Untrusted                its artifact was not signed by a key that this server trusts
 │   ├── DatabaseLost             it is made again from the index of the store
+│   ├── DatabaseDamaged          octet doctor --repair makes it again
 │   ├── DatabaseUnreachable      no answer from PostgreSQL
 │   ├── StoreUnreachable         no answer from the bucket
 │   ├── RegistryFailed           no answer from an OCI registry, or none that is one
@@ -43,6 +44,7 @@ OctetError
 │   ├── Restarting               the serving process is on its way, or stops
 │   └── MemoryFull               no memory for this request at this moment
 ├── DatabaseBusy            503
+├── DataUnusable            503  the data directory cannot be read or written
 ├── DeadlinePassed          504
 ├── TenantFull              507
 └── StorageFull             507
@@ -340,6 +342,12 @@ class DatabaseLost(NotReady):
     code = "database_lost"
 
 
+class DatabaseDamaged(NotReady):
+    """The database file is damaged, and has to be repaired."""
+
+    code = "database_damaged"
+
+
 class StoreUnreachable(NotReady):
     """The bucket of the store does not answer."""
 
@@ -362,6 +370,12 @@ class DeadlinePassed(OctetError):
     """The request's deadline passed before it was computed."""
 
     code = "deadline_passed"
+
+
+class DataUnusable(OctetError):
+    """The data directory cannot be read or written."""
+
+    code = "data_unusable"
 
 
 class TenantFull(OctetError):

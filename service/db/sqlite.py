@@ -6,8 +6,8 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from service.core.errors import DatabaseBusy, DatabaseLost, OctetError, StorageFull
+from service.core.errors import DatabaseBusy, DatabaseDamaged, DatabaseLost, DataUnusable, OctetError, StorageFull
+from service.core.usable import unusable
 from service.db.bell import Bell, ClockworkBell
 from service.db.changes import Changes
 
 _UNKNOWN = -1  # SQLite's own numbers are positive
+_CHECKED_BYTES = 64 << 20  # of a file that is read through when it is opened, which takes a tenth of a second
 
 
 class SqliteEngine:
@@ -42,7 +44,8 @@ class SqliteEngine:
     def create(self) -> None:
         if self.reading.url.database:
             path = Path(self.reading.url.database)
-            _make(path, self._timeout_s)
+            with _translated(path):
+                _make(path, self._timeout_s)
             self._path, self._inode = path, path.stat().st_ino
 
     def prepare(self, connection: sa.Connection) -> None:
@@ -64,13 +67,10 @@ class SqliteEngine:
         return datetime.now(UTC)
 
     def translate(self, error: sa.exc.SQLAlchemyError, is_committing: bool) -> OctetError | None:
-        original = error.orig if isinstance(error, sa.exc.OperationalError) else None
-        code = getattr(original, "sqlite_errorcode", 0) & 0xFF  # the rest says more precisely which
-        if code == sqlite3.SQLITE_FULL:
-            return StorageFull(hint="make room on the disk of the database")
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return DatabaseBusy(hint="another process holds its lock")
-        return None
+        original = error.orig if isinstance(error, sa.exc.DBAPIError) else None
+        if not isinstance(original, sqlite3.Error) or not self.reading.url.database:
+            return None
+        return _understood(original, Path(self.reading.url.database))
 
     def close(self) -> None:
         self._commits.close()
@@ -84,6 +84,60 @@ class SqliteEngine:
             "foreign_keys = ON",
         ):
             connection.execute(f"PRAGMA {pragma}")
+
+
+def _understood(error: sqlite3.Error, path: Path) -> OctetError | None:
+    """The error that a user understands, if a user can do something about `error`."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits only tell variants apart
+    match code:
+        case sqlite3.SQLITE_FULL:
+            return StorageFull(hint="make room on the disk of the database")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return DatabaseBusy(hint="another process holds its lock")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return _damaged(path, str(error))
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_IOERR:
+            return _unusable(path, error)
+    return None
+
+
+def _damaged(path: Path, why: str) -> DatabaseDamaged:
+    return DatabaseDamaged(
+        f"the database {path} is damaged: {why}",
+        hint=f"octet doctor --repair --data-dir {path.parent} moves it aside, and rebuilds its tables from the store",
+    )
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> OctetError:
+    """SQLite reports that a file cannot be opened or written, and not why."""
+    for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        if each.is_dir():
+            return _damaged(path, f"{each.name} is a folder")
+        try:
+            if each.exists():
+                each.open("r+b").close()
+        except OSError as reason:
+            return unusable(each, reason)
+    try:
+        probe = path.with_name(f".{path.name}.write-test")
+        probe.touch()
+        probe.unlink()
+    except OSError as reason:
+        return unusable(path.parent, reason)
+    return DataUnusable(f"the database {path} cannot be used: {error}", hint="octet doctor checks the data directory")
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turns the errors of files and of the driver into those that a user understands."""
+    try:
+        yield
+    except OSError as error:
+        raise unusable(Path(error.filename or path), error) from error
+    except sqlite3.Error as error:
+        if (understood := _understood(error, path)) is not None:
+            raise understood from error
+        raise
 
 
 class _Commits:
@@ -136,12 +190,32 @@ def _make(path: Path, timeout_s: float) -> None:
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
+                check_pages(connection, path)
                 return
             except sqlite3.OperationalError as error:
                 # Two processes that change it at once would wait for each other, so SQLite does not let them wait.
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
                     raise
                 time.sleep(random.uniform(0.001, 0.02))
+
+
+def check_file(path: Path) -> None:
+    """Reads a database through.
+
+    Raises:
+        DatabaseDamaged: it is damaged.
+        OctetError: it cannot be read for another reason.
+    """
+    with _translated(path), closing(sqlite3.connect(path)) as connection:
+        check_pages(connection, path, most_bytes=path.stat().st_size)
+
+
+def check_pages(connection: sqlite3.Connection, path: Path, most_bytes: int = _CHECKED_BYTES) -> None:
+    """Reads the file through, if it is not larger than `most_bytes`. Raises `DatabaseDamaged`."""
+    if path.stat().st_size <= most_bytes:
+        (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if finding != "ok":
+            raise _damaged(path, " ".join(str(finding).split()))
 
 
 def _on_begin(connection: sa.Connection) -> None:

@@ -176,7 +176,10 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
         )
     if restored != Restored(0, 0, 0):
         _logger.warning(
-            "restored %d model versions, %d builds and %d aliases", restored.versions, restored.builds, restored.aliases
+            "restored %d model versions, %d builds and %d aliases from the store, which the database did not have",
+            restored.versions,
+            restored.builds,
+            restored.aliases,
         )
     known = {(version.name, version.number) for version in _listed_versions(layout)}
     for version in models.all_versions():

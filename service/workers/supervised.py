@@ -28,6 +28,7 @@ from pathlib import Path
 from service.core.errors import NotStarted, OctetError, from_json
 from service.core.own_threads import own_threads
 from service.workers.watching import StallClock, thread_of
+from service.core.usable import unusable
 
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
@@ -302,6 +303,12 @@ class SupervisedProcess:
             status = 0
         except OctetError as error:
             _say(pipe, {"error": error.to_json()})
+        except OSError as error:
+            if error.filename is None:
+                _logger.exception("the %s failed in a way that was not foreseen", self._name)
+            else:
+                _logger.debug("the %s ended", self._name, exc_info=error)
+                _say(pipe, {"error": unusable(Path(os.fsdecode(error.filename)), error).to_json()})
         except BaseException:
             _logger.exception("the %s failed in a way that was not foreseen", self._name)
         finally:

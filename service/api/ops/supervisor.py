@@ -30,6 +30,7 @@ from service.core.notify import ServiceManager
 from service.core.running import Running
 from service.core.settings import Role, Settings
 from service.core.target import Host, detect_host
+from service.core.usable import check_writable
 from service.workers.crashes import crashes_of
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
@@ -82,6 +83,7 @@ def serve(
         Unsupported: a worker's machine cannot run its target.
         InvalidInput: others than this machine reach the address, and there is no API key; or no certificate.
         NotStarted: the server died before it took requests.
+        DataUnusable: the data directory cannot be written.
         OctetError: the database or the store cannot be opened.
     """
     return asyncio.run(_serve(settings, compile, on_started))
@@ -94,6 +96,7 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         loop.add_signal_handler(number, told.put_nowait, number)
     with ExitStack() as stack:
         cluster.check(settings, detect_host())
+        check_writable(settings.data_dir)
         if settings.database_url is None:  # or the control plane looks, which has a database
             check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
