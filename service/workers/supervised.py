@@ -27,8 +27,8 @@ from pathlib import Path
 
 from service.core.errors import NotStarted, OctetError, from_json
 from service.core.own_threads import own_threads
-from service.workers.watching import StallClock, thread_of
 from service.core.usable import unusable
+from service.workers.watching import StallClock, thread_of
 
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
