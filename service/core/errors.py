@@ -13,7 +13,7 @@ OctetError
 ├── Conflict                409
 │   └── UnknownSequence          of a model that keeps state
 ├── TooLarge                413
-├── UnsupportedFormat       415  not a model format that we read
+├── UnsupportedFormat       415  a file, a picture or an encoding of a format that we do not read
 ├── Unsupported             422  understood, but not something that we can do
 │   ├── UnknownTarget
 │   ├── UnsafeLibrary            compiled code of which loading alone could do harm
@@ -179,7 +179,7 @@ class TooLarge(OctetError):
 
 
 class UnsupportedFormat(OctetError):
-    """The file is not of a model format that Octet reads."""
+    """The data is in a format that is not supported here."""
 
     code = "unsupported_format"
 

@@ -135,7 +135,7 @@ def _chunks(path: str, body: bytes) -> Iterator[Case]:
         ("a size with zeros before it", b"000" + whole + b"0\r\n\r\n"),
         ("a last chunk of several zeros", whole + b"000\r\n\r\n"),
         ("an extension", size + b';name="value"' + whole[len(size) :] + b"0\r\n\r\n"),
-        ("trailers", whole + b"0\r\nX-Checksum: 7\r\n\r\n"),
+        ("trailers", whole + b"0\r\nX-Checksum: 7\r\nX-Empty:\r\n\r\n"),
     ):
         yield Case("7.1", title, _chunked(path, taken), (200,), is_kept=True)
     for title, broken in (
@@ -148,6 +148,15 @@ def _chunks(path: str, body: bytes) -> Iterator[Case]:
         ("a line feed alone behind a size", size + b"\n" + body),
         ("more content than the size says", b"5\r\nhello!\r\n"),
         ("an extension without end", b"5;" + b"a" * (20 << 10)),
+        ("an extension with a null byte", size + b";a\0" + whole[len(size) :] + b"0\r\n\r\n"),
+        ("a trailer that ends with a line feed alone", whole + b"0\r\nX: a\n\r\n"),
+        ("trailers that end with a line feed alone", whole + b"0\r\nX: a\r\n\n"),
+        ("a carriage return within a trailer", whole + b"0\r\nX: a\rb\r\n\r\n"),
+        ("a trailer without a colon", whole + b"0\r\nTrailer\r\n\r\n"),
+        ("a trailer without a name", whole + b"0\r\n: a\r\n\r\n"),
+        ("a space before the colon of a trailer", whole + b"0\r\nX : a\r\n\r\n"),
+        ("a folded trailer", whole + b"0\r\nX: a\r\n b\r\n\r\n"),
+        ("a null byte in a trailer", whole + b"0\r\nX: a\0b\r\n\r\n"),
         ("trailers without end", whole + b"0\r\n" + b"X: a\r\n" * 4000),
     ):
         yield Case("7.1", title, _chunked(path, broken))

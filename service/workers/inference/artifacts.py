@@ -68,6 +68,10 @@ class StoredArtifacts:
         self._require_verified(artifact, report)
         StoredArtifact.read(self.layout, artifact, self.trust).check()
 
+    def check_crashes(self, artifact: Digest) -> None:
+        """Raises `Quarantined`: the server crashed too often while it ran."""
+        self._is_suspect(artifact)
+
     def _require_verified(self, artifact: Digest, report: Mapping[str, Any]) -> None:
         is_verified, what = report.get("verified") is True, f"artifact {artifact}"
         if self.verifications is None:

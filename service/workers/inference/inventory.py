@@ -24,7 +24,7 @@ class Indexed:
     """A model version.
 
     Attributes:
-        reason: why it is not ready; empty where it is.
+        reason: why it is not ready, or how it becomes ready at the first request; empty if it is loaded.
     """
 
     model: str
@@ -62,13 +62,28 @@ class Inventory:
             return Indexed(model, version, ModelState.READY)
         if self._loader.is_loading(model, version):
             return Indexed(model, version, ModelState.LOADING, "it is being loaded")
-        return Indexed(model, version, ModelState.UNAVAILABLE, self._why_not(model, version))
+        return not_loaded(model, version, self._why_not(model, version))
 
     def _why_not(self, model: str, version: int) -> str:
+        """Why it could not be loaded; empty if it could."""
         serving = self._builds.serving(model, version, self._targets)
         if not serving:
             return why_not_ready(self._builds, self._models, model, version, self._targets).message
         failures = [self._loader.failure(build.artifact) for build in serving if build.artifact]
         if failures and all(failures):
             return str(failures[0])
-        return "it is loaded by the first request for it"
+        return ""
+
+
+def not_loaded(model: str, version: int, why_not: str) -> Indexed:
+    """The state of a version that is not in memory.
+
+    It is ready if the first request loads it: `GET /v2/models/NAME/ready` reports the same, and clients wait for this
+    state before they send a request.
+
+    Args:
+        why_not: why the first request would not load it; empty if it would.
+    """
+    if why_not:
+        return Indexed(model, version, ModelState.UNAVAILABLE, why_not)
+    return Indexed(model, version, ModelState.READY, "it is loaded by the first request for it")

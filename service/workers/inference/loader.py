@@ -114,8 +114,14 @@ class Loader:
         return any((identity.model, identity.version) == (model, version) for identity in self._loading)
 
     def failure(self, artifact: Digest) -> OctetError | None:
-        """Why an artifact could not be loaded when it was last tried."""
-        return self._failures.of(artifact)
+        """Why an artifact could not be loaded when it was last tried, or may not be."""
+        if (failure := self._failures.of(artifact)) is not None:
+            return failure
+        try:
+            self._artifacts.check_crashes(artifact)
+        except OctetError as error:
+            return error
+        return None
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
         """What the model file of a loaded artifact says of itself; nothing where that is damaged. Reads a file."""

@@ -72,6 +72,9 @@ class Artifacts(Protocol):
             OctetError: it cannot run here.
         """
 
+    def check_crashes(self, artifact: Digest) -> None:
+        """Raises `Quarantined`: it crashed the server too often. Reads no file of the artifact."""
+
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
         """What the data plane is told to load a model whose artifacts were checked, and its
         signature. Raises as `check`."""

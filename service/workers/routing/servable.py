@@ -9,7 +9,7 @@ from service.core.target import TARGETS
 from service.core.worker import Worker, WorkerState
 from service.workers.inference import ModelState
 from service.workers.inference.explain import why_not_ready
-from service.workers.inference.inventory import Indexed
+from service.workers.inference.inventory import Indexed, not_loaded
 from service.workers.inference.ports import Aliases, Builds, Models
 from service.workers.inference.routes import Reference
 from service.workers.inference.tables import Tables
@@ -58,7 +58,9 @@ class Servable:
         self._tables.check_known(model, None)
 
     def index(self, workers: Collection[Worker]) -> list[Indexed]:
-        """Every version of every model: ready where a worker has it in memory. By name, the oldest version first."""
+        """Every version of every model: ready if a worker has it in memory, or loads it for the first request. By name,
+        the oldest version first.
+        """
         ready = {
             (model, version)
             for model, name, target in {(*name, each.target) for each in workers for name in each.loaded}
@@ -68,7 +70,7 @@ class Servable:
         return [
             Indexed(each.name, each.number, ModelState.READY)
             if (each.name, each.number) in ready
-            else Indexed(each.name, each.number, ModelState.UNAVAILABLE, self._why_not(each.name, each.number, targets))
+            else not_loaded(each.name, each.number, self._why_not(each.name, each.number, targets))
             for each in self._models.all_versions()
         ]
 
@@ -87,7 +89,7 @@ class Servable:
             self.pools(model, version, targets)
         except OctetError as error:
             return error.message
-        return "it is loaded by the first request for it"
+        return ""
 
     def _why_none(self, model: str, version: int | None, built: list[str], there: list[str]) -> OctetError:
         targets = [*built, *there] if built else _EVERY_TARGET

@@ -74,6 +74,16 @@ def test_a_request_may_have_several_samples(served: PlaneProcess, samples: int) 
     np.testing.assert_array_equal(arrays["out0"], 2 * array)
 
 
+def test_its_metadata_leaves_the_number_of_samples_open(served: PlaneProcess) -> None:
+    described = httpx.get(f"{served.url}/v2/models/batched").json()
+    with triton.InferenceServerClient(served.grpc) as client:
+        message = client.get_model_metadata("batched")
+    for specs in (described["inputs"], described["outputs"]):
+        assert [each["shape"] for each in specs] == [[-1, LENGTH]]
+    for its in (message.inputs, message.outputs):
+        assert [list(each.shape) for each in its] == [[-1, LENGTH]]
+
+
 @pytest.mark.parametrize("samples", [0, 5])
 def test_says_how_many_samples_there_may_be(served: PlaneProcess, samples: int) -> None:
     with httpx.Client(base_url=served.url) as client:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
 
 import grpc
 import httpx
@@ -86,6 +89,56 @@ def test_over_http(served: PlaneProcess, accepted: str, coding: str | None) -> N
             answer = client.post("/v2/models/wide/infer", json=body, headers={"accept-encoding": accepted})
             assert answer.headers.get("content-encoding") == coding
             assert answer.json()["outputs"][0]["data"] == [6] * WIDE
+
+
+BODY = json.dumps(
+    {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [1] * LENGTH}]}
+).encode()
+MEMBERS = gzip.compress(BODY[:50]) + gzip.compress(BODY[50:])
+
+
+@pytest.mark.parametrize(
+    ("codings", "body"),
+    [
+        (["gzip"], gzip.compress(BODY)),
+        (["x-gzip"], gzip.compress(BODY)),
+        (["GZip"], gzip.compress(BODY)),
+        (["deflate"], zlib.compress(BODY)),
+        (["identity"], BODY),
+        (["gzip, identity"], gzip.compress(BODY)),
+        (["identity", "gzip"], gzip.compress(BODY)),
+        (["gzip"], MEMBERS),
+        (["gzip"], 1000 * gzip.compress(b"") + MEMBERS + gzip.compress(b"")),
+        (["gzip"], b"".join(gzip.compress(BODY[at : at + 1]) for at in range(len(BODY)))),
+    ],
+    ids=[
+        "gzip",
+        "x-gzip",
+        "upper case",
+        "deflate",
+        "identity",
+        "with identity",
+        "two lines",
+        "members",
+        "empty",
+        "bytes",
+    ],
+)
+def test_a_body_may_come_compressed(served: PlaneProcess, codings: Sequence[str], body: bytes) -> None:
+    headers = [("content-encoding", coding) for coding in codings]
+    answer = httpx.post(f"{served.url}/v2/models/sleeping/infer", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["outputs"][0]["data"] == [2] * LENGTH
+
+
+def test_two_codings_on_two_lines_are_two(served: PlaneProcess) -> None:
+    headers = [("content-encoding", "br"), ("content-encoding", "gzip")]
+    refused = httpx.post(f"{served.url}/v2/models/sleeping/infer", content=gzip.compress(BODY), headers=headers)
+    assert (refused.status_code, refused.json()["title"]) == (
+        415,
+        "The data is in a format that is not supported here.",
+    )
+    assert "content encoding 'br, gzip'" in refused.json()["detail"]
 
 
 def test_messages_that_wait_for_an_answer_use_no_stack(served: PlaneProcess) -> None:

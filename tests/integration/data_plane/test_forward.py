@@ -36,3 +36,57 @@ def test_an_upstream_that_takes_no_more_of_a_request_still_answers_it(tmp_path: 
                 assert client.recv(3) == b"far"
                 other.sendall(LIVE)
                 assert other.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+EVENTS = b"data: 1\n\ndata: 2\n\n"
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n"
+)
+
+
+def forwarded(folder: Path, request: bytes, answer: bytes) -> bytes:
+    """All that a client gets for a request that the control plane answers, until its connection ends."""
+    configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
+    with ControlledPlane(folder, frame(configured) + frame(orders.keys(is_asked=False))) as plane:
+        plane.hear("hello")
+        with socket.create_connection(plane.http, GIVE_UP_S) as client:
+            client.sendall(request)
+            plane.hear("connection")
+            plane.connections[0].recv(1 << 16)
+            for at in range(0, len(answer), 7):  # in pieces, as they come over time
+                plane.connections[0].sendall(answer[at : at + 7])
+            plane.connections[0].close()
+            client.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+def test_a_client_of_http_1_0_gets_events_without_chunks(tmp_path: Path) -> None:
+    for number, keep in enumerate((b"", b"Connection: keep-alive\r\n")):
+        (tmp_path / str(number)).mkdir()
+        request = b"GET /api/v1/builds/1/events HTTP/1.0\r\nHost: localhost\r\n" + keep + b"\r\n"
+        head, body = forwarded(tmp_path / str(number), request, CHUNKED).split(b"\r\n\r\n", 1)
+        assert body == EVENTS
+        assert b"connection: close" in head
+        assert b"transfer-encoding" not in head
+
+
+def test_a_client_of_http_1_1_gets_them_in_chunks(tmp_path: Path) -> None:
+    request = b"GET /api/v1/builds/1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head, body = forwarded(tmp_path, request, CHUNKED).split(b"\r\n\r\n", 1)
+    assert body == CHUNKED.split(b"\r\n\r\n", 1)[1]
+    assert b"transfer-encoding: chunked" in head
+
+
+def test_a_client_of_http_1_0_is_told_that_its_connection_stays(tmp_path: Path) -> None:
+    asked = b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
+    with (
+        ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_asked=False))) as plane,
+        socket.create_connection(plane.http, GIVE_UP_S) as client,
+    ):
+        for _ in range(2):
+            client.sendall(asked)
+            assert b"\r\nconnection: keep-alive\r\n" in client.recv(1 << 16)
+        client.sendall(asked.replace(b"keep-alive", b"x"))
+        assert b"\r\nconnection: close\r\n" in client.recv(1 << 16)

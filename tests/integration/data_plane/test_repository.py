@@ -40,6 +40,17 @@ async def test_the_index_names_every_version(tables: Tables) -> None:
     assert "has not been built" in unbuilt["reason"]
 
 
+async def test_a_model_that_nobody_has_asked_for_is_ready_in_the_index_as_it_is_by_its_name(tables: Tables) -> None:
+    async with connect(tables) as client:
+        before = (await client.post("/v2/repository/index")).json()
+        answers = {name: await client.get(f"/v2/models/{name}/ready") for name in ("digits", "unbuilt")}
+        after = await index(client)
+    assert [(each["name"], each["state"]) for each in before] == [("digits", "READY"), ("unbuilt", "UNAVAILABLE")]
+    assert {name: answer.status_code for name, answer in answers.items()} == {"digits": 200, "unbuilt": 503}
+    assert before[0]["reason"] == "it is loaded by the first request for it"
+    assert after == [("digits", "1", "READY"), ("unbuilt", "1", "UNAVAILABLE")]
+
+
 async def test_a_model_is_loaded_unloaded_and_loaded_again(tables: Tables) -> None:
     async with connect(tables) as client:
         for action, state, ready in (("load", "READY", 200), ("unload", "UNAVAILABLE", 503), ("load", "READY", 200)):

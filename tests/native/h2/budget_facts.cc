@@ -127,7 +127,7 @@ void leases_outlive_their_connection() {
 
 void a_budget_outlives_connections_and_is_the_addresss() {
   PeerLimits limits;
-  limits.resets = {10, 0};
+  limits.resets = {100, 0};
   limits.process_rates = 2;
   auto budgets = PeerBudgets::of(limits);
   auto resets = [&](uint8_t from) {
@@ -136,10 +136,46 @@ void a_budget_outlives_connections_and_is_the_addresss() {
     while (seat.budget()->may_reset(h2::Clock::time_point{})) ++count;
     return count;
   };
-  REQUIRE(resets(1) == 10);
+  REQUIRE(resets(1) == 100);
   REQUIRE(resets(1) == 0);
-  REQUIRE(resets(2) == 10);
-  REQUIRE(resets(3) == 0);  // the process's
+  REQUIRE(resets(2) == 100);
+  int of_another = resets(3);  // what the process may do is used up, and this one has done less than the others
+  REQUIRE(of_another >= 10 && of_another < 60);
+}
+
+// For as long as many addresses together do more than the process may, though each does less than it might.
+void who_resets_little_pays_for_nobody_else() {
+  auto budgets = PeerBudgets::of({});
+  std::vector<Holding> attackers;
+  for (uint8_t from = 1; from <= 40; ++from) attackers.push_back(budgets->connect(address(from)));
+  Holding bystander = budgets->connect(address(99));
+  auto now = h2::Clock::time_point{} + std::chrono::hours(1);
+  int refused = 0, allowed = 0;
+  for (int tick = 0; tick < 6000; ++tick) {  // a minute, in which each resets 90 a second
+    now += std::chrono::milliseconds(10);
+    for (Holding& each : attackers) {
+      if (tick % 10 == 0) continue;
+      each.budget()->may_reset(now) ? ++allowed : ++refused;
+    }
+    if (tick % 20 == 0) REQUIRE(bystander.budget()->may_reset(now));
+  }
+  REQUIRE(refused > 100'000);
+  REQUIRE(allowed < 10'000 + 60 * 1'000 + 40 * 20);
+}
+
+// Nor does one newcomer after the other.
+void the_worst_of_unequal_ones_is_refused() {
+  PeerLimits limits;
+  limits.process_rates = 1;  // as much as one address may
+  auto budgets = PeerBudgets::of(limits);
+  Holding worst = budgets->connect(address(1));
+  auto now = h2::Clock::time_point{} + std::chrono::hours(1);
+  for (int count = 0; count < 900; ++count) REQUIRE(worst.budget()->may_reset(now));
+  for (uint8_t from = 2; from < 22; ++from) {
+    Holding other = budgets->connect(address(from));
+    for (int count = 0; count < 10; ++count) REQUIRE(other.budget()->may_reset(now));
+  }
+  REQUIRE(!worst.budget()->may_reset(now));
 }
 
 void addresses_are_forgotten() {
@@ -181,6 +217,8 @@ int main() {
   probes_are_let_in_where_there_are_too_many_connections();
   leases_outlive_their_connection();
   a_budget_outlives_connections_and_is_the_addresss();
+  who_resets_little_pays_for_nobody_else();
+  the_worst_of_unequal_ones_is_refused();
   addresses_are_forgotten();
   addresses_are_those_of_clients();
 }

@@ -17,6 +17,13 @@ constexpr std::array kExtensions = {"binary_tensor_data", "classification", "mod
 
 int64_t microseconds(double seconds) { return std::isfinite(seconds) ? std::llround(1e6 * seconds) : 0; }
 
+// Of metadata: the number of samples of a model that takes several is open.
+Shape declared(const TensorSpec& spec, const Signature& signature) {
+  Shape shape = spec.shape;
+  if (signature.is_batched && !shape.empty()) shape[0] = -1;
+  return shape;
+}
+
 void write_shape(JsonWriter& json, const Shape& shape, size_t first) {
   json.begin('[');
   for (size_t axis = first; axis < shape.size(); ++axis) json.integer(shape[axis]);
@@ -24,11 +31,11 @@ void write_shape(JsonWriter& json, const Shape& shape, size_t first) {
 }
 
 // What a quantized tensor stands for is in `parameters`, as MLServer extends the protocol.
-void write_specs(JsonWriter& json, const std::vector<TensorSpec>& specs) {
+void write_specs(JsonWriter& json, const std::vector<TensorSpec>& specs, const Signature& signature) {
   json.begin('[');
   for (const TensorSpec& spec : specs) {
     json.begin('{').member("name").string(spec.name).member("datatype").string(facts(spec.datatype).name).member("shape");
-    write_shape(json, spec.shape, 0);
+    write_shape(json, declared(spec, signature), 0);
     if (spec.quantization) {
       json.member("parameters").begin('{').member("scale").number(spec.quantization->scale);
       json.member("zero_point").integer(spec.quantization->zero_point).end('}');
@@ -38,11 +45,11 @@ void write_specs(JsonWriter& json, const std::vector<TensorSpec>& specs) {
   json.end(']');
 }
 
-void put_specs(MessageWriter& message, uint64_t number, const std::vector<TensorSpec>& specs) {
+void put_specs(MessageWriter& message, uint64_t number, const std::vector<TensorSpec>& specs, const Signature& signature) {
   for (const TensorSpec& spec : specs) {
     MessageWriter its;
     its.bytes(1, spec.name).bytes(2, facts(spec.datatype).name);
-    for (int64_t size : spec.shape) its.varint(3, static_cast<uint64_t>(size));
+    for (int64_t size : declared(spec, signature)) its.varint(3, static_cast<uint64_t>(size));
     message.bytes(number, its.text());
   }
 }
@@ -111,14 +118,14 @@ Documents about_model(const std::string& name, const Route& route) {
     message.bytes(2, version);
   }
   json.end(']').member("platform").string(kPlatform).member("inputs");
-  write_specs(json, signature.inputs);
+  write_specs(json, signature.inputs, signature);
   json.member("outputs");
-  write_specs(json, signature.outputs);
+  write_specs(json, signature.outputs, signature);
   if (!route.main->parameters_json.empty()) json.member("parameters").raw(route.main->parameters_json);
   json.end('}');
   message.bytes(3, kPlatform);
-  put_specs(message, 4, signature.inputs);
-  put_specs(message, 5, signature.outputs);
+  put_specs(message, 4, signature.inputs, signature);
+  put_specs(message, 5, signature.outputs, signature);
   return {json.take(), message.take()};
 }
 

@@ -129,14 +129,16 @@ bool Forward::read_response_head() {
   if (state != HeadState::kWhole) return false;
   has_head_ = true;
   std::string head = response_.substr(0, response_.find("\r\n") + 2);
+  is_unframed_ = its.is_chunked && connection_.head().minor_version == 0;
   for (const HeaderField& field : its.fields) {
-    if (!same_but_case(field.name, "connection")) head.append(field.name).append(": ").append(field.value).append("\r\n");
+    bool is_framing = is_unframed_ && (same_but_case(field.name, "transfer-encoding") || same_but_case(field.name, "trailer"));
+    if (!same_but_case(field.name, "connection") && !is_framing) head.append(field.name).append(": ").append(field.value).append("\r\n");
   }
   bool has_body = connection_.head().method != "HEAD" && its.status != kNoContent && its.status != kNotModified;
   left_ = has_body ? its.content_length : std::optional<uint64_t>(0);
   if (has_body && its.is_chunked) chunks_.emplace();
-  bool is_framed = left_ || chunks_;
-  head.append(is_framed && connection_.keeps_alive() ? "\r\n" : "connection: close\r\n\r\n");
+  bool is_framed = left_ || (chunks_ && !is_unframed_);
+  head.append(is_framed ? connection_.persistence() : "connection: close\r\n").append("\r\n");
   std::string rest = response_.substr(its.bytes);
   response_ = {};
   connection_.relay({head});
@@ -150,9 +152,12 @@ void Forward::follow(std::string_view body) {
     *left_ -= std::min<uint64_t>(*left_, body.size());
   } else if (chunks_) {
     std::string_view bytes = body, content;
-    while (!bytes.empty() && !is_broken_ && !chunks_->is_over()) is_broken_ = !chunks_->next(bytes, content);
+    while (!bytes.empty() && !is_broken_ && !chunks_->is_over()) {
+      is_broken_ = !chunks_->next(bytes, content);
+      if (is_unframed_ && !is_broken_ && !content.empty()) connection_.relay({content});
+    }
   }
-  if (!is_broken_) connection_.relay({body});
+  if (!is_broken_ && !is_unframed_) connection_.relay({body});
 }
 
 void Forward::on_response_end() {
@@ -161,7 +166,7 @@ void Forward::on_response_end() {
     return connection_.respond(connection_.plane().nobody());
   }
   bool is_whole = !is_broken_ && ((left_ && *left_ == 0) || (chunks_ && chunks_->is_over()));
-  connection_.finish_relay(is_whole);
+  connection_.finish_relay(is_whole && !is_unframed_);
 }
 
 void Forward::on_drained() {

@@ -41,6 +41,7 @@ class Forward final : public HttpExchange, public Asker {
   std::string response_;      // its head, as far as it came
   bool is_asked_;  // for the body, which some clients wait for
   bool has_head_ = false, is_broken_ = false, is_hearing_ = false;
+  bool is_unframed_ = false;  // the chunks come without their frames: the client knows HTTP/1.0 alone
   std::optional<uint64_t> left_;          // of the response's body
   std::optional<ChunkedBody> chunks_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "net/http1.h"
+#include "net/reading.h"
 #include "request/problem.h"
 
 namespace octet::plane {
@@ -33,6 +34,7 @@ constexpr int kOk = 0, kStreamEnd = 1, kBufferError = -5, kFinish = 4, kNoFlush 
 constexpr int kFast = 1;               // tensors hardly get smaller by trying longer
 constexpr int kWindowBits = 15, kGzipBits = 16 + kWindowBits;
 constexpr size_t kPiece = 256 << 10;
+constexpr unsigned char kGzipMagic = 0x1f;  // the first byte of a member
 
 struct Zlib {
   int (*deflate_init)(Stream*, int, int, int, int, int, const char*, int) = nullptr;
@@ -40,6 +42,7 @@ struct Zlib {
   int (*deflate_end)(Stream*) = nullptr;
   int (*inflate_init)(Stream*, int, const char*, int) = nullptr;
   int (*inflate)(Stream*, int) = nullptr;
+  int (*inflate_reset)(Stream*) = nullptr;
   int (*inflate_end)(Stream*) = nullptr;
   bool is_there = false;
 
@@ -48,7 +51,8 @@ struct Zlib {
     if (library == nullptr) return;
     is_there = find(library, "deflateInit2_", deflate_init) && find(library, "deflate", deflate) &&
                find(library, "deflateEnd", deflate_end) && find(library, "inflateInit2_", inflate_init) &&
-               find(library, "inflate", inflate) && find(library, "inflateEnd", inflate_end);
+               find(library, "inflate", inflate) && find(library, "inflateReset", inflate_reset) &&
+               find(library, "inflateEnd", inflate_end);
   }
 
   template <typename Function>
@@ -80,6 +84,21 @@ void load_zlib() {
 }
 
 bool is_known_coding(std::string_view coding) { return coding == "gzip" || coding == "x-gzip" || coding == "deflate"; }
+
+std::string content_coding(const std::vector<HeaderField>& fields) {
+  std::string all;
+  for (const HeaderField& field : fields) {
+    if (!same_but_case(field.name, "content-encoding")) continue;
+    for (std::string_view rest = field.value; !rest.empty();) {
+      std::string_view item = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+      std::string coding = lower(stripped(item));
+      if (coding.empty() || coding == "identity") continue;
+      all.append(all.empty() ? "" : ", ").append(coding);
+    }
+  }
+  return all;
+}
 
 bool accepts(std::string_view accepted, std::string_view wanted) {
   while (!accepted.empty()) {
@@ -126,19 +145,22 @@ std::string inflated(std::string_view bytes, std::string_view coding, size_t mos
   Stream stream{};
   if (its.inflate_init(&stream, bits_of(coding), kVersion, sizeof stream) != kOk) throw Problem(Kind::kMemoryFull);
   std::string out;
+  size_t used = 0;
   stream.next_in = reinterpret_cast<const unsigned char*>(bytes.data());
   stream.avail_in = static_cast<unsigned>(bytes.size());
   int status = kOk;
   bool is_too_long = false;
   while (status == kOk && !is_too_long) {
-    size_t there = out.size();
-    out.resize(there + kPiece);
-    stream.next_out = reinterpret_cast<unsigned char*>(out.data() + there);
-    stream.avail_out = kPiece;
+    if (used == out.size()) out.resize(used + kPiece);  // and not for each member: there may be millions of empty ones
+    stream.next_out = reinterpret_cast<unsigned char*>(out.data() + used);
+    stream.avail_out = static_cast<unsigned>(out.size() - used);
     status = its.inflate(&stream, kNoFlush);
-    out.resize(there + kPiece - stream.avail_out);
-    is_too_long = out.size() > most_bytes;
+    used = out.size() - stream.avail_out;
+    is_too_long = used > most_bytes;
+    bool is_another = status == kStreamEnd && coding != "deflate" && stream.avail_in > 0 && *stream.next_in == kGzipMagic;
+    if (is_another) status = its.inflate_reset(&stream);
   }
+  out.resize(used);
   size_t rest = stream.avail_in;
   std::string message = stream.message ? stream.message : "it is damaged";
   its.inflate_end(&stream);

@@ -352,7 +352,7 @@ bool ChunkedBody::step(char each) {
     }
     case State::kExtension:
       if (each == '\r') return to(State::kSizeEnd);
-      return each != '\n' && ++framing_ <= kMostFraming;
+      return kValue[static_cast<unsigned char>(each)] && ++framing_ <= kMostFraming;
     case State::kSizeEnd:
       digits_ = 0;
       return each == '\n' && to(left_ == 0 ? State::kTrailer : State::kData);
@@ -362,10 +362,15 @@ bool ChunkedBody::step(char each) {
       return each == '\n' && to(State::kSize);
     case State::kTrailer:
       if (each == '\r') return to(State::kTrailerEnd);
-      return each != '\n' && ++framing_ <= kMostFraming && to(State::kTrailerLine);
-    case State::kTrailerLine:
-      if (each == '\n') return to(State::kTrailer);
-      return ++framing_ <= kMostFraming;
+      return kToken[static_cast<unsigned char>(each)] && ++framing_ <= kMostFraming && to(State::kTrailerName);
+    case State::kTrailerName:
+      if (each == ':') return to(State::kTrailerValue);
+      return kToken[static_cast<unsigned char>(each)] && ++framing_ <= kMostFraming;
+    case State::kTrailerValue:
+      if (each == '\r') return to(State::kTrailerLineEnd);
+      return kValue[static_cast<unsigned char>(each)] && ++framing_ <= kMostFraming;
+    case State::kTrailerLineEnd:
+      return each == '\n' && to(State::kTrailer);
     case State::kTrailerEnd:
       return each == '\n' && to(State::kOver);
     default:

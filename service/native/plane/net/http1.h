@@ -72,7 +72,9 @@ class ChunkedBody {
   bool is_over() const { return state_ == State::kOver; }
 
  private:
-  enum class State : uint8_t { kSize, kExtension, kSizeEnd, kData, kDataEnd, kDataEndLine, kTrailer, kTrailerLine, kTrailerEnd, kOver };
+  enum class State : uint8_t {
+    kSize, kExtension, kSizeEnd, kData, kDataEnd, kDataEndLine, kTrailer, kTrailerName, kTrailerValue, kTrailerLineEnd, kTrailerEnd, kOver
+  };
 
   bool step(char each);
 

@@ -278,7 +278,12 @@ std::string HttpConnection::head_of(const HttpResponse& response, uint64_t bytes
   head.append("\r\ndate: ").append(plane_.date()).append("\r\n").append(response.headers);
   head.append("content-length: ").append(std::to_string(bytes)).append("\r\nx-request-id: ").append(request_id_);
   if (is_of_cluster_) head.append("\r\n").append(kHopId).append(": ").append(head_.find(kHopId));
-  return head.append(is_last_ ? "\r\nconnection: close\r\n\r\n" : "\r\n\r\n");
+  return head.append("\r\n").append(persistence()).append("\r\n");
+}
+
+std::string_view HttpConnection::persistence() const {
+  if (is_last_) return "connection: close\r\n";
+  return head_.minor_version == 0 ? "connection: keep-alive\r\n" : "";
 }
 
 void HttpConnection::respond(const Problem& problem, std::string_view headers) {

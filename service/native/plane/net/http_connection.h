@@ -105,7 +105,9 @@ class HttpConnection final : public Peer {
   Holding hold_bytes() { return seat_.budget()->hold(Resource::kMessageBytes, 0); }
   PeerBudget& budget() { return *seat_.budget(); }
   void want_body() { wants_turn_ = true; }  // what `wants_body` says has changed
-  bool keeps_alive() const { return !is_last_; }
+  // The line of a response's head that tells the client whether the connection stays, with its end; empty where the
+  // version of HTTP implies it.
+  std::string_view persistence() const;
   HttpExchange* exchange() { return exchange_.get(); }
 
  private:

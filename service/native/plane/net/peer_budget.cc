@@ -81,12 +81,12 @@ double PeerBudget::room(Resource what) const {
 
 bool PeerBudget::may_reset(h2::Clock::time_point now) {
   std::lock_guard lock(all_->mutex_);
-  return address_->resets.take(now) && all_->resets_.take(now);
+  return all_->resets_.take(address_->resets, now);
 }
 
 bool PeerBudget::may_disturb(h2::Clock::time_point now) {
   std::lock_guard lock(all_->mutex_);
-  return address_->nuisances.take(now) && all_->nuisances_.take(now);
+  return all_->nuisances_.take(address_->nuisances, now);
 }
 
 Holding& Holding::operator=(Holding&& other) noexcept {
@@ -160,7 +160,7 @@ void PeerBudgets::forget_some() {
   auto now = h2::Clock::now();
   for (auto each = addresses_.begin(); each != addresses_.end();) {
     PeerBudget::Address& its = *each->second;
-    bool is_new = each->second.use_count() == 1 && its.resets.is_full(now) && its.nuisances.is_full(now);
+    bool is_new = each->second.use_count() == 1 && its.resets.is_unused(now) && its.nuisances.is_unused(now);
     each = is_new ? addresses_.erase(each) : std::next(each);
   }
   forgets_at_ = std::max(kAddresses, 2 * addresses_.size());

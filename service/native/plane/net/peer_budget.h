@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "h2/budget.h"
-#include "net/token_bucket.h"
+#include "net/shared_rate.h"
 
 namespace octet {
 
@@ -41,7 +41,7 @@ struct PeerLimits {
   double share = 0.75;               // of what others leave, that an address may have, and of that a connection
   Rate resets = {1000, 100};         // of an address
   Rate nuisances = {10000, 1000};    // likewise
-  double process_rates = 10;         // all addresses together may do so many times as much
+  double process_rates = 10;         // all addresses together may do so many times as much; then those that do most are refused
 };
 
 // An IPv4 address, or the /64 of an IPv6 one, which is what one client gets; nothing for other sockets.
@@ -70,7 +70,7 @@ class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<
   struct Address {
     explicit Address(const PeerLimits& limits) : resets(limits.resets), nuisances(limits.nuisances) {}
     std::array<size_t, kResources> held{};
-    TokenBucket resets, nuisances;
+    SharedRate::Part resets, nuisances;
   };
 
   PeerBudget(std::shared_ptr<PeerBudgets> all, std::shared_ptr<Address> address)
@@ -145,7 +145,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
   PeerLimits limits_;
   std::array<size_t, kResources> total_;
   std::array<size_t, kResources> held_{};
-  TokenBucket resets_, nuisances_;
+  SharedRate resets_, nuisances_;
   std::map<PeerAddress, std::shared_ptr<PeerBudget::Address>> addresses_;
   size_t forgets_at_;  // so many addresses
 };

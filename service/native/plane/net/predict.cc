@@ -102,7 +102,6 @@ void Predict::read_headers() {
         if (same_but_case(field.name, "accept-encoding")) wanted_coding_ = preferred_coding(field.value);
         break;
       case 16:
-        if (same_but_case(field.name, "content-encoding")) coding_ = lower(field.value);
         if (same_but_case(field.name, "octet-timeout-ms")) timeout_s_ = timeout_of(field.value);
         break;
       case 31:
@@ -117,11 +116,11 @@ void Predict::read_headers() {
         break;
     }
   }
-  if (coding_ == "identity") coding_.clear();
+  coding_ = content_coding(connection_.head().fields);
   if (!coding_.empty() && !is_known_coding(coding_)) {
     throw Problem(Kind::kUnsupportedFormat,
-                  "bodies with the encoding " + brief(std::string_view(coding_)) + " are not supported",
-                  "send it uncompressed, or as gzip or deflate");
+                  "bodies with the content encoding " + brief(std::string_view(coding_)) + " are not supported",
+                  "send it uncompressed, or with Content-Encoding gzip or deflate, once");
   }
   if (connection_.head().content_length.value_or(0) > most_bytes()) refuse_size(most_bytes());
 }

@@ -111,8 +111,8 @@ void Routed::find_sequence() {
   facts.media_type = lower(head.find("content-type").substr(0, head.find("content-type").find(';')));
   if (head.has(kJsonLength)) facts.json_bytes = number_of(kJsonLength, "length in bytes", head.find(kJsonLength));
   if (what_ == What::kQuestion || facts.is_raw()) return send();
-  std::string coding = lower(head.find("content-encoding"));
-  if (coding.empty() || coding == "identity") {
+  std::string coding = content_coding(head.fields);
+  if (coding.empty()) {
     sequence_ = sequence_in(view(body_).substr(0, facts.json_bytes.value_or(body_.size)));
     return send();
   }

@@ -77,7 +77,11 @@ class Array {
   void fill(const JsonElements& elements) {
     std::string_view text = elements.text;
     JsonReader json(text, elements.first_byte);
-    if (json.peek() != '[') refuse(spec_, "has data that is not an array, but " + brief_json(text));
+    if (json.peek() != '[') {
+      bool is_scalar = json.peek() != '{' && json.peek() != 'n';
+      std::string one = is_scalar ? "; a single element is sent as an array too: [" + brief_json(text) + "]" : "";
+      refuse(spec_, "has data that is not an array, but " + brief_json(text) + one);
+    }
     bool is_nested = JsonReader(text.substr(1)).peek() == '[' && shape_.size() > 1;
     size_t most = elements_of(shape_), count = 0;
     if (is_nested) return nested(json, 0);

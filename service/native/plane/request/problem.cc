@@ -26,7 +26,7 @@ constexpr KindFacts kFacts[] = {
     {"method_not_allowed", "Method Not Allowed.", 405, kUnimplemented, false},
     {"unknown_sequence", "The sequence is not under way.", 409, kAlreadyExists, false},
     {"too_large", "The body is larger than the limit.", 413, kInvalidArgument, false},
-    {"unsupported_format", "The file is not of a model format that Octet reads.", 415, kInvalidArgument, false},
+    {"unsupported_format", "The data is in a format that is not supported here.", 415, kInvalidArgument, false},
     {"unsupported", "The request was understood, but cannot be carried out.", 422, kUnimplemented, false},
     {"queue_full", "The model's queue is full.", 429, kResourceExhausted, true},
     {"rate_limited", "The API key's rate limit is exceeded.", 429, kResourceExhausted, true},

@@ -161,8 +161,6 @@ def reason(request: bytes, own: Read, other: Read) -> str:
             return own.why if own.why in STRICTER else ""
         case "unfinished", _ if _BARE_LINE_FEED.search(request) or b"\r\n\r\n" not in request:
             return "the data plane waits for the end of the head, and takes no bare line feed for one"
-        case "whole", "refused" if b"chunked" in own.request and re.search("header line|continuation line", other.why):
-            return "the data plane passes over trailers, and does not look at them (section 7.1.2)"
     return ""
 
 

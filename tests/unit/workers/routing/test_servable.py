@@ -153,14 +153,14 @@ def test_a_pool_on_which_it_computes_something_else_is_sent_nothing(shop: Shop) 
         shop.pools(1, bad=[V3])
 
 
-def test_a_version_is_ready_where_a_worker_has_it_in_memory(shop: Shop) -> None:
+def test_a_version_is_ready_where_a_worker_has_it_in_memory_or_loads_it_for_the_first_request(shop: Shop) -> None:
     shop.push(V3)
     shop.push(VNNI, source="another")
     shop.aliases.promote("digits", "stable", 2, 100)
     worker = Worker("w", WorkerKind.INFERENCE, "h", 1, V3, START, START, pool="old")
     ready, unavailable = (1, ModelState.READY), (2, ModelState.UNAVAILABLE)
     for loaded, expected in (
-        ((), [(1, ModelState.UNAVAILABLE), unavailable]),
+        ((), [ready, unavailable]),
         ((("digits", "1"),), [ready, unavailable]),
         ((("digits", "latest"), ("gone", "1")), [ready, unavailable]),
         ((("digits", "1"), ("digits", "stable")), [ready, (2, ModelState.READY)]),
