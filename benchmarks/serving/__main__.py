@@ -85,9 +85,11 @@ def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments:
         with bench.surviving(f"throughput of {served.name}"):
             throughput.measure(bench, served, arguments.peers)
     for served in [it for it in OVERLOADED if it in models] if "overload" in parts else []:
-        print(f"\nOverload, {served.row.title}", flush=True)
-        with bench.surviving(f"overload of {served.name}"):
-            overload.measure(bench, served, arguments.overload, arguments.overload_seconds)
+        others = [core for core in cores if core != bench.server_core] or [bench.client_core]
+        for factor in arguments.overload:
+            print(f"\nOverload, {served.row.title}, {factor:g} times", flush=True)
+            with bench.surviving(f"overload of {served.name}, {factor:g} times"):
+                overload.measure(bench, served, factor, arguments.overload_seconds, others)
     if "fairness" in parts and LIGHT in models and HEAVY in models:
         print(f"\n{LIGHT.row.title} beside {HEAVY.row.title}", flush=True)
         with bench.surviving("fairness"):
@@ -149,7 +151,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", help="default: all; without a name: none")
     parser.add_argument("--rounds", type=int, default=defaults.rounds)
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of a turn under load")
-    parser.add_argument("--overload", type=float, default=3.0, help="times the capacity")
+    parser.add_argument("--overload", type=float, nargs="+", default=[3.0, 10.0], help="times the capacity")
     parser.add_argument("--overload-seconds", type=float, default=60.0)
     parser.add_argument("--soak-minutes", type=float, default=0.0, help="adds the soak")
     parser.add_argument("--data-dir", type=Path, help="of the server, kept: models are built once")

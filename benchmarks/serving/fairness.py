@@ -27,7 +27,7 @@ def measure(bench: Bench, light: Served, heavy: Served, cores: Sequence[int], se
     with serving(bench.data_dir, cores, bench.scratch / "fairness.log", "--no-compile") as server:
         asked = [hosts.host_of(server, it.name, bench.images[it.name], bench.scratch) for it in (light, heavy)]
         other = OtherLoad([server.pid])
-        flood = Flood(ANYWHERE, bench.scratch)
+        flood = Flood([ANYWHERE], bench.scratch)
         rate = replace(bench.open(asked[0], Phase(_RATE, seconds)), polls=False)
         call_ms = percentile(flood.run(_closed(bench, asked[1], 1, seconds)).latencies_ms(), 99)
         crowd = _closed(bench, asked[1], CLOSED_CONNECTIONS, seconds)
@@ -35,7 +35,7 @@ def measure(bench: Bench, light: Served, heavy: Served, cores: Sequence[int], se
         with ThreadPoolExecutor(1) as pool:
             # The crowd comes first and leaves last.
             longer = replace(crowd, seconds=seconds + 2 * crowd.warm_up_s)
-            crowded = pool.submit(Flood(ANYWHERE, bench.scratch / "crowd").run, longer)
+            crowded = pool.submit(Flood([ANYWHERE], bench.scratch / "crowd").run, longer)
             beside = flood.run(rate)
             heavy_beside = crowded.result()
     record = Fairness(

@@ -1,7 +1,10 @@
 /* An open or a closed loop over kept-alive connections of HTTP/1.1, faster than Python can make one; `flood.py` has it
  * compiled and says what of it is for whom.
  *
- *   flood CORE PORT REQUEST EXPECTED ROWS POLLS PATIENCE LATEST CONNECTIONS WARM_UP SECONDS [RATE SECONDS]...
+ *   flood CORE INDEX COUNT START PORT REQUEST EXPECTED ROWS POLLS PATIENCE LATEST CONNECTIONS WARM_UP SECONDS [RATE SECONDS]...
+ *
+ * One process can send only what one core can. So COUNT processes share an open loop: process INDEX sends every COUNT-th
+ * request of it. All of them begin at START, in seconds of CLOCK_MONOTONIC; 0: at once.
  *
  * Writes to ROWS, for each request, four numbers: when it was due, its latency, the status (0: none came), whether its body
  * was the expected one. Prints how long it took, and how many requests of the open loop were never sent, because this
@@ -209,38 +212,45 @@ static double closed_loop(int connections, double warm_up, double seconds, doubl
   return busy_count > 0 || last == 0 ? seconds : last - counts_from;
 }
 
-static double open_loop(char** phases, int count, double patience) {
+static double open_loop(char** phases, int count, double patience, long index, long processes) {
   double begins = begun + 1e-3;
   begun = counts_from = begins;
   for (int phase = 0; phase + 1 < count; phase += 2) {
     double rate = atof(phases[phase]), seconds = atof(phases[phase + 1]);
     long most = (long)(rate * seconds + 0.5);
-    for (long each = 0; each < most;) {
+    for (long each = index, asked = 0; each < most;) {
       double due = begins + (double)each / rate;
       if (due + latest < now()) {
-        ++each, ++unsent;
+        each += processes, ++unsent;
         continue;
       }
       if (due <= now() && busy_count < MOST) {
         ask(due);
-        ++each;
-        if (each % 8 != 0) continue; /* who is late has the others heard, too */
+        each += processes;
+        if (++asked % 8 != 0) continue; /* who is late has the others heard, too */
       }
       progress(due);
     }
     begins += seconds;
   }
-  while (busy_count > 0 && now() < begins + patience) progress(now() + 0.1);
+  /* From now: a generator that is behind its schedule has sent some of the requests just now, and to give these up would
+   * charge the server with answers that it was given no time for. */
+  double gives_up = now() + patience;
+  while (busy_count > 0 && now() < gives_up) progress(now() + 0.1);
   return now() - begun;
 }
 
 int main(int count, char** words) {
-  if (count < 12) return 2;
+  if (count < 15) return 2;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   cpu_set_t core;
   CPU_ZERO(&core);
   CPU_SET(atoi(words[1]), &core);
   if (atoi(words[1]) >= 0 && sched_setaffinity(0, sizeof core, &core) != 0) fail("sched_setaffinity");
+  long index = atol(words[2]), processes = atol(words[3]);
+  double start = atof(words[4]);
+  words += 3;
+  count -= 3;
   port = atoi(words[2]);
   request = contents(words[3], &request_bytes);
   expected = words[4][0] != 0 ? contents(words[4], &expected_bytes) : NULL;
@@ -253,13 +263,18 @@ int main(int count, char** words) {
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  begun = now();
+  while (now() < start) {
+    double left = start - now();
+    struct timespec pause = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
+    if (left > 0) nanosleep(&pause, NULL);
+  }
+  begun = start > 0 ? start : now();
   double patience = atof(words[7]), elapsed;
   latest = atof(words[8]);
   if (atoi(words[9]) > 0) {
     elapsed = closed_loop(atoi(words[9]), atof(words[10]), atof(words[11]), patience);
   } else {
-    elapsed = open_loop(words + 12, count - 12, patience);
+    elapsed = open_loop(words + 12, count - 12, patience, index, processes);
   }
   for (int at = 0; at < MOST; ++at) {
     if (all[at].fd >= 0 && all[at].is_busy) record(&all[at], 0, 1);

@@ -1,9 +1,11 @@
-"""Loads that Python is too slow to make: the same as `generator`'s, by a program in C."""
+"""Loads that Python is too slow to make: the same as `generator`'s, by a program in C, in several processes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,28 +13,49 @@ import numpy as np
 from benchmarks.serving.load import Answer, Load, Outcome
 
 _SOURCE = Path(__file__).with_suffix(".c")
+_START_S = 0.2  # in which all processes of a load have started
 ANYWHERE = -1  # as a core
 
 
 class Flood:
-    """Compiled once, in `scratch`."""
+    """Compiled once, in `scratch`.
 
-    def __init__(self, core: int, scratch: Path) -> None:
+    Args:
+        cores: one for each process of the generator, which share a load: one core sends some 50,000 requests a second.
+    """
+
+    def __init__(self, cores: Sequence[int], scratch: Path) -> None:
         scratch.mkdir(exist_ok=True)
-        self._core, self._program, self._rows = core, scratch / f"flood-{core}", scratch / f"flood-{core}.rows"
+        self._cores, self._program = list(cores), scratch / "flood"
+        self._rows = [scratch / f"flood-{index}.rows" for index in range(len(self._cores))]
         command = [sys.executable, "-m", "ziglang", "cc", "-O2", str(_SOURCE), "-o", str(self._program)]
         subprocess.run(command, check=True)
 
     def run(self, load: Load) -> Outcome:
         """Raises RuntimeError if the load cannot be made."""
-        settings = load.request, load.expected, self._rows, int(load.polls), load.patience_s, load.latest_s
-        closed = load.connections, load.warm_up_s, load.seconds
-        phases = [number for phase in load.phases for number in (phase.rate, phase.seconds)]
-        command = [self._program, self._core, load.port, *settings, *closed, *phases]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"the flood ended with {done.returncode}: {done.stderr.strip()}")
-        rows = np.fromfile(self._rows).reshape(-1, 4).tolist()
+        count = min(len(self._cores), load.connections or len(self._cores))
+        start_s = time.monotonic() + _START_S
+        processes = [
+            subprocess.Popen(
+                list(map(str, self._command(load, index, count, start_s))),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for index in range(count)
+        ]
+        said = [process.communicate() for process in processes]
+        for process, (_, error) in zip(processes, said, strict=True):
+            if process.returncode:
+                raise RuntimeError(f"the flood ended with {process.returncode}: {error.strip()}")
+        rows = np.concatenate([np.fromfile(path).reshape(-1, 4) for path in self._rows[:count]]).tolist()
         answers = [Answer(due_s, latency_s, int(status), bool(right)) for due_s, latency_s, status, right in rows]
-        elapsed_s, unsent = done.stdout.split()
-        return Outcome(answers, float(elapsed_s), int(unsent))
+        elapsed_s, unsent = zip(*(output.split() for output, _ in said), strict=True)
+        return Outcome(answers, max(map(float, elapsed_s)), sum(map(int, unsent)))
+
+    def _command(self, load: Load, index: int, count: int, start_s: float) -> Sequence[object]:
+        shared = self._program, self._cores[index], index, count, start_s
+        settings = load.request, load.expected, self._rows[index], int(load.polls), load.patience_s, load.latest_s
+        connections = len(range(index, load.connections, count))
+        phases = [number for phase in load.phases for number in (phase.rate, phase.seconds)]
+        return [*shared, load.port, *settings, connections, load.warm_up_s, load.seconds, *phases]

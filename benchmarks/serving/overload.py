@@ -24,8 +24,12 @@ _SAMPLE_S = 1.0
 _LATEST_S = 5e-3
 
 
-def measure(bench: Bench, served: Served, factor: float, seconds: float) -> None:
-    flood = Flood(bench.client_core, bench.scratch)
+def measure(bench: Bench, served: Served, factor: float, seconds: float, cores: Sequence[int]) -> None:
+    """
+    Args:
+        cores: of the generator's processes.
+    """
+    flood = Flood(cores, bench.scratch)
     with hosts.octet(bench.data_dir, served.name, bench.images[served.name], bench.server_core, bench.scratch) as (
         host,
         _,

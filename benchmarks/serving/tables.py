@@ -143,7 +143,7 @@ def overload(results: Results) -> str:
 
 
 def _short(it: Overload) -> str:
-    return f"; the generator's core could send {it.sent_factor:.1f} {TIMES}" if it.unsent else ""
+    return f"; the generator's cores could send {it.sent_factor:.1f} {TIMES}" if it.unsent else ""
 
 
 def fairness(results: Results) -> str:

@@ -20,11 +20,11 @@ SERVICE_S = 0.02
 Run = Callable[[Load], Outcome]
 
 
-@pytest.fixture(scope="module", params=["python", "c"])
+@pytest.fixture(scope="module", params=[0, 1, 3], ids=["python", "c", "three processes of c"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    if request.param == "python":
+    if request.param == 0:
         return generator.run
-    return Flood(ANYWHERE, tmp_path_factory.mktemp("flood")).run
+    return Flood([ANYWHERE] * request.param, tmp_path_factory.mktemp("flood")).run
 
 
 class OneAtATime:
@@ -112,6 +112,13 @@ def test_what_the_generator_is_late_with_is_not_sent_but_counted(run: Run, tmp_p
     outcome = run(Load(**at, phases=[Phase(1e9, asked / 1e9)], latest_s=0.2))  # type: ignore[arg-type]
     assert outcome.unsent > 0
     assert len(outcome.answers) + outcome.unsent == asked
+
+
+def test_what_was_sent_late_is_waited_for(run: Run, tmp_path: Path) -> None:
+    """A generator that is behind its schedule has sent some requests just now."""
+    with serving(OneAtATime(b"right"), tmp_path) as at:
+        outcome = run(Load(**at, phases=[Phase(1e6, 1e-4)], patience_s=GIVE_UP_S))  # type: ignore[arg-type]
+    assert outcome.statuses == {"200": 100}
 
 
 def test_wrong_answers_are_counted(run: Run, tmp_path: Path) -> None:
