@@ -18,6 +18,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE
 from service.core.target import detect_host
 from tests.support import litert
+from tests.support.conformance import assert_equals_litert
 from tests.support.selected import run_selected
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import fully_connected_model
@@ -51,6 +52,16 @@ def test_a_dense_layer_rounds_as_the_reference(
     model, x = dense(dtype, seed, factor * 2.0**-right, per_channel=per_channel and dtype == "int8")
     (ours,) = oracle.run(import_model(model).module, get_mode(LITERT_REFERENCE), [x])
     np.testing.assert_array_equal(ours, expected(model, x))
+
+
+def test_the_least_accumulator_is_scaled_as_the_others() -> None:
+    """-2**31, whose magnitude is no int32."""
+    weights, limits = np.ones((UNITS, DEPTH), np.int8), np.iinfo(np.int32)
+    bias = np.array([limits.min, limits.min + 1, limits.max - 100, *range(UNITS - 3)], np.int32)
+    quants = Quant(1.0, 3), Quant([2.0**-24, *[2.0**-20] * (UNITS - 1)]), Quant(1.2)
+    data = fully_connected_model((ROWS, DEPTH), weights, bias, *quants)
+    rest = np.tile(np.arange(DEPTH, dtype=np.int8), (ROWS, 1))
+    assert_equals_litert(data, LITERT_REFERENCE, [[np.full((ROWS, DEPTH), 3, np.int8)], [rest]])
 
 
 @pytest.mark.parametrize("dtype", sorted(POINTS))

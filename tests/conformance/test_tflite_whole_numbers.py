@@ -19,7 +19,7 @@ from tests.support.conformance import assert_equals_litert
 from tests.support.litert import MODES, Array
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_builder import ModelBuilder, Quant
-from tests.support.tflite_operator import End, operator_model
+from tests.support.tflite_operator import Constant, End, operator_model
 
 X = Quant(0.5, 3)  # no kernel here looks at it
 OPTIONS: dict[str, Any] = {
@@ -82,6 +82,15 @@ def test_the_least_number_by_minus_one_is_litert_s(name: str, expected: int) -> 
     sample = [np.array([[-(2**31)]], np.int32), np.array([[-1]], np.int32)]
     assert_equals_litert(data, LITERT_REFERENCE, [sample])
     assert compiled(data, sample)[0].item() == expected
+
+
+@pytest.mark.parametrize("size", [7, 8, 17, 40])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_the_least_narrow_number_by_minus_one_saturates_in_groups_of_eight(dtype: type, size: int) -> None:
+    least = np.iinfo(dtype).min
+    ends = [End((size,), dtype, X), Constant(np.full(size, -1, dtype), X)]
+    data = operator_model("FLOOR_DIV", ends, [End((size,), dtype, X)], OPTIONS["FLOOR_DIV"])
+    assert_equals_litert(data, LITERT_REFERENCE, [[np.full(size, least, dtype)], [np.arange(size, dtype=dtype)]])
 
 
 @pytest.mark.parametrize(("name", "dtype"), [each for each in DIVISIONS if each[1] is not np.float32])

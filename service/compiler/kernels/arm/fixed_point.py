@@ -30,12 +30,15 @@ class NeonFixedPoint:
     def round_twice(self, program: Program, x: Expr, significand: Expr, exponent: Expr) -> Expr:
         return program.bind(self.divide_by_pot(program, self.high_mul(program, x, significand), exponent), _DTYPE)
 
-    def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr) -> Expr:
+    def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
         x, left = program.bind(x, _DTYPE), program.bind(splat(tirx.const(0, "int32"), _LANES) - right, _DTYPE)
         halves = []
         for half in (_HALF, [lane + len(_HALF) for lane in _HALF]):
             factors = (shuffle(value, half) for value in (x, significand))
             product = intrinsic(_WIDE, "llvm.aarch64.neon.smull", *factors)
+            if away:
+                product = program.bind(product, _WIDE)
+                product = product + (product >> splat(tirx.const(63, "int64"), len(_HALF)))
             count = tirx.Cast(_WIDE, shuffle(left, half))
             rounded = intrinsic(_WIDE, "llvm.aarch64.neon.srshl", product, count)
             halves.append(tirx.Cast(f"int32x{len(_HALF)}", rounded))

@@ -48,10 +48,13 @@ def quantizing(quantization: Quantization) -> Conversion:
         quantization.first_zero_point is not None,
         quantization.away,
         quantization.nan_is_low,
+        quantization.limit is not None,
     )
     floats = [quantization.factor, quantization.least, quantization.largest, quantization.first_zero_point or 0]
     ends = [quantization.zero_point, quantization.low, quantization.high]
-    numbers = np.concatenate([np.array(floats, np.float32).view(np.int32), np.array(ends, np.int32)])
+    limits = [] if quantization.limit is None else [quantization.limit, quantization.overflow]
+    real, beyond = (np.array(values, np.float32).view(np.int32) for values in (floats, limits))
+    numbers = np.concatenate([real, np.array(ends, np.int32), beyond])
     return Conversion(f"octet::Quantization<{', '.join(map(_literal, ways))}>", (numbers,), "float32", "uint8")
 
 

@@ -15,7 +15,7 @@ from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, bits, intrinsic, load, splat
 from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.qnn.numerics import Mode, mlas
-from service.compiler.qnn.numerics.affine import Dequantize, Quantize
+from service.compiler.qnn.numerics.affine import Dequantize, Quantize, int32_bound
 from service.compiler.qnn.numerics.aten import FusedQuantize
 from service.compiler.qnn.numerics.formula import rounded_away
 from service.compiler.qnn.numerics.onednn import Reorder
@@ -38,6 +38,8 @@ class Quantization:
         divides: by the factor, instead of multiplying.
         away: whether halves are rounded away from zero, and not to even.
         nan_is_low: whether what is not a number becomes the least value, and not the largest.
+        limit: from which on, and below whose negative, values become `overflow`, NaN too; None if they are clamped.
+        overflow: beyond `least` or `largest`.
     """
 
     factor: float
@@ -50,13 +52,16 @@ class Quantization:
     divides: bool = False
     away: bool = False
     nan_is_low: bool = False
+    limit: float | None = None
+    overflow: float = 0.0
 
     @property
     def numbers(self) -> Array:
         """The int32 constants that the code reads."""
         floats = np.array([self.factor, self.least, self.largest, self.first_zero_point or 0], np.float32)
         zero_point = self.zero_point - _ROUNDING_BITS if self.is_within else self.zero_point
-        return np.concatenate([floats.view(np.int32), np.array([zero_point, self.low, self.high], np.int32)])
+        limits = np.array([] if self.limit is None else [self.limit, self.overflow], np.float32).view(np.int32)
+        return np.concatenate([floats.view(np.int32), np.array([zero_point, self.low, self.high], np.int32), limits])
 
     @property
     def is_within(self) -> bool:
@@ -70,6 +75,9 @@ class Quantization:
         zero_point, low, high = (_number(numbers, 4 + place, lanes) for place in range(3))
         # Compare and select: what is not a number becomes the bound that it is compared with first.
         ratio = self._ratio(vector, factor, addend, lanes)
+        if self.limit is not None:
+            limit, overflow = (bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in (7, 8))
+            ratio = tirx.Select(ratio < limit, tirx.Select(-limit < ratio, ratio, overflow), overflow)
         if self.nan_is_low:
             bounded = tirx.min(tirx.max(ratio, least), largest)
         else:
@@ -118,7 +126,12 @@ def quantization_of(mode: Mode, operation: Operation) -> Quantization:
     if isinstance(formula, Quantize) and formula.reciprocal:
         return Quantization(float(np.float32(1) / scale), -_FAR, _FAR, *ends)
     if isinstance(formula, Quantize):
-        return Quantization(float(scale), -_FAR, _FAR, *ends, divides=True, away=True)
+        if not formula.overflows:
+            return Quantization(float(scale), -_FAR, _FAR, *ends, divides=True, away=True)
+        limit, overflow = int32_bound(kind), _FAR if kind.zero_point < 0 else -_FAR
+        return Quantization(
+            float(scale), -_FAR, _FAR, *ends, divides=True, away=True, limit=limit, overflow=overflow
+        )
     if isinstance(formula, Reorder):
         return Quantization(formula.factors(kind)[0], -_FAR, _FAR, *ends)
     if isinstance(formula, mlas.Quantize):

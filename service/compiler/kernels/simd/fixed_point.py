@@ -50,15 +50,19 @@ class WideFixedPoint:
         upper = self._uppers(program, even + first, odd + second)
         return self._keep(program, (upper + (x >> self._const(31))) >> exponent)
 
-    def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits; `right` is 31 or more, so that the result fits."""
+    def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
+        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves go away from
+        zero. `right` is 31 or more, so that the result fits."""
         half = f"int64x{self.lanes // 2}"
         right = self._keep(program, right)
         counts = (bits(half, right) & self._wide(0xFFFFFFFF), bits(half, right) >> self._wide(32))
-        even, odd = (
-            (product + (self._wide(1) << (count - self._wide(1)))) >> count
-            for product, count in zip(self._products(program, x, significand), counts, strict=True)
-        )
+
+        def rounded(product: Expr, count: Expr) -> Expr:
+            nudged = product + (product >> self._wide(63)) if away else product
+            return (nudged + (self._wide(1) << (count - self._wide(1)))) >> count
+
+        products = self._products(program, x, significand)
+        even, odd = (rounded(product, count) for product, count in zip(products, counts, strict=True))
         return self._interleave(program, even, odd << self._wide(32))
 
     def _products(self, program: Program, x: Expr, y: Expr) -> tuple[Expr, Expr]:

@@ -68,7 +68,7 @@ class Narrow:
 
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         """`accumulator`: int32. What does not fit 32 bits is cut off, as the reference does."""
-        return lanes.scale_once(lanes.keep(accumulator), *channels)
+        return lanes.scale_once(lanes.keep(accumulator), *channels, away=False)
 
 
 @dataclass(frozen=True)

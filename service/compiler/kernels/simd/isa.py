@@ -136,8 +136,9 @@ class FixedPoint(Protocol):
     def round_twice(self, program: Program, x: Expr, significand: Expr, exponent: Expr) -> Expr:
         """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1."""
 
-    def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits; `right` is 31 or more, so that the result fits."""
+    def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
+        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves go away from
+        zero. `right` is 31 or more, so that the result fits."""
 
 
 class BFloat16(Protocol):

@@ -52,6 +52,7 @@ class Lanes:
         """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1."""
         return self.isa.fixed_point.round_twice(self.program, x, significand, exponent)
 
-    def scale_once(self, x: Expr, significand: Expr, right: Expr) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits; `right` is 31 or more, so that the result fits."""
-        return self.isa.fixed_point.scale_once(self.program, x, significand, right)
+    def scale_once(self, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
+        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves go away from
+        zero. `right` is 31 or more, so that the result fits."""
+        return self.isa.fixed_point.scale_once(self.program, x, significand, right, away=away)

@@ -225,10 +225,7 @@ class SingleRounding(Requantization):
         return self.significands.astype(np.int32), (31 - self.shifts).astype(np.int32)
 
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """By the magnitude, so that halves go away from zero."""
-        sign = lanes.keep(accumulator >> lanes.const(31))
-        scaled = lanes.scale_once(lanes.keep((accumulator ^ sign) - sign), *channels)
-        return lanes.keep((scaled ^ sign) - sign)
+        return lanes.scale_once(lanes.keep(accumulator), *channels, away=True)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
-_BEYOND_INT32 = 2.0**31
+_INT32 = 1 << 31
+_LARGEST_INT32_FLOAT = float(np.nextafter(np.float32(2.0**31), np.float32(0)))
 
 
 class Quantize:
@@ -30,22 +31,30 @@ class Quantize:
     """
 
     def __init__(self, *, reciprocal: bool, overflows: bool = False) -> None:
-        """`overflows`: what is beyond 32 bits becomes the smallest value, as the conversion of x86 has it; else the
-        nearest."""
+        """
+        Args:
+            overflows: whether a quotient beyond 32 bits, or NaN, becomes -2**31, as x86 converts it, to which the zero
+                point is added in 32 bits; otherwise it is clamped.
+        """
         self.reciprocal, self.overflows = reciprocal, overflows
         formula = "z + round_even(x * float(1 / s))" if reciprocal else "z + round_away(x / s)"
-        self.summary = f"{formula}; the smallest beyond 32 bits" if overflows else formula
+        self.summary = f"{formula}; beyond 32 bits the least value, or the largest if z < 0" if overflows else formula
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.quantized("out_type")
         scales, zero_points = broadcast(out_type, x.ndim)
-        ratio = x * (np.float32(1) / scales) if self.reciprocal else x / scales
-        # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
-        ratio = np.clip(ratio, -(2.0**40), 2.0**40)
-        rounded = np.rint(ratio) if self.reciprocal else round_away(ratio)
+        with np.errstate(over="ignore", invalid="ignore"):
+            ratio = x * (np.float32(1) / scales) if self.reciprocal else x / scales
         if self.overflows:
-            rounded = np.where(np.abs(rounded) < _BEYOND_INT32, rounded, -_BEYOND_INT32)
-        return store(rounded.astype(np.int64) + zero_points, out_type)
+            fits = np.abs(ratio) < _INT32
+            rounded = self._rounded(np.where(fits, ratio, 0)).astype(np.int64)
+            total = np.where(fits, rounded, -_INT32) + zero_points
+            return store(total.astype(np.int32), out_type)  # in 32 bits: it wraps
+        # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
+        return store(self._rounded(np.clip(ratio, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
+
+    def _rounded(self, ratio: Array) -> Array:
+        return np.asarray(np.rint(ratio) if self.reciprocal else round_away(ratio))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.quantized("out_type")
@@ -60,15 +69,21 @@ class Quantize:
             value = clamped(rounded.astype("int32") + zero_point, out_type)
             if not self.overflows:
                 return value
-            beyond = tirx.const(_BEYOND_INT32, "float32")
+            beyond = tirx.const(int32_bound(out_type), "float32")
             fits = tirx.all(ratio < beyond, ratio > -beyond)
-            return tirx.Select(fits, value, tirx.const(out_type.min, out_type.dtype))
+            least, most = (tirx.const(bound, out_type.dtype) for bound in (out_type.min, out_type.max))
+            return tirx.Select(fits, value, tirx.Select(zero_point < tirx.const(0, "int32"), most, least))
 
         constants = [
             parameter(list(factors), "float32", out_type),
             parameter(out_type.zero_points, "int32", out_type),
         ]
         return pointwise(builder, "quantize", quantize, [x], constants)
+
+
+def int32_bound(out_type: QuantizedType) -> float:
+    """The float32 from which on, and below whose negative, quotients overflow with their zero point."""
+    return _LARGEST_INT32_FLOAT if max(out_type.zero_points) > _INT32 - 1 - _LARGEST_INT32_FLOAT else float(_INT32)
 
 
 class Dequantize:

@@ -20,6 +20,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES
 
 _INT16 = STORAGE_RANGES["int16"]
+_INT16_BITS = 16
 _FAR = 2.0**31  # beyond every storage type
 
 
@@ -126,10 +127,10 @@ class HardSwish(Tabulated):
         if relu_shift > 0:
             reluish = np.clip(reluish << 1, *_INT16)
         elif relu_shift < 0:
-            reluish = rounding_divide_by_pot(reluish, min(-relu_shift, 31))
+            reluish = _divide_int16_by_pot(reluish, -relu_shift)
         reluish = (reluish + (1 << 15)) >> 1
         product = np.trunc(reluish * preshift / (1 << 15)).astype(np.int64)
-        return rounding_divide_by_pot(product, min(-out_shift, 31)) + out_type.zero_point
+        return _divide_int16_by_pot(product, -out_shift) + out_type.zero_point
 
 
 class Relu(Tabulated):
@@ -250,6 +251,14 @@ def _doubling_high_mul(a: Array, b: int) -> Array:
     product = a * b
     nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
     return np.clip(np.where(nudged >= 0, nudged >> 15, -((-nudged) >> 15)), *_INT16)
+
+
+def _divide_int16_by_pot(x: Array, exponent: int) -> Array:
+    """gemmlowp's RoundingDivideByPOT of int16 values: its mask has 16 bits, so that from an exponent of 16 on all of
+    them are set. What is not negative is then rounded up to 1, and what is negative down to -1."""
+    if exponent < _INT16_BITS:
+        return rounding_divide_by_pot(x, exponent)
+    return np.where(x < 0, -1, 1).astype(np.int64)
 
 
 LOGISTIC = RealFunction("logistic", _logistic)

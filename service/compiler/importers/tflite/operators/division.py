@@ -5,7 +5,9 @@ LiteRT stops where a divisor is 0. Here the result of whole numbers is then 0, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from tvm import relax
@@ -15,14 +17,32 @@ from service.compiler.importers.tflite.operators.elementwise import clamped, qua
 from service.compiler.qnn import ops
 
 Operands = tuple[relax.Expr, relax.Expr]
+_GROUP, _NARROW_BYTES = 8, 2
 
 
 def floor_div(node: Node) -> relax.Expr:
-    """The quotient in float64, rounded down (`FloorDiv` in reference/floor_div.h)."""
+    """The quotient in float64, rounded down (`FloorDiv` in reference/floor_div.h).
+
+    The least number divided by -1 fits no int32, int16 or int8, and C++ does not define what it becomes. In LiteRT
+    2.3.0 on x86-64 it wraps, except for int8 and int16 operands of one shape, of which whole groups of eight elements
+    are converted by vector instructions that saturate.
+    """
     require_one_dtype(node)
     if node.output.dtype == "float32":
         return node.emit(relax.op.astype(_floored(node, _wide(node)), "float32"))
-    return _whole(node, _floored)
+    shape, dtype = node.input(0).shape, np.dtype(node.output.dtype)
+    saturating = math.prod(shape) // _GROUP * _GROUP
+    if dtype.itemsize > _NARROW_BYTES or shape != node.input(1).shape or not saturating:
+        return _whole(node, _floored)
+    return _whole(node, partial(_floored_within, saturating=saturating, most=float(np.iinfo(dtype).max)))
+
+
+def _floored_within(node: Node, wide: Operands, *, saturating: int, most: float) -> relax.Expr:
+    """`_floored`, of which the first elements, so many, are at most `most`."""
+    shape = node.input(0).shape
+    node.reserve(math.prod(shape) * np.dtype(np.float64).itemsize)
+    limits = np.where(np.arange(math.prod(shape)) < saturating, most, np.inf).reshape(shape)
+    return node.emit(relax.op.minimum(_floored(node, wide), relax.const(limits, "float64")), "within")
 
 
 def div(node: Node) -> relax.Expr:
@@ -69,8 +89,7 @@ def _truncated(node: Node, wide: Operands) -> relax.Expr:
 
 
 def _whole(node: Node, divide: Callable[[Node, Operands], relax.Expr]) -> relax.Expr:
-    """A quotient as a whole number, by way of 64 bits: the least number divided by -1 wraps, as `FLOOR_DIV` of LiteRT
-    on x86-64 has it, and nothing traps."""
+    """A quotient as a whole number, by way of 64 bits: what does not fit the output wraps, and nothing traps."""
     zero, one = (relax.const(np.array(value, np.float64), "float64") for value in (0, 1))
     dividend, divisor = _wide(node)
     by_zero = node.emit(relax.op.equal(divisor, zero), "by_zero")

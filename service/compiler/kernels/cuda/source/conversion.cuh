@@ -36,13 +36,15 @@ struct Table {
   __device__ u8 apply(u8 value) const { return entries[value]; }
 };
 
-// What is not a number becomes the bound that it is compared with first.
-template <bool kDivides, bool kFused, bool kAway, bool kNanIsLow>
+// What is not a number becomes the bound that it is compared with first. With `kOverflows`, it becomes `overflow`, as
+// does what is not between `-limit` and `limit`.
+template <bool kDivides, bool kFused, bool kAway, bool kNanIsLow, bool kOverflows>
 struct Quantization {
   using From = float;
   using To = u8;
   const float factor, least, largest, first_zero_point;
   const i32 zero_point, low, high;
+  const float limit, overflow;
 
   __device__ Quantization(const i32* numbers)
       : factor(__int_as_float(numbers[0])),
@@ -51,10 +53,13 @@ struct Quantization {
         first_zero_point(__int_as_float(numbers[3])),
         zero_point(numbers[4]),
         low(numbers[5]),
-        high(numbers[6]) {}
+        high(numbers[6]),
+        limit(kOverflows ? __int_as_float(numbers[7]) : 0.0f),
+        overflow(kOverflows ? __int_as_float(numbers[8]) : 0.0f) {}
 
   __device__ u8 apply(float value) const {
-    const float ratio = kFused ? fmaf(value, factor, first_zero_point) : kDivides ? value / factor : value * factor;
+    float ratio = kFused ? fmaf(value, factor, first_zero_point) : kDivides ? value / factor : value * factor;
+    if (kOverflows && !(ratio < limit && -limit < ratio)) ratio = overflow;
     const float bounded = kNanIsLow ? fminf(fmaxf(ratio, least), largest) : fmaxf(fminf(ratio, largest), least);
     const i32 whole = kAway ? static_cast<i32>(roundf(bounded)) : rounded(bounded);
     return static_cast<u8>(clamped(whole + zero_point, low, high));

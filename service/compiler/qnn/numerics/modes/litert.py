@@ -91,8 +91,7 @@ REFERENCE = Mode(
     "LiteRT 2.3.0, reference kernels (BUILTIN_REF)",
     {
         **_SHARED,
-        "quantize": Quantize(reciprocal=False),
-        "quantize:int16": Quantize(reciprocal=False, overflows=True),
+        "quantize": Quantize(reciprocal=False, overflows=True),
         "requantize": TwoRoundings(),
         "conv2d+requantize": TwoRoundings(),
         "conv2d_transpose+requantize": TwoRoundings(),
