@@ -29,7 +29,10 @@ def test_quotients_beyond_32_bits_equal_litert(dtype: type, zero_point: int, sca
 def test_the_logarithm_of_zero_equals_litert(zero_point: int) -> None:
     """As converters write it: DEQUANTIZE, LOG of real values, QUANTIZE."""
     builder, shape = ModelBuilder(), (256,)
-    x, y = builder.tensor("x", shape, np.int8, Quant(0.05, 3)), builder.tensor("y", shape, np.int8, Quant(1, zero_point))
+    x, y = (
+        builder.tensor("x", shape, np.int8, Quant(0.05, 3)),
+        builder.tensor("y", shape, np.int8, Quant(1, zero_point)),
+    )
     real, logarithm = (builder.tensor(name, shape, np.float32) for name in ("real", "logarithm"))
     builder.operator("DEQUANTIZE", [x], [real])
     builder.operator("LOG", [real], [logarithm])

@@ -52,7 +52,7 @@ def test_function_equals_litert(name: str, dtype: type, mode: str) -> None:
 def test_hard_swish_into_a_far_larger_scale_equals_litert(right: int, dtype: type) -> None:
     """From 2**10 on, its 16-bit shifts leave nothing but signs."""
     low = int(np.iinfo(dtype).min)
-    every_value = np.arange(low, low + 256).astype(dtype)
+    every_value: Array = np.arange(low, low + 256).astype(dtype)
     data = unary_model("HARD_SWISH", (256,), dtype, Quant(0.7 * 2.0**-right, low + 131), Quant(0.7, low + 123))
     assert_equals_litert(data, LITERT_REFERENCE, [[every_value]])
 

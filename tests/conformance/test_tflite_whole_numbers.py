@@ -88,7 +88,7 @@ def test_the_least_number_by_minus_one_is_litert_s(name: str, expected: int) -> 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 def test_the_least_narrow_number_by_minus_one_saturates_in_groups_of_eight(dtype: type, size: int) -> None:
     least = np.iinfo(dtype).min
-    ends = [End((size,), dtype, X), Constant(np.full(size, -1, dtype), X)]
+    ends: list[End | Constant] = [End((size,), dtype, X), Constant(np.full(size, -1, dtype), X)]
     data = operator_model("FLOOR_DIV", ends, [End((size,), dtype, X)], OPTIONS["FLOOR_DIV"])
     assert_equals_litert(data, LITERT_REFERENCE, [[np.full(size, least, dtype)], [np.arange(size, dtype=dtype)]])
 

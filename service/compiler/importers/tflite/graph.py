@@ -12,22 +12,19 @@ _OMITTED = -1  # kTfLiteOptionalTensor
 
 
 def check_graph(model: Model) -> None:
-    """Passes if every index is in range, every tensor is given or computed once, before it is read.
+    """Passes if every index is in range, every tensor is given or computed once, before it is read. An output may be
+    an input or a constant, and one tensor several outputs.
 
     Raises:
         MalformedModel: it is not so.
-        Unsupported: it computes nothing.
+        Unsupported: LiteRT loads the model, but it has no inputs, no outputs, no operators, or inputs that cannot be
+            told apart.
     """
     _check_ends(model)
     known = check_order(model)
     for index in model.outputs:
         if index not in known:
             _fail(model, index, "is an output of the model, but no operator computes it")
-        if index in model.inputs or model.tensors[index].is_constant:
-            raise Unsupported(
-                f"the output {model.tensors[index].label} is not computed, but an input or a constant",
-                tensor=model.tensors[index].label,
-            )
 
 
 def check_order(graph: Subgraph) -> set[int]:
@@ -45,13 +42,14 @@ def _check_ends(model: Model) -> None:
         raise Unsupported("the model has no operators")
     for indices, what in ((model.inputs, "input"), (model.outputs, "output")):
         if not indices:
-            raise MalformedModel(f"the model has no {what}s")
+            raise Unsupported(f"the model has no {what}s")
         _check_indices(model, indices, f"the model's {what}s")
-        if len(set(indices)) != len(indices):
-            raise MalformedModel(f"one tensor is several of the model's {what}s")
-    for index in model.inputs:
+    for place, index in enumerate(model.inputs):
+        label = model.tensors[index].label
+        if index in model.inputs[:place]:
+            raise Unsupported(f"the tensor {label} is several of the model's inputs", tensor=label)
         if model.tensors[index].is_constant:
-            _fail(model, index, "is an input of the model, but also a constant")
+            raise Unsupported(f"the tensor {label} is an input of the model, but also a constant", tensor=label)
 
 
 def _check_operator(model: Subgraph, operator: Operator, known: set[int]) -> None:

@@ -19,10 +19,10 @@ from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support, dtypes_of
 from service.compiler.importers.tflite.variables import find_states
+from service.compiler.importers.tflite.zero_scales import replace_zero_scales
 from service.compiler.qnn.graph import main_of, results_of, shape_of
-from service.compiler.qnn.operation import value_of
 from service.core.build import Stage
-from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.errors import MalformedModel, OctetError
 
 At = Callable[[str, str], None]
 
@@ -42,7 +42,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
     try:
         model = find_states(read_model(data))
         check_support(model)
-        model = join_dilated(model)
+        model = replace_zero_scales(join_dilated(model))
         module = _module(model, at)
         signature = signature_of(_with_outputs(model, module))
         return ImportedModel(module, signature, TFLITE, *metadata_of(data, signature))
@@ -67,7 +67,7 @@ def _module(model: Model, at: At) -> tvm.IRModule:
                 for tensor, value in zip(node.outputs, made if isinstance(made, list) else [made], strict=True):
                     node.expect(tensor, value)
                     values[tensor.index] = value
-            computed = [_computed(model, index, values) for index in model.outputs]
+            computed = [_result(model, index, values, constants) for index in model.outputs]
             left = [_left(model, state, values, constants) for state in model.states]
             outputs = [builder.emit_output(each) for each in (*computed, *left)]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
@@ -83,11 +83,10 @@ def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
     return replace(model, tensors=tuple(tensors))
 
 
-def _computed(model: Model, index: int, values: dict[int, relax.Expr]) -> relax.Expr:
-    if index not in values or value_of(values[index]) is not None:
-        label = model.tensors[index].label
-        raise Unsupported(f"the output {label} is the same for every input", tensor=label)
-    return values[index]
+def _result(model: Model, index: int, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
+    """The value of an output: of an operator, an input or a constant."""
+    tensor = model.tensors[index]
+    return values[index] if tensor.data is None else constants.expr(tensor, tensor.data)
 
 
 def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from service.compiler.importers.tflite.accessors import shortened
@@ -26,6 +28,17 @@ class Quantization:
     def per_axis(self) -> bool:
         """Whether scales differ along `axis`; LiteRT takes a single scale as per-tensor, whatever the axis."""
         return len(self.scales) > 1
+
+    def fault_for(self, dtype: str) -> str | None:
+        """What makes it none that operators can compute with, as in "scale is 0.0"; None if nothing does."""
+        limits = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else None
+        for scale in self.scales:
+            if not (scale > 0 and math.isfinite(scale)):
+                return f"scale is {scale}"
+        for point in self.zero_points:
+            if limits is not None and not limits.min <= point <= limits.max:
+                return f"zero point is {point}"
+        return None
 
 
 @dataclass(frozen=True, eq=False)

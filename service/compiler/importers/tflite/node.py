@@ -10,8 +10,8 @@ from typing import NoReturn
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite import activations
-from service.compiler.importers.tflite.model import Array, Model, Operator, OptionValue, Tensor
+from service.compiler.importers.tflite import activations, schema
+from service.compiler.importers.tflite.model import Array, Model, Operator, OptionValue, Quantization, Tensor
 from service.compiler.importers.tflite.tensors import MAX_BYTES
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped, value_of
@@ -128,9 +128,10 @@ class Node:
         return self.data(place)
 
     def option(self, name: str) -> OptionValue:
-        if self.operator.options is None or name not in self.operator.options:
-            self.malformed("lacks its options")
-        return self.operator.options[name]
+        """An option; without a table of options, or with one of another operator, what LiteRT fills its own with:
+        zeros (`BuiltinDataAllocator::AllocatePOD` in tflite/core/api/flatbuffer_conversions.h)."""
+        options = self.operator.options
+        return schema.zero_of(name) if options is None or name not in options else options[name]
 
     def scalar(self, place: int) -> int:
         """A constant integer of one element, such as an axis."""
@@ -145,13 +146,17 @@ class Node:
         self.require(-rank <= named < rank, f"has axis {named} of {rank}")
         return named % rank
 
-    def axes(self) -> tuple[list[int], bool]:
-        """The axes of a reduction (its second input), and whether they stay, with length 1."""
-        rank = len(self.input(0).shape)
-        axes = {self.axis(int(axis), rank) for axis in self.integers(1).reshape(-1)}
-        if not axes:
-            self.unsupported("reduces over no axis", self.input(1))
-        return sorted(axes), bool(self.option("keep_dims"))
+    def reduced(self) -> tuple[relax.Expr, list[int], bool]:
+        """The operand of a reduction, its axes (the second input), and whether they stay, with length 1.
+
+        A reduction over no axis is one over a last axis of length 1. LiteRT does not look at the axes of a scalar
+        (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h).
+        """
+        shape = self.input(0).shape
+        axes = {self.axis(int(axis), len(shape)) for axis in self.integers(1).reshape(-1)} if shape else set()
+        if axes:
+            return self.expr(0), sorted(axes), bool(self.option("keep_dims"))
+        return self.emit(relax.op.reshape(self.expr(0), (*shape, 1)), "one"), [len(shape)], False
 
     def int_option(self, name: str, least: int | None = None) -> int:
         value = self.option(name)
@@ -182,9 +187,16 @@ class Node:
             self.malformed(f"works on the {tensor.dtype} tensor {tensor.label}, which has no quantization", tensor)
         if quantization.per_axis:
             self.unsupported(f"works on the tensor {tensor.label}, an activation that is quantized per axis", tensor)
+        self.check_quantization(tensor, quantization)
         if tensor.dtype == "int16" and any(quantization.zero_points):
             self.unsupported(f"works on the 16-bit tensor {tensor.label}, whose zero point is not 0", tensor)
         return QuantizedType(tensor.dtype, quantization.scales, quantization.zero_points)
+
+    def check_quantization(self, tensor: Tensor, quantization: Quantization) -> None:
+        """Requires scales that are positive and finite, and zero points that can be stored."""
+        fault = quantization.fault_for(tensor.dtype)
+        if fault is not None:
+            self.unsupported(f"works on the tensor {tensor.label}, whose {fault}", tensor)
 
     def in_type(self, place: int) -> QuantizedType:
         return self.per_tensor(self.input(place))
@@ -234,12 +246,9 @@ class Node:
         self._values[tensor.index] = value
 
     def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
-        """The operator makes `shape`: what the file says for certain of its output has to agree. No dimensions are
-        those of a scalar, or left for the kernel to find, as AutoML writes a detector."""
+        """Requires that the operator's output has a size that can be compiled. Its shape is `shape`, whatever the file
+        declares: LiteRT computes shapes anew as it prepares a kernel."""
         tensor = tensor or self.output
-        said = tensor.signature or tensor.shape or shape
-        if len(said) != len(shape) or any(size not in (-1, made) for size, made in zip(said, shape, strict=True)):
-            self.malformed(f"makes a tensor of {list(shape)}, but its output is {list(said)}", tensor)
         if math.prod(shape) * np.dtype(tensor.dtype).itemsize > MAX_BYTES:
             self.unsupported(f"makes a tensor of {list(shape)}, which is more than 2 GiB", tensor)
 

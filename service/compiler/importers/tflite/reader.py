@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import tflite
 
 from service.compiler.importers.tflite import schema
 from service.compiler.importers.tflite.accessors import int32_at, ints, shortened, text
 from service.compiler.importers.tflite.flatbuffer import verify
 from service.compiler.importers.tflite.graph import check_graph
-from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature, Subgraph
+from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature, Subgraph, Tensor
 from service.compiler.importers.tflite.tensors import read_tensor
 from service.core.errors import MalformedModel, Unsupported
 
@@ -46,13 +48,26 @@ def read_model(data: bytes) -> Model:
 
 def _subgraph(model: Any, data: bytes, number: int, codes: Sequence[str]) -> Subgraph:
     subgraph = model.Subgraphs(number)
-    return Subgraph(
+    read = Subgraph(
         tensors=tuple(read_tensor(model, data, subgraph, index) for index in range(subgraph.TensorsLength())),
         operators=tuple(
             _operator(subgraph.Operators(index), index, codes) for index in range(subgraph.OperatorsLength())
         ),
         inputs=ints(subgraph, "Inputs"),
         outputs=ints(subgraph, "Outputs"),
+    )
+    return replace(read, tensors=_with_empty_constants(read))
+
+
+def _with_empty_constants(graph: Subgraph) -> tuple[Tensor, ...]:
+    """The tensors. One without elements that nothing computes is a constant, whose buffer is empty like that of a
+    tensor that something computes."""
+    computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.inputs)
+    return tuple(
+        replace(tensor, data=np.zeros(tensor.shape, tensor.dtype), storage=-1 - tensor.index)
+        if 0 in tensor.shape and tensor.index not in computed and not tensor.is_constant and tensor.oddity is None
+        else tensor
+        for tensor in graph.tensors
     )
 
 

@@ -142,6 +142,7 @@ TABLES: Mapping[str, Table] = {
         "is_variable": (5, BOOL),
         "sparsity": (6, Ref("SparsityParameters")),
         "shape_signature": (7, Vector(4)),
+        "external_buffer": (10, UINT),
     },
     "QuantizationParameters": {
         "scale": (2, Vector(4)),
@@ -268,6 +269,17 @@ TABLES: Mapping[str, Table] = {
 }
 
 MODEL = Schema("TFLite file", b"TFL3", "Model", TABLES)
+
+
+def zero_of(option: str) -> int | str | tuple[int, ...]:
+    """The value of an operator's option `option` whose bytes are all 0."""
+    (kind,) = {TABLES[table][option][1] for table in OPTIONS.values() if option in TABLES[table]}
+    match kind:
+        case Vector():
+            return ()
+        case Text():
+            return ""
+    return 0
 
 
 def accessor(field_name: str) -> str:

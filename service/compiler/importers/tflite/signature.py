@@ -30,8 +30,8 @@ def signature_of(model: Model) -> ModelSignature:
         Unsupported: an input is of a type that no client can send.
     """
     chosen = _chosen(model)
-    input_names = {index: name for name, index in chosen.inputs} if chosen else {}
-    output_names = {index: name for name, index in chosen.outputs} if chosen else {}
+    input_names = _named(chosen.inputs if chosen else ())
+    output_names = _named(chosen.outputs if chosen else ())
     return ModelSignature(
         _specs([model.tensors[index] for index in model.inputs], input_names, "input"),
         _specs([model.tensors[index] for index in model.outputs], output_names, "output"),
@@ -42,9 +42,17 @@ def signature_of(model: Model) -> ModelSignature:
     )
 
 
+def _named(ends: Sequence[tuple[str, int]]) -> dict[int, list[str]]:
+    """The names of each tensor; one that is several outputs has several."""
+    names: dict[int, list[str]] = {}
+    for name, index in ends:
+        names.setdefault(index, []).append(name)
+    return names
+
+
 def _state_specs(model: Model) -> tuple[TensorSpec, ...]:
     tensors = [replace(model.tensors[state.tensor], shape=state.initial.shape) for state in model.states]
-    return _specs(tensors, {state.tensor: state.name for state in model.states}, "state")
+    return _specs(tensors, {state.tensor: [state.name] for state in model.states}, "state")
 
 
 def _chosen(model: Model) -> Signature | None:
@@ -59,17 +67,19 @@ def _chosen(model: Model) -> Signature | None:
     return next(iter(preferred or fitting), None)
 
 
-def _specs(tensors: Sequence[Tensor], names: dict[int, str], what: str) -> tuple[TensorSpec, ...]:
+def _specs(tensors: Sequence[Tensor], names: dict[int, list[str]], what: str) -> tuple[TensorSpec, ...]:
     specs: dict[str, TensorSpec] = {}
     for place, tensor in enumerate(tensors):
         if tensor.dtype not in _SENDABLE:
             raise Unsupported(f"the {what} {tensor.label} is {tensor.dtype}", tensor=tensor.label)
-        name = unique(printable(names.get(tensor.index) or tensor.name) or f"{what}_{place}", specs)
+        given = names[tensor.index].pop(0) if names.get(tensor.index) else tensor.name
+        name = unique(printable(given or tensor.name) or f"{what}_{place}", specs)
         specs[name] = TensorSpec(name, datatype_of(tensor.dtype), tensor.shape, _quantization(tensor))
     return tuple(specs.values())
 
 
 def _quantization(tensor: Tensor) -> Quantization | None:
-    if tensor.quantization is None or tensor.dtype == "float32":
+    stored = tensor.quantization
+    if stored is None or tensor.dtype == "float32" or stored.fault_for(tensor.dtype) is not None:
         return None
-    return Quantization(tensor.quantization.scales[0], tensor.quantization.zero_points[0])
+    return Quantization(stored.scales[0], stored.zero_points[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.operators import RULES, Rule
@@ -32,9 +33,13 @@ def check_support(model: Model) -> None:
     if obstacles:
         _refuse(model, obstacles)
     for operator in model.operators:
-        _check_arity(operator, RULES[operator.name])
+        rule = RULES[operator.name]
+        _check_arity(operator, rule)
         for tensor in _tensors(model, operator):
             _check_tensor(operator, tensor)
+        for index in (*rule.activations_of(operator.inputs), *operator.outputs):
+            if index >= 0 and 0 in model.tensors[index].shape and not rule.skips_empty:
+                _refuse_tensor(operator, model.tensors[index], "has no elements")
 
 
 def _require_stored_activations(model: Model) -> None:
@@ -132,13 +137,13 @@ def _check_arity(operator: Operator, rule: Rule) -> None:
 
 def _check_tensor(operator: Operator, tensor: Tensor) -> None:
     is_read = tensor.sparse is not None and RULES[operator.name].sparse
-    what = (None if is_read else tensor.oddity) or ("has no elements" if 0 in tensor.shape else None)
-    if what:
-        raise Unsupported(
-            f"{operator.label} uses the tensor {tensor.label}, which {what}",
-            op=operator.label,
-            tensor=tensor.label,
-        )
+    if tensor.oddity is not None and not is_read:
+        _refuse_tensor(operator, tensor, tensor.oddity)
+
+
+def _refuse_tensor(operator: Operator, tensor: Tensor, what: str) -> NoReturn:
+    message = f"{operator.label} uses the tensor {tensor.label}, which {what}"
+    raise Unsupported(message, op=operator.label, tensor=tensor.label)
 
 
 def _tensors(model: Model, operator: Operator) -> Iterator[Tensor]:

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 import tflite
 
-from service.compiler.importers.tflite.accessors import ints, shortened, text
+from service.compiler.importers.tflite import schema
+from service.compiler.importers.tflite.accessors import int32_at, ints, shortened, text
 from service.compiler.importers.tflite.model import Array, Quantization, Tensor
 from service.compiler.importers.tflite.sparse import SPARSEST, read_sparse
 from service.core.errors import MalformedModel
@@ -17,6 +18,7 @@ from service.core.errors import MalformedModel
 # Bounds on a tensor. LiteRT's kernels index with 32-bit integers and take at most eight dimensions.
 MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
+_NO_BUFFER = 0
 
 _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
     tflite.TensorType.FLOAT32: np.dtype("<f4"),
@@ -28,7 +30,11 @@ _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
     tflite.TensorType.INT16: np.dtype("<i2"),
     tflite.TensorType.INT8: np.dtype("i1"),
 }
-_TYPE_NAMES = {value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
+# Newer than the `tflite` package.
+_NEWER_TYPES = {19: "int2", 20: "uint4", 21: "float8_e4m3fn", 22: "float8_e5m2"}
+_TYPE_NAMES = _NEWER_TYPES | {
+    value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)
+}
 
 
 def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
@@ -43,8 +49,9 @@ def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
 
 
 def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str | None = None) -> memoryview | None:
-    """The bytes of buffer `index`; None if it is empty. They are in the FlatBuffer, or behind it in files beyond 2 GB
-    (`Buffer.offset`). Errors name its `owner`, and `tensor` if that is one.
+    """The bytes of buffer `index`; None if it is empty, or is the first: whatever that holds, it stands for no buffer
+    (`ParseTensors` in tflite/core/interpreter_builder.cc). They are in the FlatBuffer, or behind it in files beyond
+    2 GB (`Buffer.offset`). Errors name its `owner`, and `tensor` if that is one.
 
     Raises:
         MalformedModel: there is no such buffer, or it leads outside the file.
@@ -52,6 +59,8 @@ def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str
     if index >= model.BuffersLength():
         raise MalformedModel(f"{owner} is in buffer {index} of {model.BuffersLength()}", tensor=tensor)
     buffer = model.Buffers(index)
+    if index == _NO_BUFFER:
+        return None
     if buffer.DataLength():
         return memoryview(buffer.DataAsNumpy()).cast("B")
     if buffer.Offset() > 1:  # 0 and 1 mean: none (schema.fbs)
@@ -89,7 +98,7 @@ class _Reader:
         if oddity or dtype is None:
             return tensor
         data = None if raw is None else self._elements(raw, shape, dtype)
-        return replace(tensor, quantization=self._quantization(shape, dtype), data=data)
+        return replace(tensor, quantization=self._quantization(shape), data=data)
 
     def _oddity(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> str | None:
         """The reason that no operator can use the tensor; None if there is none.
@@ -100,6 +109,8 @@ class _Reader:
         quantization = self._table.Quantization()
         if dtype is None:
             return "has an element type that no operator here takes"
+        if int32_at(self._table, schema.TABLES["Tensor"]["external_buffer"][0]):
+            return "has its data in another file"
         if quantization is not None and quantization.DetailsType():
             return "is quantized in blocks or along several axes"
         if len(shape) > _MAX_RANK:
@@ -129,9 +140,9 @@ class _Reader:
             self._malformed(f"holds {len(raw)} bytes, but {dtype.name} {list(shape)} takes {expected}")
         return np.frombuffer(raw, dtype).reshape(shape)
 
-    def _quantization(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Quantization | None:
-        """The rules are those of `ParseQuantization` in tflite/core/interpreter_builder.cc, and that every scale is
-        positive and every zero point can be stored."""
+    def _quantization(self, shape: tuple[int, ...]) -> Quantization | None:
+        """The rules are those of `ParseQuantization` in tflite/core/interpreter_builder.cc. Operators check scales that
+        are not positive and zero points that cannot be stored: LiteRT loads both."""
         table = self._table.Quantization()
         if table is None or not table.ScaleLength():
             return None
@@ -142,14 +153,7 @@ class _Reader:
             self._malformed(f"is quantized along dimension {axis} of {len(shape)}")
         if len(scales) != 1 and (not shape or len(scales) != shape[axis]):
             self._malformed(f"has {len(scales)} scales for the shape {list(shape)} along dimension {axis}")
-        if not (np.isfinite(scales).all() and (scales > 0).all()):
-            self._malformed("has a scale that is not positive and finite")
-        points = table.ZeroPointAsNumpy()
-        if dtype.kind in "iu":
-            limits = np.iinfo(dtype)
-            if points.min() < limits.min or points.max() > limits.max:
-                self._malformed(f"has a zero point outside {dtype.name}")
-        return Quantization(tuple(scales.tolist()), tuple(points.tolist()), axis)
+        return Quantization(tuple(scales.tolist()), tuple(table.ZeroPointAsNumpy().tolist()), axis)
 
     def _malformed(self, what: str) -> NoReturn:
         raise MalformedModel(f"the tensor {self._label} {what}", tensor=self._label)

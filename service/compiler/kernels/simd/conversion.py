@@ -129,9 +129,7 @@ def quantization_of(mode: Mode, operation: Operation) -> Quantization:
         if not formula.overflows:
             return Quantization(float(scale), -_FAR, _FAR, *ends, divides=True, away=True)
         limit, overflow = int32_bound(kind), _FAR if kind.zero_point < 0 else -_FAR
-        return Quantization(
-            float(scale), -_FAR, _FAR, *ends, divides=True, away=True, limit=limit, overflow=overflow
-        )
+        return Quantization(float(scale), -_FAR, _FAR, *ends, divides=True, away=True, limit=limit, overflow=overflow)
     if isinstance(formula, Reorder):
         return Quantization(formula.factors(kind)[0], -_FAR, _FAR, *ends)
     if isinstance(formula, mlas.Quantize):

@@ -51,7 +51,7 @@ class WideFixedPoint:
         return self._keep(program, (upper + (x >> self._const(31))) >> exponent)
 
     def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves go away from
+        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves away from
         zero. `right` is 31 or more, so that the result fits."""
         half = f"int64x{self.lanes // 2}"
         right = self._keep(program, right)

@@ -137,7 +137,7 @@ class FixedPoint(Protocol):
         """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1."""
 
     def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves go away from
+        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves away from
         zero. `right` is 31 or more, so that the result fits."""
 
 

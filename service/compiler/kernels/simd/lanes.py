@@ -53,6 +53,6 @@ class Lanes:
         return self.isa.fixed_point.round_twice(self.program, x, significand, exponent)
 
     def scale_once(self, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves go away from
+        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves away from
         zero. `right` is 31 or more, so that the result fits."""
         return self.isa.fixed_point.scale_once(self.program, x, significand, right, away=away)

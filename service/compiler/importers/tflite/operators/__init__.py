@@ -63,6 +63,7 @@ class Rule:
         real: converts it where its activations are float32; None where it cannot be, or where `convert` does.
         hybrid: converts it where its weights are int8 beside such activations.
         sparse: whether it reads constants that are sparse.
+        skips_empty: whether its activations may have no elements.
         activations: how many inputs from `first` on are activations, whose dtype has to be one of `reads`; all if None.
         reads, writes: dtypes that the activations and the output may have.
     """
@@ -77,6 +78,7 @@ class Rule:
     real: Callable[[Node], relax.Expr] | None = None
     hybrid: Callable[[Node], relax.Expr] | None = None
     sparse: bool = False
+    skips_empty: bool = False
 
     def reads_dtype(self, dtype: str) -> bool:
         return dtype in self.reads or (dtype == "float32" and self.real is not None)
@@ -138,7 +140,7 @@ RULES: Mapping[str, Rule] = {
     "BROADCAST_TO": _moving(selection.broadcast_to, (2, 2)),
     "CAST": Rule(casts.cast, (1, 1), reads=ANY, writes=ANY),
     "CEIL": _real(relax.op.ceil),
-    "CONCATENATION": _moving(joining.concatenation, (1, _ANY_NUMBER), activations=None),
+    "CONCATENATION": replace(_moving(joining.concatenation, (1, _ANY_NUMBER), activations=None), skips_empty=True),
     "CONV_2D": _wide(convolution.conv2d, (2, 3)),
     "CUSTOM(Convolution2DTransposeBias)": Rule(
         transposed.transpose_conv_with_bias, (3, 3), reads=_FLOAT, writes=_FLOAT

@@ -69,6 +69,7 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
         )
     if storage == "int8" and any(quantization.zero_points):
         node.unsupported("has int8 weights with a zero point other than 0", tensor)
+    node.check_quantization(tensor, quantization)
     axis = 0 if quantization.per_axis else None
     return QuantizedType(storage, quantization.scales, quantization.zero_points, axis=axis)
 

@@ -18,18 +18,21 @@ def concatenation(node: Node) -> relax.Expr:
     and there is no fused activation (`Prepare` in tflite/kernels/concatenation.cc)."""
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")
-    places = range(node.input_count)
+    places: Sequence[int] = range(node.input_count)
     shapes = [node.input(place).shape for place in places]
     axis = node.axis(node.int_option("axis"), len(shapes[0]))
     rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
     node.require(all(a == b for a, b in pairwise(rests)), f"joins shapes {shapes} along axis {axis}")
+    places = [place for place in places if shapes[place][axis]]  # parts without elements add nothing
+    if not places:
+        node.unsupported("joins tensors without elements")
     if not node.is_quantized:
-        return _joined(node, node.exprs(), axis)
+        return _joined(node, [node.expr(place) for place in places], axis)
     in_types, out_type = [node.in_type(place) for place in places], node.out_type()
     node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
     if out_type.storage != "uint8" and any(in_type != out_type for in_type in in_types):
         node.unsupported(f"joins {out_type.storage} inputs of other scales than its output, which no kernel rescales")
-    return node.emit(ops.concatenate(node.exprs(), in_types, out_type, axis))
+    return node.emit(ops.concatenate([node.expr(place) for place in places], in_types, out_type, axis))
 
 
 def pack(node: Node) -> relax.Expr:
@@ -66,8 +69,10 @@ def split_v(node: Node) -> list[relax.Expr]:
     axis = node.axis(node.scalar(2), len(shape))
     rest = shape[axis] - sum(size for size in sizes if size != -1)
     sizes = [rest if size == -1 else size for size in sizes]
-    fits = len(sizes) == len(node.outputs) and sum(sizes) == shape[axis] and min(sizes) > 0
+    fits = len(sizes) == len(node.outputs) and sum(sizes) == shape[axis] and min(sizes) >= 0
     node.require(fits, f"splits axis {axis} of {list(shape)} into {sizes}", node.input(1))
+    if 0 in sizes:
+        node.unsupported(f"splits axis {axis} of {list(shape)} into {sizes}, one of which has no elements")
     return _parts(node, 0, sizes, axis)
 
 

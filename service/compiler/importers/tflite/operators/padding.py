@@ -113,6 +113,8 @@ def _amounts(node: Node) -> Array:
 
 
 def _padded(node: Node, x: relax.Expr, amounts: Array, value: float, part: str = "") -> relax.Expr:
+    if not amounts.size:  # a scalar has no axis
+        return x
     return node.emit(relax.op.nn.pad(x, [int(amount) for amount in amounts.reshape(-1)], pad_value=value), part)
 
 

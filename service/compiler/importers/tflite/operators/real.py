@@ -165,13 +165,13 @@ def l2_normalization(node: Node) -> relax.Expr:
 
 
 def mean(node: Node) -> relax.Expr:
-    axes, keepdims = node.axes()
-    return node.emit(Real(node.emit, node.expr(0)).mean(node.expr(0), axes, keepdims=keepdims))
+    x, axes, keepdims = node.reduced()
+    return node.emit(Real(node.emit, x).mean(x, axes, keepdims=keepdims))
 
 
 def sum_(node: Node) -> relax.Expr:
-    axes, keepdims = node.axes()
-    return node.emit(Real(node.emit, node.expr(0)).total(node.expr(0), axes, keepdims=keepdims))
+    x, axes, keepdims = node.reduced()
+    return node.emit(Real(node.emit, x).total(x, axes, keepdims=keepdims))
 
 
 def conv2d(node: Node) -> relax.Expr:

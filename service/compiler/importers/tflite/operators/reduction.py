@@ -20,10 +20,10 @@ def sum_(node: Node) -> relax.Expr:
 
 
 def _rescaled(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    axes, keepdims = node.axes()
+    x, axes, keepdims = node.reduced()
     in_type, out_type = node.in_type(0), node.out_type()
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
-    return node.emit(make(node.expr(0), in_type, out_type, axes=axes, keepdims=keepdims))
+    return node.emit(make(x, in_type, out_type, axes=axes, keepdims=keepdims))
 
 
 def reduce_max(node: Node) -> relax.Expr:
@@ -36,16 +36,16 @@ def reduce_min(node: Node) -> relax.Expr:
 
 def reduce_prod(node: Node) -> relax.Expr:
     """The product of integers that are not quantized, such as sizes."""
-    axes, keepdims = node.axes()
-    return node.emit(relax.op.prod(node.expr(0), axis=axes, keepdims=keepdims))
+    x, axes, keepdims = node.reduced()
+    return node.emit(relax.op.prod(x, axis=axes, keepdims=keepdims))
 
 
 def _extreme(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
     """The extreme of stored values, in one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
-    axes, keepdims = node.axes()
+    x, axes, keepdims = node.reduced()
     if node.is_quantized:
         node.require_one_type(count=1)
-    return node.emit(make(node.expr(0), axis=axes, keepdims=keepdims))
+    return node.emit(make(x, axis=axes, keepdims=keepdims))
 
 
 def arg_max(node: Node) -> relax.Expr:

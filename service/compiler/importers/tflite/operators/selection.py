@@ -26,9 +26,11 @@ def slice_(node: Node) -> relax.Expr:
     node.require(len(begin) == len(size) == len(shape), f"slices {list(shape)} at {begin} by {size}")
     end = [total if count == -1 else first + count for first, count, total in zip(begin, size, shape, strict=True)]
     node.require(
-        all(0 <= first < last <= total for first, last, total in zip(begin, end, shape, strict=True)),
+        all(0 <= first <= last <= total for first, last, total in zip(begin, end, shape, strict=True)),
         f"slices {list(shape)} at {begin} by {size}",
     )
+    if begin and any(first == last for first, last in zip(begin, end, strict=True)):
+        node.unsupported(f"selects an empty range of shape {list(shape)}: {size} at {begin}")
     return sliced(node, node.expr(0), begin, end)
 
 
@@ -60,7 +62,8 @@ def strided_slice(node: Node) -> relax.Expr:
             final.append(1)
             continue
         places = range(shape[axis])[dim]
-        node.require(len(places) > 0, f"takes nothing of axis {axis} of {list(shape)}")
+        if not places:
+            node.unsupported(f"selects an empty range on axis {axis} of shape {list(shape)}")
         if places != range(shape[axis]):
             x = _range(node, x, places, axis)
         if keep:
@@ -147,7 +150,7 @@ def _column(node: Node, axis: int) -> relax.Expr:
 
 def _indices(node: Node) -> relax.Expr:
     tensor = node.input(1)
-    node.require(tensor.dtype in ("int32", "int64"), f"has indices of {tensor.dtype}", tensor)
+    node.require(tensor.dtype in ("int16", "int32", "int64"), f"has indices of {tensor.dtype}", tensor)
     return node.expr(1) if tensor.dtype == "int32" else node.emit(relax.op.astype(node.expr(1), "int32"), "indices")
 
 
@@ -173,9 +176,11 @@ def _reversed(size: int) -> Array:
 def tile(node: Node) -> relax.Expr:
     same_dtype(node)
     shape, times = node.input(0).shape, node.integers(1).reshape(-1).tolist()
-    node.require(len(times) == len(shape) and min(times, default=1) >= 1, f"repeats {list(shape)} {times} times")
+    node.require(len(times) == len(shape) and min(times, default=1) >= 0, f"repeats {list(shape)} {times} times")
+    if 0 in times:
+        node.unsupported(f"repeats {list(shape)} {times} times, which leaves no elements")
     node.expect_shape(tuple(size * count for size, count in zip(shape, times, strict=True)))
-    return node.emit(relax.op.tile(node.expr(0), times))
+    return node.emit(relax.op.tile(node.expr(0), times)) if times else node.expr(0)
 
 
 def broadcast_to(node: Node) -> relax.Expr:

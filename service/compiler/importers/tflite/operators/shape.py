@@ -65,7 +65,7 @@ def transpose(node: Node) -> relax.Expr:
     rank, named = len(node.input(0).shape), node.integers(1).reshape(-1).tolist()
     axes = [node.axis(axis, rank) for axis in named]
     node.require(sorted(axes) == list(range(rank)), f"permutes {rank} axes by {named}", node.input(1))
-    return node.emit(relax.op.permute_dims(node.expr(0), axes))
+    return node.emit(relax.op.permute_dims(node.expr(0), axes)) if axes else node.expr(0)
 
 
 def space_to_depth(node: Node) -> relax.Expr:

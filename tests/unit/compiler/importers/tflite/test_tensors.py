@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as litert_schema
 
+from service.compiler.importers.tflite.importer import import_model
 from service.compiler.importers.tflite.model import Model, Tensor
 from service.compiler.importers.tflite.reader import read_model
-from service.core.errors import MalformedModel
+from service.core.errors import MalformedModel, Unsupported
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 
 Bend = Callable[[ModelBuilder], None]
@@ -117,12 +118,6 @@ def test_what_no_operator_can_use_is_noted(bend: Bend, oddity: str) -> None:
         (setting(K, buffer=7), "is in buffer 7 of 2"),
         (setting(K, shape=[2, 4], q_scale=[1] * 4, q_zeroPoint=[0] * 4), "holds 6 bytes, but"),
         (setting(K, type=litert_schema.TensorType.INT32), "holds 6 bytes, but int32"),
-        (setting(X, q_scale=[0.0]), "not positive and finite"),
-        (setting(X, q_scale=[-1.0]), "not positive and finite"),
-        (setting(X, q_scale=[np.nan]), "not positive and finite"),
-        (setting(X, q_scale=[np.inf]), "not positive and finite"),
-        (setting(X, q_zeroPoint=[128]), "zero point outside int8"),
-        (setting(X, q_zeroPoint=[-(1 << 62)]), "zero point outside int8"),
         (setting(X, q_zeroPoint=None), "1 scales, but 0 zero points"),
         (setting(X, q_zeroPoint=[0, 0]), "1 scales, but 2 zero points"),
         (setting(X, q_scale=[1, 2], q_zeroPoint=[0, 0], q_quantizedDimension=1), "2 scales for the shape"),
@@ -159,3 +154,31 @@ def test_constant_behind_the_flatbuffer_is_read() -> None:
 def test_constant_outside_the_file_is_malformed(offset: int, size: int) -> None:
     with pytest.raises(MalformedModel, match="has its data at bytes"):
         read_model(file(outside(offset, size)))
+
+
+@pytest.mark.parametrize(
+    ("bend", "what"),
+    [
+        (setting(X, q_scale=[0.0]), "scale is 0.0"),
+        (setting(X, q_scale=[-1.0]), "scale is -1.0"),
+        (setting(X, q_scale=[np.nan]), "scale is nan"),
+        (setting(X, q_scale=[np.inf]), "scale is inf"),
+        (setting(X, q_zeroPoint=[128]), "zero point is 128"),
+        (setting(X, q_zeroPoint=[-(1 << 62)]), "zero point is -4611686018427387904"),
+    ],
+)
+def test_quantization_that_nothing_can_compute_with_is_refused_where_it_is_used(bend: Bend, what: str) -> None:
+    """LiteRT loads such a file."""
+    with pytest.raises(Unsupported, match=f"ADD #0 works on the tensor x, whose {what}"):
+        import_model(file(bend))
+
+
+def test_the_first_buffer_stands_for_none() -> None:
+    def bend(builder: ModelBuilder) -> None:
+        builder.model.buffers[0].data = np.zeros(6, np.uint8)
+
+    assert not tensor("x", bend).is_constant
+
+
+def test_data_in_another_file_is_noted() -> None:
+    assert tensor("x", setting(X, externalBuffer=1)).oddity == "has its data in another file"
