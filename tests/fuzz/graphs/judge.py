@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from service.core.vectors import sample_inputs
 from tests.fuzz.graphs.formats import Runtime, to_bytes
 from tests.fuzz.graphs.graph import Array, Graph
 from tests.support.compiling import Quiet
+
+Answers = Callable[[Sequence[Array]], list[Array]]
 
 NUMERICS = {"onnx": ("onnxruntime",), "tflite": ("litert-reference", "xnnpack")}
 # Codes of errors that refuse a valid model in words of our own: a missing feature, and no fault.
@@ -84,21 +87,38 @@ class Judge:
             reference = Runtime(graph.format, data, self._numerics)
         except Exception as error:
             return Verdict("invalid", str(error))
+        return self.of_file(data, reference)
+
+    def of_file(
+        self,
+        data: bytes,
+        reference: Answers,
+        samples: Sequence[Sequence[Array]] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> Verdict:
+        """Builds a model file and compares it with `reference`.
+
+        Args:
+            reference: computes the outputs for given inputs.
+            samples: the inputs; without them, generated ones.
+            options: of the build.
+        """
         try:
-            model = self._built(data)
+            model = self._built(data, options)
         except OctetError as error:
             if error.code in REFUSALS:
                 return Verdict("refused", f"{error.op or ''}: {error.message}")
             return Verdict(f"{error.code} {_class_of(error.message)}", f"{error.message} [{error.op} {error.tensor}]")
-        return _compared(model, reference)
+        return _compared(model, samples or _samples(model.signature), reference)
 
-    def _built(self, data: bytes) -> runtime.Model:
+    def _built(self, data: bytes, options: Mapping[str, Any] | None) -> runtime.Model:
         self._builds += 1
         scratch = self._folder / f"scratch{self._builds}"
         scratch.mkdir()
         source = scratch / "model"
         source.write_bytes(data)
-        request = CompileRequest(source, digest_of_file(source), parse_target("host"), self._numerics, {})
+        target = parse_target("host")
+        request = CompileRequest(source, digest_of_file(source), target, self._numerics, options or {})
         try:
             artifact = compile_model(request, self._layout, scratch, Quiet(), self._settings)
             return runtime.load(self._layout, artifact)
@@ -111,12 +131,12 @@ def _class_of(message: str) -> str:
     return re.sub(r"'[^']*'|\b\w*\d\w*\b|\[[^\]]*\]", "_", message)[:120]
 
 
-def _compared(model: runtime.Model, reference: Runtime) -> Verdict:
+def _compared(model: runtime.Model, samples: Sequence[Sequence[Array]], reference: Answers) -> Verdict:
     values = different = 0
     steps = relative = 0.0
     shown: tuple[Array, ...] = ()
     state = SequenceState(model.signature)
-    for sample in _samples(model.signature):
+    for sample in samples:
         try:
             expected = reference(sample)
         except Exception as error:
