@@ -189,9 +189,11 @@ def constants_in_unusual_places() -> bytes:
 
 
 def scales_of_zero() -> bytes:
-    """Of filters, with biases that are stored or real, and of a dense layer's columns."""
+    """Of filters, with biases that are stored or real, and of a dense layer's columns; and one so small that no int32
+    holds the bias in its steps."""
     model = OnnxBuilder()
     steps = np.where(np.arange(4) % 2, STEPS, 0)
+    steps[3] = 1e-12
     x, filters = stored(model, image(model)), model.constant(WEIGHTS, "int8")
     biases = (
         model.dequantized(model.constant([9, -900, 2000, 40], "int32"), steps * 0.05, [0] * 4, "int32", axis=0),

@@ -8,6 +8,7 @@ from service.compiler.importers.onnx.model import Array, Tensor
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE, OnnxGraph, bounds_of, is_simple
 from service.compiler.importers.qdq import JOINED, Operator
 
+_LIMIT = 2.0**31
 _SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
 
 
@@ -66,8 +67,8 @@ def _rounded_bias(
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         steps = np.rint(values.astype(np.float32) * scale / product)
-    if not (np.abs(steps) < 2.0**31).all():
-        return None
+    # What int32 does not hold, and NaN, becomes its least value: as x86-64's CVTTPS2DQ does, which ONNX Runtime's Cast is.
+    steps = np.where(np.abs(steps) < _LIMIT, steps, -_LIMIT)
     quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
     graph.constants[quantized.name] = quantized
     return quantized.name
