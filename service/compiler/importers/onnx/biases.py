@@ -67,7 +67,7 @@ def _rounded_bias(
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         steps = np.rint(values.astype(np.float32) * scale / product)
-    # What int32 does not hold, and NaN, becomes its least value: as x86-64's CVTTPS2DQ does, which ONNX Runtime's Cast is.
+    # What int32 does not hold becomes its least value, and so does NaN: ONNX Runtime's Cast is x86-64's CVTTPS2DQ.
     steps = np.where(np.abs(steps) < _LIMIT, steps, -_LIMIT)
     quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
     graph.constants[quantized.name] = quantized

@@ -26,6 +26,7 @@ Layout = Callable[[Array], Array]
 Value = Any
 
 _NAME_LENGTH = 120  # of a name hint: enough to recognise a tensor, and bounded
+_MOST_CHARACTERS = 400  # about the operands of an operator
 _MAX_ELEMENTS = (1 << 31) - 1
 _FOLDED_ELEMENTS = 1 << 16  # of a value that is computed while importing: shapes and axes, not activations
 
@@ -335,9 +336,7 @@ class Node:
         try:
             value = emit(self.state.builder, expr, name[:_NAME_LENGTH])
         except IllTyped as exc:
-            raise MalformedModel(
-                f"{self.operator.label}: {exc.message}", op=self.operator.label, tensor=self.label
-            ) from exc
+            raise self._ill_typed(exc) from exc
         if not 0 < math.prod(shape_of(value)) <= _MAX_ELEMENTS:
             self.unsupported(f"makes a tensor of {list(shape_of(value))}")
         return value
@@ -388,6 +387,18 @@ class Node:
     def malformed(self, what: str, tensor: str | None = None) -> NoReturn:
         label = shortened(tensor or self.output)
         raise MalformedModel(f"{self.operator.label} {what}", op=self.operator.label, tensor=label)
+
+    def _ill_typed(self, error: IllTyped) -> Unsupported:
+        """What to raise if an expression has no type. Our own operators raise a RuntimeError with a sentence for users;
+        of TVM's, which describe themselves, only the operands are named."""
+        what = error.message
+        if not isinstance(error.__cause__, RuntimeError):
+            given = [
+                f"{self.dtype(place)} {list(self.shape(place))}" for place in range(self.input_count) if self.has(place)
+            ]
+            what = f"its operands do not fit together: {', '.join(given)[:_MOST_CHARACTERS]}"
+        label = self.operator.label
+        return Unsupported(f"{label}: {what}", op=label, tensor=self.label)
 
     def unsupported(self, what: str, tensor: str | None = None, hint: str | None = None) -> NoReturn:
         label = shortened(tensor or self.output)

@@ -73,6 +73,18 @@ def test_an_operator_that_is_not_compiled_has_a_remedy() -> None:
     assert "leave the LSTM out of quantize_dynamic" in str(caught.value.hint)
 
 
+def test_operands_that_do_not_fit_are_named() -> None:
+    """Without the words of TVM, which infers the types."""
+    model = OnnxBuilder()
+    x = model.input("x", "float32", [2, 4])
+    operands = [model.constant(np.ones(size), "float32") for size in ((4, 5), (3,))]
+    model.output(model.node("Gemm", [x, *operands]), "float32")
+    with pytest.raises(Unsupported) as caught:
+        import_model(model.build())
+    fits = "its operands do not fit together: float32 [2, 4], float32 [4, 5], float32 [3]"
+    assert caught.value.message == f"Gemm #0: {fits}"
+
+
 def test_an_error_names_the_operator_of_the_file() -> None:
     """Not the quantized one that took its place."""
     model = OnnxBuilder()
