@@ -207,6 +207,16 @@ def scales_of_zero() -> bytes:
     return model.build()
 
 
+def scalars_behind_identities() -> bytes:
+    """The scale and the zero point that DynamicQuantizeLinear finds."""
+    model = OnnxBuilder()
+    names = [model.name() for _ in range(3)]
+    model.node("DynamicQuantizeLinear", [image(model)], names)
+    for name, dtype in zip(names, ("uint8", "float32", "uint8"), strict=True):
+        model.output(model.node("Identity", [name]), dtype)
+    return model.build()
+
+
 def masks() -> bytes:
     """Dropout with its second output."""
     model = OnnxBuilder()
@@ -253,6 +263,7 @@ KINDS: dict[str, Callable[[], bytes]] = {
     "constants in unusual places": constants_in_unusual_places,
     "scales of 0": scales_of_zero,
     "a mask of Dropout": masks,
+    "scalars behind Identity": scalars_behind_identities,
     "a large table that is cast": large_table_cast_by_hand,
     "weights of several matrices": weights_of_several_matrices,
 }

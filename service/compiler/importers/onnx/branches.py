@@ -42,7 +42,7 @@ def taken(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str
     """The operators and constants of the branch that an `If` takes, which compute the outputs of the `If`.
 
     Raises:
-        MalformedModel: there is no such branch, or it has another number of outputs.
+        MalformedModel: the `If` lacks the branch, or the branch has another number of outputs.
     """
     branch = operator.attributes.get(THEN if condition else ELSE)
     if not isinstance(branch, Branch) or len(branch.outputs) != len(operator.outputs):

@@ -11,14 +11,13 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 
 _MOST_BINDINGS = 256  # of a chain: weights and shapes have a few
-_MOST_BYTES = (1 << 31) - 1
 
 
 def evaluated(builder: relax.BlockBuilder, value: relax.Expr) -> Array | None:
     """The elements of `value`, which the oracle computes; None if an input of the model is among what it depends on.
 
     Args:
-        builder: which has the bindings of what was emitted so far.
+        builder: has the bindings of everything that was emitted so far.
     """
     chain = _bindings(builder, value)
     if chain is None:
@@ -35,7 +34,8 @@ def evaluated(builder: relax.BlockBuilder, value: relax.Expr) -> Array | None:
 
 
 def _bindings(builder: relax.BlockBuilder, value: relax.Expr) -> dict[relax.Var, relax.Expr] | None:
-    """What `value` is computed of, in order; None if an input of the model is among it, or it is too much."""
+    """Returns the bindings that `value` depends on, in order; None if it depends on an input of the model, or on more
+    than `_MOST_BINDINGS` of them."""
     found: dict[relax.Var, relax.Expr] = {}
     waiting = [(var, False) for var in graph.variables(value)]
     while waiting:

@@ -62,8 +62,8 @@ def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget
 
 
 def _merged(parts: list[Field], place: str) -> memoryview:
-    """The bytes of a field that holds one message. If it is there several times, they are merged: protobuf's rule is
-    that the concatenation of two messages is the encoding of both together."""
+    """The bytes of a field that holds one message. If the field occurs several times, its messages are merged, which
+    is protobuf's rule: the concatenation of two messages is the encoding of both together."""
     found = [_bytes(part, place) for part in parts]
     return found[0] if len(found) == 1 else memoryview(b"".join(found))
 

@@ -346,6 +346,11 @@ class Node:
         self.state.types[self.output] = quantized
         return value
 
+    def keep_loose(self) -> None:
+        """Notes that the output is a scalar with the axes of a tensor, if the first input is one (`State.loose`)."""
+        if self.name(0) in self.state.loose:
+            self.state.loose.add(self.output)
+
     def kept(self, value: relax.Var) -> relax.Var:
         """The output, of the type of the first input, if that has one for the whole tensor."""
         quantized = self.state.types.get(self.name(0))

@@ -47,7 +47,7 @@ class Files:
         """
         location = external["location"]
         offset = _number(label, external, "offset", 0)
-        length = _number(label, external, "length", size_bytes) or size_bytes  # 0 stands for the rest of the file
+        length = _number(label, external, "length", size_bytes) or size_bytes  # 0: not given, as in ONNX Runtime
         if location not in self._read:
             assert self._archive is not None
             self._read[location] = memoryview(self._archive.read(location))

@@ -12,7 +12,7 @@ from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LISTED = 20
 _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
-# What to do about an operator that is not compiled, where there is more to say than to leave it out.
+# By type: the remedy for an operator that is not compiled, if leaving it out is not the only one.
 _REMEDIES = {
     "Loop": _LOOP,
     "Scan": _LOOP,

@@ -63,7 +63,7 @@ def read_tensor(values: Values, files: Files, name: str | None = None) -> Tensor
 
 
 def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
-    """A `SparseTensor` message as the dense tensor that it stands for (onnx/docs/IR.md, "Sparse tensors").
+    """Returns the dense tensor that a `SparseTensor` message describes (onnx/docs/IR.md, "Sparse tensors").
 
     Args:
         size_bytes: of the file, beyond some times of which a dense tensor may not grow.

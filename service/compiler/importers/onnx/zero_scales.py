@@ -98,7 +98,7 @@ def _spread(values: Array, shape: tuple[int, ...], axis: int, block_size: int) -
 
 
 def _added(constants: dict[str, Tensor], like: Tensor, data: Array, was_zero: Array | None = None) -> str:
-    """The name of a new constant of the type of `like`."""
+    """Adds a constant with the dtype of `like`, and returns its name."""
     name = f"{like.name}/positive"
     while name in constants:
         name += "'"

@@ -63,6 +63,7 @@ def transpose(node: Node) -> Value:
 
 def identity(node: Node) -> Value:
     known = node.known(0)
+    node.keep_loose()
     return known if known is not None else node.kept(node.emit(node.expr(0)))
 
 

@@ -30,6 +30,7 @@ def cast(node: Node) -> Value:
     """Casts values that are known while importing; at run time, those that cannot be out of range."""
     to = DTYPES.get(node.attribute("to", 0), "nothing")
     known, dtype = node.known(0), node.dtype(0)
+    node.keep_loose()
     if known is not None and to in _CASTS:
         return node.folded(known.astype(to))
     if to == dtype:
