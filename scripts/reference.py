@@ -231,7 +231,8 @@ def commands() -> Iterator[str]:
     yield "# Commands"
     yield (
         "Every command takes `--json`: then stdout carries JSON and nothing else, also for an error. Progress goes to "
-        "stderr. Exit status: 0 done, 1 failed, 2 not understood, 130 interrupted."
+        "stderr. Exit status: 0 done, 1 failed, 2 not understood, 3 built and "
+        "[different](../how-to/reports.md#builds-that-are-different) from its reference runtime, 130 interrupted."
     )
     yield from _command(typer.main.get_command(command_line), ("octet",))
 

@@ -46,7 +46,7 @@ def artifact_of(client: Client, model: str) -> Digest:
     from service.core.target import detect_host, parse_target
 
     client.model(model)
-    builds = [build for build in client.builds(model, limit=200) if build["state"] == "succeeded" and build["artifact"]]
+    builds = [build for build in client.builds(model, limit=200) if build["artifact"] and not build["invalidated"]]
     if not builds:
         raise NotReady(f"model {model!r} has not been built", hint=f"octet builds --model {model}")
     host = detect_host()

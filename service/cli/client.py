@@ -88,9 +88,11 @@ class Client:
         builds: list[Document] = self._document("POST", f"/api/v1/models/{name}/builds", json=asked)["builds"]
         return builds
 
-    def push_artifact(self, archive: Path, name: str, on_sent: Callable[[int], None]) -> Document:
+    def push_artifact(
+        self, archive: Path, name: str, on_sent: Callable[[int], None], options: Mapping[str, str] | None = None
+    ) -> Document:
         """As `push`, of an archive of an artifact."""
-        return self._put("/api/v1/artifacts", {"name": name}, archive, on_sent)
+        return self._put("/api/v1/artifacts", {"name": name, **(options or {})}, archive, on_sent)
 
     def quantize(
         self, name: str, query: Mapping[str, Any], data: Path | None, on_sent: Callable[[int], None]

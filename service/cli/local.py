@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from service.cli.answers import Answer, show_answer
 from service.cli.options import (
+    AcceptOption,
     ArtifactDir,
     ArtifactOption,
     InputFiles,
@@ -34,14 +36,15 @@ from service.cli.options import (
     metadata_from,
 )
 from service.cli.output import reporting
-from service.cli.reports import REPORTS, summary
+from service.cli.reports import REPORTS, label, summary
 from service.cli.stages import StageView
 from service.cli.tensors import read_input
 from service.compiler.importers.uploads import upload_of
+from service.core.agreement import different_from
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
-from service.core.options import MAX_BATCH, parse_open_shapes, parse_tune, with_sizes, with_tuning
+from service.core.options import MAX_BATCH, parse_open_shapes, parse_tune, with_acceptance, with_sizes, with_tuning
 
 OutputDir = Annotated[
     Path,
@@ -57,18 +60,22 @@ def compile(
     batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="The batch size.")] = 1,
     input_shape: InputShapeOption = "",
     tune: TuneOption = None,
+    accept_differences: AcceptOption = False,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Compile even if this kernel cannot sandbox the compiler.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compile a model into a folder."""
+    """Compile a model into a folder.
+
+    Exit status 3: the folder was written, and its outputs differ from those of the reference runtime.
+    """
     with reporting(as_json) as output:
         started_s = time.monotonic()
         with upload_of(file) as upload, StageView(output.progress) as view:
             made = [
                 compile_to(upload, output_dir, target, numerics, options, allow_unsandboxed, view)
-                for options in _options(batch, tune, input_shape)
+                for options in _options(batch, tune, input_shape, accept_differences)
             ]
             view.finish(time.monotonic())
         took_s, (digest, reports) = time.monotonic() - started_s, made[0]
@@ -76,15 +83,20 @@ def compile(
             document = {"artifact": digest, "directory": str(output_dir), "reports": reports, "seconds": took_s}
             buckets = [{"artifact": artifact, "reports": told} for artifact, told in made]
             output.document(document | ({"buckets": buckets} if len(made) > 1 else {}))
-            return
         for artifact, told in made:
-            output.show(f"{artifact} in {took_s:.2f} s", summary(told))
+            if not as_json:
+                output.show(Text.assemble(f"{artifact} in {took_s:.2f} s, ", label(told)), summary(told))
+        for _, told in made:
+            if (different := different_from(told.get("numerics", {}))) is not None:
+                output.refuse(different)
+        if as_json:
+            return
         output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
 
 
-def _options(batch: int, tune: str | None, input_shape: str) -> list[dict[str, Any]]:
+def _options(batch: int, tune: str | None, input_shape: str, accepts: bool) -> list[dict[str, Any]]:
     """Of each bucket, or of the only build."""
-    found = with_sizes([batch], parse_open_shapes(input_shape))
+    found = [with_acceptance(options, accepts) for options in with_sizes([batch], parse_open_shapes(input_shape))]
     return [with_tuning(options, parse_tune(tune)) for options in found] if tune else found
 
 

@@ -15,11 +15,14 @@ from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
 from service.cli.output import reporting
 from service.cli.push import short_id
 from service.cli.quantities import duration
+from service.core.agreement import Outcome
 
-_WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused")
+_WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "different")
 _STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
 _NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
 _LOOK_S = 0.5
+# By the report's outcome; a target that cannot run where it is built is verified by a worker.
+_WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.OWN_ONLY: "own form only"}
 
 
 def matrix(
@@ -56,11 +59,20 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         table.add_column(column, no_wrap=True, justify="right" if column in _NUMBERS else "left")
     for row in rows:
         state = Text(row["state"], style=_STYLE.get(row["state"], "dim"))
-        checked = {True: "exact", False: "not verified", None: ""}[row["verified"]]
+        checked = _checked(row)
         there = (str(row["workers"]), str(row["loaded"])) if row["pool"] else ("none", "")
         about = row["pool"] or "", row["target"], state, row["numerics"] or "", checked
         table.add_row(*about, *there, *_figures(row))
     return table
+
+
+def _checked(row: dict[str, Any]) -> str:
+    """The result of the comparison with the reference runtime, in a word or two."""
+    if row["outcome"] == Outcome.DIFFERENT:
+        return "different, accepted" if row["accepted"] else "different"
+    if not row["verified"]:
+        return "" if row["verified"] is None else "not verified"
+    return _WORDS.get(row["outcome"], "verified")
 
 
 def _figures(row: dict[str, Any]) -> Iterator[str]:

@@ -19,11 +19,12 @@ from service.cli.quarantine import show as show_quarantine
 from service.cli.reports import attached, summary
 from service.core.errors import Conflict
 from service.core.metadata import ModelMetadata
-from service.core.options import batch_of, tune_s_of
+from service.core.options import accepts_differences, batch_of, tune_s_of
 from service.core.quantization import is_quantization
 
-_VERSION_STYLE = {"ready": "green", "building": "yellow", "failed": "bold red", "quarantined": "bold red"}
-_STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "running": "yellow", "queued": "yellow"}
+_BAD = ("failed", "different", "quarantined")
+_VERSION_STYLE = {"ready": "green", "building": "yellow", **dict.fromkeys(_BAD, "bold red")}
+_STATE_STYLE = {"succeeded": "green", "canceled": "dim", **dict.fromkeys(_BAD, "bold red")}
 
 
 def models(
@@ -114,7 +115,7 @@ def builds(
             output.document(listed) if as_json else output.show(_builds(listed))
             return
         build = client.cancel(identifier) if cancel else client.build(identifier)
-        if cancel and build["state"] in ("succeeded", "failed"):
+        if cancel and build["state"] in ("succeeded", "different", "failed"):
             raise Conflict(
                 f"build {short_id(build['id'])} was over before it could be canceled: it {build['state']}",
                 hint=f"octet builds {short_id(build['id'])}{server_flag(server)} shows it",
@@ -165,13 +166,14 @@ def _target(build: dict[str, Any]) -> str:
     told = ["quantization"] if is_quantization(options) else []
     told += [f"batch {batch}"] if batch > 1 else []
     told += [f"tuned for {tune_s:g} s"] if tune_s else []
+    told += ["differences accepted"] if accepts_differences(options) else []
     return ", ".join([build["target"], *told])
 
 
 def _state(build: dict[str, Any]) -> Text:
     state = build["state"]
     text = f"{state}, {build['stage']}" if state == "running" and build["stage"] else state
-    return Text(text, style=_STATE_STYLE[state])
+    return Text(text, style=_STATE_STYLE.get(state, "yellow"))
 
 
 def _took(build: dict[str, Any]) -> str:

@@ -102,6 +102,12 @@ TuneOption = Annotated[
     str | None,
     typer.Option("--tune", metavar="TIME", help="How long to look for faster tiles, such as 60s.", show_default="not"),
 ]
+AcceptOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-differences", help="Accept a result that differs from its reference runtime, and record that."
+    ),
+]
 LabelsOption = Annotated[
     Path | None,
     typer.Option("--labels", help="A file with one label per line, class 0 first.", exists=True, dir_okay=False),

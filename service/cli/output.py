@@ -6,16 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from service.core.errors import InvalidInput, OctetError
+from service.core.errors import Different, InvalidInput, OctetError
 from service.core.installed import not_installed
 
 FAILURE = 1
+DIFFERENT = 3  # the build differs from its reference runtime, and nobody accepted that; 2 is typer's, of wrong usage
 _FILE_COLUMNS = 200  # a file or a pipe has no width: tables are not cut
 
 
@@ -37,6 +38,16 @@ class Output:
     def next_command(self, command: str) -> None:
         self.answers.print(f"\nNext: [bold]{escape(command)}[/bold]")
 
+    def refuse(self, different: Different) -> NoReturn:
+        """Ends the command after its answer was shown: what it is about differs from its reference.
+
+        Raises:
+            typer.Exit: always.
+        """
+        if not self.as_json:
+            self.progress.print(f"[bold red]different[/bold red]: it is not served; {escape(different.hint or '')}")
+        raise typer.Exit(DIFFERENT)
+
     def error(self, error: OctetError) -> None:
         if self.as_json:
             self.document({"error": error.to_json()})
@@ -54,7 +65,7 @@ def where(error: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def reporting(as_json: bool) -> Iterator[Output]:
-    """Runs a command's body. An error in it is shown to the user and becomes exit status 1.
+    """Runs a command's body. An error in it is shown to the user and becomes exit status 1, or `DIFFERENT`.
 
     A `ModuleNotFoundError` is about a package that the runtime alone does without, an `OSError` about a file that the
     user named, such as a folder that cannot be written to.
@@ -64,7 +75,7 @@ def reporting(as_json: bool) -> Iterator[Output]:
         yield output
     except OctetError as error:
         output.error(error)
-        raise typer.Exit(FAILURE) from error
+        raise typer.Exit(DIFFERENT if isinstance(error, Different) else FAILURE) from error
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("service"):
             raise

@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.text import Text
 
 from service.cli.client import Client
 from service.cli.options import (
+    AcceptOption,
     BatchOption,
     InputShapeOption,
     JsonOption,
@@ -35,18 +37,19 @@ from service.cli.options import (
 )
 from service.cli.output import Output, reporting
 from service.cli.registry import PlainHttpOption, push_folder, push_served, with_plain_http
-from service.cli.reports import attached, is_verified, summary
+from service.cli.reports import attached, is_verified, label, summary
 from service.cli.rm import name_and_version
 from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
 from service.core.build import Stage
-from service.core.errors import BuildFailed, OctetError, from_json
+from service.core.errors import BuildFailed, Different, OctetError, from_json
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import name_of
 from service.core.options import parse_open_shapes
 from service.core.target import ALL
 
 _NOT_BUILT = ("failed", "canceled")
+_BUILT = ("succeeded", "different")
 
 Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and calls what it is given with numbers of bytes
 
@@ -82,6 +85,7 @@ def push(
     std: StdOption = "",
     resize: ResizeOption = None,
     layout: LayoutOption = None,
+    accept_differences: AcceptOption = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
     server: ServerOption = None,
     key: KeyOption = None,
@@ -89,10 +93,13 @@ def push(
 ) -> None:
     """Upload a model, compile it, and show the checks of the result. A compiled folder is verified instead.
 
+    Exit status 3: it was built and is not served, because it differs from its reference runtime.
+
     Other batch sizes and tuning are separate builds in the background; octet builds lists them.
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": input_shape} if input_shape else {}
+    accept = {"accept_differences": "true"} if accept_differences else {}
     if to is not None:
         _push_to(str(file), to, plain_http, server, key, as_json)
         return
@@ -108,14 +115,17 @@ def push(
             from service.compiler.artifact_archive import archive_of
 
             with archive_of(file) as upload:
-                pushed = push_artifact(client, upload, name or name_of(file), output, detach, metadata)
+                pushed = push_artifact(client, upload, name or name_of(file), output, detach, metadata, accept)
         else:
             with upload_of(file) as upload:
-                pushed = push_model(
-                    client, upload, name or name_of(file), target, numerics, output, options, detach, metadata
-                )
+                name_here, options = name or name_of(file), options | accept
+                pushed = push_model(client, upload, name_here, target, numerics, output, options, detach, metadata)
         if target == ALL:
-            common = {"numerics": numerics, "input_shapes": parse_open_shapes(input_shape)}
+            common = {
+                "numerics": numerics,
+                "input_shapes": parse_open_shapes(input_shape),
+                "accept_differences": accept_differences,
+            }
             pushed["others"] = _others(client, name or name_of(file), pushed["build"], common, output, detach)
         if as_json:
             output.document(pushed)
@@ -125,6 +135,10 @@ def push(
         failures = [each["build"] for each in pushed.get("others", ()) if each["build"]["state"] in _NOT_BUILT]
         if failures:
             raise _why(failures[0])
+        for each in (pushed, *pushed.get("others", ())):
+            error = _why(each["build"]) if each["build"]["state"] == "different" else None
+            if isinstance(error, Different):
+                output.refuse(error)
 
 
 def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str | None, as_json: bool) -> None:
@@ -172,11 +186,12 @@ def push_artifact(
     output: Output,
     detach: bool = False,
     metadata: ModelMetadata = NOTHING,
+    options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """As `push_model`, of an archive of an artifact: its build verifies it."""
 
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
-        return client.push_artifact(archive, name, on_sent)
+        return client.push_artifact(archive, name, on_sent, options)
 
     return _pushed(client, archive, name, send, output, detach, metadata)
 
@@ -195,7 +210,7 @@ def _others(
     for build in {each["target"]: each for each in reversed(asked)}.values():
         if build["id"] == first["id"]:
             continue
-        cached = build["state"] == "succeeded"
+        cached = build["state"] in _BUILT
         if not (cached or detach):
             with suppress(OctetError):  # which the build says, too
                 follow(client, build, output)
@@ -212,7 +227,7 @@ def _pushed(
     build = uploading(file, send, output)
     if metadata:
         client.describe(name, _version_of(build, name), metadata.to_json())
-    cached = build["state"] == "succeeded"
+    cached = build["state"] in _BUILT
     if not (cached or detach):
         build = follow(client, build, output)
     reports = attached(client, build["artifact"]) if build["artifact"] else {}
@@ -225,7 +240,7 @@ def _version_of(build: dict[str, Any], name: str) -> int:
 
 
 def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, Any]:
-    """Shows the build's stages until it is over; the build as it then is.
+    """Shows the build's stages until it is over; the build as it then is, which may be different from its reference.
 
     Raises:
         OctetError: it failed or was canceled.
@@ -239,12 +254,12 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
                 elif event.kind in ("stage", "progress"):
                     view.enter(Stage(event.data["stage"]), event.data.get("fraction", 0.0), at_s)
                 elif event.kind == "state":
-                    view.finish(at_s, succeeded=event.data["state"] != "failed")
+                    view.finish(at_s, succeeded=event.data["state"] not in ("failed", "different"))
         except KeyboardInterrupt:
             output.progress.print(f"The build goes on; octet builds {short_id(build['id'])} tells how it went.")
             raise
     build = client.build(build["id"])
-    if build["state"] != "succeeded":
+    if build["state"] not in _BUILT:
         raise _why(build)
     return build
 
@@ -273,12 +288,15 @@ def _why(build: dict[str, Any]) -> OctetError:
 def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
     build = pushed["build"]
     where = f"{build['model']} version {build['version']}, {build['target']}, {build['numerics']}"
-    if build["state"] != "succeeded":
+    if build["state"] not in _BUILT:
         output.show(f"{where}: {build['state']} as build {short_id(build['id'])}")
         output.next_command(f"octet builds {short_id(build['id'])}{server_flag(server)}")
         return
     how = "built before, answered from the cache" if pushed["cached"] else "built"
-    output.show(f"{where}: {how} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
+    took = f"{where}: {how} in {pushed['seconds']:.2f} s"
+    output.show(Text.assemble(took, ", ", label(pushed["reports"])), summary(pushed["reports"]))
+    if build["state"] == "different":
+        return
     if is_verified(pushed["reports"]):
         output.next_command(f"octet predict {build['model']} INPUT{server_flag(server)}")
     elif pushed["reports"]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from service.core.agreement import Outcome, is_different, may_serve
 from service.core.explanation import TITLES, explained, is_described, percent
-from service.core.witnesses import Outcome
 
 if TYPE_CHECKING:
     from service.cli.client import Client
 
 REPORTS = ("numerics", "coverage", "profile")  # parts of an artifact's URL, and members of `core.artifact.Report`
+
+_STYLES = {Outcome.EQUAL: "green", Outcome.DOCUMENTED: "green", Outcome.DIFFERENT: "bold red"}
 
 
 def attached(client: Client, artifact: str) -> dict[str, Any]:
@@ -23,8 +25,18 @@ def attached(client: Client, artifact: str) -> dict[str, Any]:
 
 
 def is_verified(reports: Mapping[str, Any]) -> bool:
-    """Whether a machine of the artifact's target found it to compute what it should; otherwise it is not served."""
-    return bool(reports.get("numerics", {}).get("verified"))
+    """True if the artifact may be served: it was verified where it was built, or its differences were accepted."""
+    return may_serve(reports.get("numerics", {}))
+
+
+def label(reports: Mapping[str, Any]) -> Text:
+    """An artifact's verification in a word or two."""
+    numerics = reports.get("numerics", {})
+    if is_different(numerics):
+        return Text("different", "bold red")
+    if numerics.get("outcome") == Outcome.DIFFERENT and numerics.get("accepted"):
+        return Text("different, accepted", "yellow")
+    return Text("verified", "green") if may_serve(numerics) else Text("not verified", "yellow")
 
 
 def summary(reports: Mapping[str, Any]) -> Text:
@@ -63,8 +75,8 @@ def _witnesses(numerics: Mapping[str, Any]) -> Iterator[Text]:
     if numerics["outcome"] == Outcome.NOT_CHECKED:
         yield _line("not checked", numerics["reason"], "yellow")
         return
-    equal = numerics["outcome"] == Outcome.EQUAL
-    yield _line("checked", numerics["summary"].removeprefix("checked "), "green" if equal else "yellow")
+    style = _STYLES.get(numerics["outcome"], "yellow")
+    yield _line("checked", numerics["summary"].removeprefix("checked "), style)
     if numerics["reference"]:
         yield from (_line("", f"{own['title']}: {own['text']}") for own in numerics["witnesses"] if own["own"])
     for session in numerics["other_sessions"]:

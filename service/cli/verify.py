@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from rich.text import Text
 
 from service.cli.options import (
+    AcceptOption,
     ArtifactOption,
     JsonOption,
     KeyOption,
@@ -20,6 +22,8 @@ from service.cli.options import (
     server_url,
 )
 from service.cli.output import FAILURE, reporting
+from service.cli.reports import label
+from service.core.agreement import carried_over, different_from, may_serve
 from service.core.digest import Digest, canonical_json, parse_digest
 from service.core.errors import InvalidInput, NotFound
 
@@ -39,13 +43,17 @@ NoRunOption = Annotated[bool, typer.Option("--no-run", help="Only look at who bu
 def verify(
     artifact_or_folder: FolderOrDigest,
     artifact: ArtifactOption = None,
+    accept_differences: AcceptOption = False,
     no_run: NoRunOption = False,
     unsandboxed: UnsandboxedOption = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check who built an artifact, and that it computes the same outputs here as where it was compiled."""
+    """Check who built an artifact, and that it computes the same outputs here as where it was compiled.
+
+    Exit status 3: it does, and they differ from those of its reference runtime.
+    """
     with reporting(as_json) as output, _opened(artifact_or_folder, artifact, server, key) as (layout, digest):
         from service.runtime.trust import Trust
 
@@ -54,12 +62,14 @@ def verify(
         if not as_json:
             output.show(_origin(evidence, asked_for=bool(trust.keys)))
         trust.require(evidence, digest)
-        report = {} if no_run else _compared(layout, digest, unsandboxed)
+        report = {} if no_run else _compared(layout, digest, unsandboxed, accept_differences)
         if as_json:
             output.document({"artifact": digest, **report, "provenance": _told(evidence)})
         elif not no_run:
-            output.show(f"{digest}: {'verified' if report['verified'] else 'NOT verified'}", report["summary"])
-        if not report.get("verified", no_run):
+            output.show(Text.assemble(f"{digest}: ", label({"numerics": report})), report["summary"])
+        if (different := different_from(report)) is not None:
+            output.refuse(different)
+        if not (no_run or may_serve(report)):
             raise typer.Exit(FAILURE)
 
 
@@ -86,7 +96,8 @@ def _opened(
         raise InvalidInput(f"{given!r} is neither a folder nor a digest", hint="octet verify sha256:<64 hex digits>")
 
 
-def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool) -> dict[str, Any]:
+def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: bool) -> dict[str, Any]:
+    """The numerics report of running the artifact here, with the difference that its build found, if any."""
     from service.compiler.locked import LockedArtifact
     from service.core.artifact import Report
     from service.runtime.verification import verdict
@@ -95,7 +106,8 @@ def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool) -> dict[str,
     vectors = layout.attached_file(digest, Report.VECTORS)
     if vectors is None:
         raise NotFound(f"no expected outputs to verify {digest} are attached to it", hint="compile the model again")
-    return verdict(model.compare(vectors))
+    earlier = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
+    return carried_over(verdict(model.compare(vectors)), earlier, accepts=accepts)
 
 
 def _told(evidence: Evidence) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from service.cache import OciLayout
 from service.compiler.forked import keeping
 from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.compiler.sandbox.policy import unlimited
+from service.core.agreement import Comparison
 from service.core.artifact import only_artifact
 from service.core.buckets import fitted, opened
 from service.core.digest import Digest
@@ -24,7 +25,6 @@ from service.core.errors import BuildFailed, SandboxUnavailable
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
 from service.core.target import Target, machine_name, parse_target
-from service.core.witnesses import Comparison
 from service.runtime.latency import PERCENTILES
 from service.runtime.model import Array, checked
 from service.runtime.shared import SharedTensors, bytes_of

@@ -18,16 +18,15 @@ from service.compiler.artifact_archive import Received, received
 from service.compiler.checking_roles import EXPECTED_FILE
 from service.compiler.expected import Answers, Expected
 from service.compiler.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
-from service.core.artifact import (
-    ArtifactConfig,
-    Report,
-)
+from service.core.agreement import carried_over, may_serve
+from service.core.artifact import ArtifactConfig, Report
 from service.core.build import Progress, Stage
 from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json, digest_of_file
 from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError, Unsupported
 from service.core.explanation import explained
 from service.core.facts import Facts
+from service.core.options import accepts_differences, with_acceptance
 from service.core.settings import Settings
 from service.core.vectors import sample_kinds
 from service.core.witnesses import Witness
@@ -54,7 +53,9 @@ def publish_received(
         BuildCanceled: `progress` said so.
     """
     found = received(request.source)
-    if (found.target, found.numerics, found.options) != (request.target, request.numerics, dict(request.options)):
+    accepts = accepts_differences(request.options)
+    asked = with_acceptance(found.options, accepts)  # which may be accepted when it arrives, too
+    if (found.target, found.numerics, asked) != (request.target, request.numerics, dict(request.options)):
         raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
     trust, origin = Trust.of(settings), _origin(found)
     evidence = trust.judged(filter(None, [origin]), found.digest, found.manifest.annotations)
@@ -73,11 +74,11 @@ def publish_received(
     config_bytes = found.archive.read(found.manifest.config.digest)
     config = _config(config_bytes, request)
     reports = _reports(found, config, progress)
-    built = {"formulas": {}, "saturating": 0, "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
+    built = {"formulas": {}, "deviations": [], "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
     answers = Answers(
         sample_kinds(_MOST_SAMPLES), [Expected(WITNESS, expected)], no_witness="no other runtime was asked here"
     )
-    numerics = steps.verify(config, library, built, answers)
+    numerics = carried_over(steps.verify(config, library, built, answers), _earlier(found), accepts=accepts)
     profile = steps.profile(config, library, built)
     progress.stage(Stage.PUBLISH)
     for part, content in ((found.manifest.layers[0], library), (found.manifest.layers[1], constants)):
@@ -85,7 +86,7 @@ def publish_received(
     layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, config_bytes)
     artifact = layout.put_manifest(found.manifest).digest
     reports[Report.VECTORS] = expected.read_bytes()
-    if _is_verified(layout, artifact):  # it was built and verified here: its own reports stay
+    if not accepts and _is_verified(layout, artifact):  # it was built and verified here: its own reports stay
         is_better = evidence.key is not None and trust.evidence(layout, artifact).key is None
     else:
         found_here = {} if profile is None else {Report.PROFILE: canonical_json(profile)}
@@ -99,7 +100,18 @@ def publish_received(
 
 def _is_verified(layout: OciLayout, artifact: Digest) -> bool:
     known = layout.attached(artifact, Report.NUMERICS)
-    return known is not None and json.loads(known).get("verified") is True
+    return known is not None and may_serve(json.loads(known))
+
+
+def _earlier(found: Received) -> dict[str, Any]:
+    """The numerics report of the build elsewhere; empty if it did not come along, or cannot be read."""
+    if Report.NUMERICS not in found.reports:
+        return {}
+    try:
+        report = json.loads(found.archive.read(_content(found, Report.NUMERICS).digest))
+    except (OctetError, ValueError, RecursionError):
+        return {}
+    return report if isinstance(report, dict) else {}
 
 
 def _origin(found: Received) -> bytes | None:

@@ -31,7 +31,7 @@ from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.passes import PIPELINE, Context, Dump, Pass
 from service.compiler.qnn import graph, oracle, printer
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.numerics.saturation import saturating_layers
+from service.compiler.qnn.numerics.deviations import deviations_of
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.targets import codegen_target
@@ -186,7 +186,7 @@ def build_role(request: Request, report: Report) -> Result:
         },
         "tiles": choices.made,
         "formulas": _formulas(model, request["numerics"]),
-        "saturating": saturating_layers(imported, mode),
+        "deviations": [each.to_json() for each in deviations_of(imported, mode)],
     }
 
 

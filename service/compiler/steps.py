@@ -18,16 +18,17 @@ from service.compiler.object_cache import KernelProgram, ObjectCache
 from service.compiler.results import Results
 from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.core import witnesses
+from service.core.agreement import Comparison, Deviation
 from service.core.artifact import ArtifactConfig
 from service.core.build import BuildInputs, Progress, Stage
 from service.core.cores import Core, build_cores
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
 from service.core.explanation import explained, is_described
-from service.core.options import batch_of, shapes_of
+from service.core.options import accepts_differences, batch_of, shapes_of
 from service.core.settings import Settings
 from service.core.target import Target, detect_host
-from service.core.witnesses import Comparison, Statement, float_share
+from service.core.witnesses import Statement, float_share
 
 _POLL_S = 0.1
 _PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
@@ -240,10 +241,11 @@ class Steps:
             reason = f"this host lacks {', '.join(sorted(missing))}"
             self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
             return {**about, **witnesses.not_checked(reason)}
-        said = self._compared(config, library, answers, _departure(int(built["saturating"])))
+        said = self._compared(config, library, answers, _deviations(built))
         split = len(answers.witnesses)
-        report = witnesses.report(said[:split], said[split:], answers.kinds, answers.no_witness)
-        if not report["verified"]:
+        accepts = accepts_differences(self.request.options)
+        report = witnesses.report(said[:split], said[split:], answers.kinds, answers.no_witness, accepts=accepts)
+        if not report["exact"]:
             raise VerificationFailed(
                 f"the compiled model does not compute what {config.numerics} defines: {said[0].text}",
                 stage=Stage.VERIFY,
@@ -251,7 +253,9 @@ class Steps:
             )
         return {**about, **report}
 
-    def _compared(self, config: ArtifactConfig, library: Path, answers: Answers, departure: str) -> list[Statement]:
+    def _compared(
+        self, config: ArtifactConfig, library: Path, answers: Answers, deviations: Sequence[Deviation]
+    ) -> list[Statement]:
         constants = self.output("build", CONSTANTS_FILE)
         expected = [*answers.witnesses, *answers.sessions]
         files = [each.file for each in expected if each.file is not None]
@@ -276,7 +280,7 @@ class Steps:
                     next(comparisons) if each.file else None,
                     each.reason,
                     each.refused,
-                    "" if each.witness.is_own else departure,
+                    () if each.witness.is_own or each in answers.sessions else deviations,
                 )
                 for each in expected
             ]
@@ -353,9 +357,9 @@ class Steps:
         self.progress.stage(self._stage, self._fraction)
 
 
-def _departure(saturating: int) -> str:
-    """PyTorch's departure from its modes' formulas in `saturating` layers."""
-    if not saturating:
-        return ""
-    layers = f"{saturating} layer{'s' if saturating > 1 else ''}"
-    return f"FBGEMM's depthwise kernel of {layers} saturates sums at 16 bits beyond 7-bit activations; Octet does not"
+def _deviations(built: Mapping[str, Any]) -> list[Deviation]:
+    """The documented deviations of the model, as the build child reported them."""
+    try:
+        return [Deviation.from_json(each) for each in built["deviations"]]
+    except (LookupError, TypeError, ValueError) as error:
+        raise BuildFailed("the build process did not report the model's deviations", stage=Stage.VERIFY) from error

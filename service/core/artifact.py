@@ -86,8 +86,8 @@ class Report(StrEnum):
 
 
 # What travels with an artifact that is pushed: what is known of its model. What was found out by running it is found
-# out again where it arrives.
-TRAVELING = (Report.COVERAGE, Report.VECTORS, Report.FACTS, Report.PROVENANCE)
+# out again where it arrives; of its numerics report only a difference from the reference counts there.
+TRAVELING = (Report.NUMERICS, Report.COVERAGE, Report.VECTORS, Report.FACTS, Report.PROVENANCE)
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,18 @@ class BuildState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
+    DIFFERENT = "different"  # it has an artifact that differs from its reference runtime, which is not served
     FAILED = "failed"
     CANCELED = "canceled"
 
     @property
     def is_final(self) -> bool:
-        return self in (BuildState.SUCCEEDED, BuildState.FAILED, BuildState.CANCELED)
+        return self not in (BuildState.QUEUED, BuildState.RUNNING)
+
+    @property
+    def has_artifact(self) -> bool:
+        """True if the build has ended with an artifact, served or not."""
+        return self in (BuildState.SUCCEEDED, BuildState.DIFFERENT)
 
 
 class Stage(StrEnum):

@@ -32,7 +32,8 @@ OctetError
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
 │   ├── NotBuilt                 no build is under way: waiting does not help
-│   │   └── NotVerified              its artifact failed the verification by a worker
+│   │   ├── NotVerified              its artifact failed the verification by a worker
+│   │   └── Different                its outputs differ from those of its reference runtime
 │   ├── Quarantined              its artifact crashed the server
 │   ├── Untrusted                its artifact was not signed by a key that this server trusts
 │   ├── DatabaseLost             it is made again from the index of the store
@@ -296,6 +297,12 @@ class NotVerified(NotBuilt):
     """The model was built, and its artifact does not compute what it should on the machines of its target."""
 
     code = "not_verified"
+
+
+class Different(NotBuilt):
+    """The outputs of the build differ from those of its reference runtime by more than its numerics mode documents."""
+
+    code = "different"
 
 
 class Quarantined(NotReady):

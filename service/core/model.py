@@ -26,6 +26,7 @@ class VersionState(StrEnum):
     READY = "ready"  # it is loaded, or is with the first request for it
     BUILDING = "building"
     FAILED = "failed"  # to be built, or to be loaded
+    DIFFERENT = "different"  # it was built, and differs from its reference runtime
     CANCELED = "canceled"
     QUARANTINED = "quarantined"  # the server crashed too often while it ran
     UNLOADED = "unloaded"  # by a request, until it is loaded again

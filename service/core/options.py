@@ -11,6 +11,7 @@ from service.core.errors import InvalidInput
 MAX_BATCH = 256
 LEAST_TUNE_S, MOST_TUNE_S = 1.0, 3600.0
 BATCH, INPUT_SHAPES, BUCKETS, TUNE = "batch", "input_shapes", "buckets", "tune_s"
+ACCEPT = "accept_differences"
 MAX_BUCKETS = 16
 Shapes = dict[str, list[int]]
 OpenShapes = Mapping[str, Sequence[int | Sequence[int]]]
@@ -152,6 +153,16 @@ def with_tuning(options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 def without_tuning(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the build that is tuned."""
     return {name: value for name, value in options.items() if name != TUNE}
+
+
+def accepts_differences(options: Mapping[str, Any]) -> bool:
+    """True if the build may be served although it differs from its reference runtime."""
+    return options.get(ACCEPT) is True
+
+
+def with_acceptance(options: Mapping[str, Any], accepts: bool) -> dict[str, Any]:
+    """The options of a build that is served although it may differ from its reference, if `accepts`."""
+    return {**options, **({ACCEPT: True} if accepts else {})}
 
 
 def parse_tune(text: str) -> float:

@@ -230,6 +230,9 @@ class Settings(BaseSettings, Serving, DataDir):
     allow_unsandboxed: bool = Field(
         False, description="build, and run artifacts, even where the kernel cannot sandbox that"
     )
+    accept_differences: bool = Field(
+        False, description="serve every build, even if it differs from its reference by more than its mode documents"
+    )
     build_time_limit_s: float = Field(600.0, gt=0)
     quantize_time_limit_s: float = Field(3600.0, gt=0, description="of a quantization, with all builds that it takes")
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)

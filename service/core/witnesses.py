@@ -10,17 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
-
-class Outcome(StrEnum):
-    """The overall result of a report."""
-
-    EQUAL = "equal"  # another runtime ran, and every value was equal to its own
-    DIFFERENT = "different"  # another runtime ran, and some value was not
-    OWN_ONLY = "own_only"  # Octet's canonical form was all there was to compare with
-    NOT_CHECKED = "not_checked"  # the artifact's code does not run here
+from service.core.agreement import REAL_TOLERANCE, Comparison, Deviation, Outcome, OutputComparison, decide
 
 
 @dataclass(frozen=True)
@@ -54,49 +46,6 @@ CANONICAL = Witness("Octet's own canonical form", options={"arithmetic": "int64 
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """An artifact's outputs beside a witness's.
-
-    Attributes:
-        inputs: which of the generated inputs were compared, by number.
-        values: how many output values that were.
-        equal: how many of them were the same, bit for bit.
-        largest_difference: between two values; None where the outputs differ in shape or type, or by no finite number.
-        largest_steps: the same over outputs of integers, where one is a quantization step; None without such outputs.
-    """
-
-    inputs: tuple[int, ...]
-    values: int
-    equal: int
-    largest_difference: float | None
-    largest_steps: int | None
-
-    @property
-    def is_equal(self) -> bool:
-        return self.equal == self.values
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": list(self.inputs),
-            "values": self.values,
-            "equal": self.equal,
-            "largest_difference": self.largest_difference,
-            "largest_steps": self.largest_steps,
-        }
-
-    @staticmethod
-    def from_json(comparison: Mapping[str, Any]) -> Comparison:
-        largest, steps = comparison["largest_difference"], comparison["largest_steps"]
-        return Comparison(
-            tuple(map(int, comparison["inputs"])),
-            int(comparison["values"]),
-            int(comparison["equal"]),
-            None if largest is None else float(largest),
-            None if steps is None else int(steps),
-        )
-
-
-@dataclass(frozen=True)
 class Statement:
     """The result of running a witness.
 
@@ -104,14 +53,21 @@ class Statement:
         comparison: None where it did not run.
         reason: why it did not run.
         refused: number of an input that it did not accept -> its message.
-        departure: where this runtime is known to depart from the mode's formulas in this model; empty where it is not.
+        deviations: those that the mode documents for operators of this model; none of another session of the runtime.
+        sensitivity: as in `core.agreement.decide`.
     """
 
     witness: Witness
     comparison: Comparison | None = None
     reason: str = ""
     refused: Mapping[int, str] = field(default_factory=dict)
-    departure: str = ""
+    deviations: Sequence[Deviation] = ()
+    sensitivity: Sequence[float] | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the comparison means; None if the witness did not run."""
+        return None if self.comparison is None else decide(self.comparison, self.deviations, self.sensitivity)
 
     def to_json(self, kinds: Sequence[str]) -> dict[str, Any]:
         """
@@ -127,7 +83,6 @@ class Statement:
             "own": witness.is_own,
             "title": witness.title,
             "text": self.text,
-            **({"departure": self.departure} if self.departure else {}),
         }
         if comparison is None:
             return {**about, "ran": False, "reason": self.reason}
@@ -139,9 +94,12 @@ class Statement:
             "refused": [{"kind": kinds[number], "message": message} for number, message in self.refused.items()],
             "values": comparison.values,
             "equal": comparison.equal,
+            "agrees": self.outcome is not Outcome.DIFFERENT,
             "equal_percent": percent(comparison.equal, comparison.values),
             "largest_difference": comparison.largest_difference,
             "largest_steps": comparison.largest_steps,
+            "largest_relative": comparison.relative_difference,
+            "outputs": [output.to_json() for output in comparison.outputs],
         }
 
     @property
@@ -149,12 +107,16 @@ class Statement:
         """The result as text, without the witness's name: "all 80 values from 8 inputs are equal"."""
         if self.comparison is None:
             return self.reason
-        departure = f"; {self.departure}" if self.departure and not self.comparison.is_equal else ""
-        return _compared(self.comparison) + _refused(self.refused) + departure
+        return _compared(self.comparison) + _refused(self.refused)
 
 
 def report(
-    statements: Sequence[Statement], sessions: Sequence[Statement], kinds: Sequence[str], no_witness: str
+    statements: Sequence[Statement],
+    sessions: Sequence[Statement],
+    kinds: Sequence[str],
+    no_witness: str,
+    *,
+    accepts: bool = False,
 ) -> dict[str, Any]:
     """The part of a numerics report that says what was compared.
 
@@ -163,19 +125,28 @@ def report(
         sessions: the same runtimes, set otherwise: told for information.
         kinds: of the generated inputs, of as many as there are at most.
         no_witness: why no other runtime is among `statements`, if none is.
+        accepts: True if whoever requested the build accepts differences from the reference.
 
     Returns:
-        `verified`: whether every value equalled the canonical form's; `outcome` and `summary`, a sentence; `reference`,
-        the runtime that ran, or None; `inputs`, how many of which kind; `witnesses` and `other_sessions`.
+        `exact`: True if every value equalled the canonical form's; `outcome` (`core.agreement.decide`); `verified`:
+        True if it is exact and its outcome is not `different`; `accepted`, present and true if a different build may be
+        served; `summary`, a sentence; `reference`, the runtime that ran, or None; `inputs`, how many of which kind;
+        `deviations`, those that the mode documents for operators of this model; `witnesses` and `other_sessions`.
     """
     own, *others = statements
     ran = next((statement for statement in others if statement.comparison is not None), None)
+    outcome = (ran.outcome if ran else None) or Outcome.OWN_ONLY
+    exact = own.comparison is not None and own.comparison.is_equal
+    is_accepted = exact and accepts and outcome is Outcome.DIFFERENT
     return {
-        "verified": own.comparison is not None and own.comparison.is_equal,
-        "outcome": _outcome(ran),
-        "summary": _summary(own, ran, others, no_witness),
+        "exact": exact,
+        "verified": exact and outcome is not Outcome.DIFFERENT,
+        **({"accepted": True} if is_accepted else {}),
+        "outcome": outcome,
+        "summary": _summary(own, ran, others, no_witness) + ("; the differences were accepted" if is_accepted else ""),
         "reference": ran.witness.title if ran else None,
         "inputs": _inputs(own, kinds),
+        "deviations": [each.to_json() | {"text": each.text} for each in (ran.deviations if ran else ())],
         "witnesses": [statement.to_json(kinds) for statement in statements],
         "other_sessions": [statement.to_json(kinds) for statement in sessions],
     }
@@ -184,11 +155,13 @@ def report(
 def not_checked(reason: str) -> dict[str, Any]:
     """As `report`, of an artifact that was not run."""
     return {
+        "exact": False,
         "verified": False,
         "reason": reason,
         "outcome": Outcome.NOT_CHECKED,
         "summary": f"not checked: {reason}",
         "reference": None,
+        "deviations": [],
         "witnesses": [],
         "other_sessions": [],
     }
@@ -214,7 +187,7 @@ def _float_share(coverage: Mapping[str, Any]) -> dict[str, Any]:
         if not each.get("boundary")
     ]
     in_float, whole = coverage["macs"] - coverage["integer_macs"], coverage["macs"]
-    share = 100 - percent(whole - in_float, whole)
+    share = percent(in_float, whole) if in_float else 0.0
     count = sum(each.get("operators", 1) for each in coverage["floating"] if not each.get("boundary"))
     text = f"{_counted(count, 'operator')} in float, {share:.4g} % of the multiply-accumulates"
     return {"operators": operators, "macs_percent": share, "text": text if operators else "none"}
@@ -230,32 +203,55 @@ def _inputs(own: Statement, kinds: Sequence[str]) -> dict[str, Any]:
     return {"count": len(numbers), "kinds": dict(Counter(kinds[number] for number in numbers))}
 
 
-def _outcome(ran: Statement | None) -> Outcome:
-    if ran is None or ran.comparison is None:
-        return Outcome.OWN_ONLY
-    return Outcome.EQUAL if ran.comparison.is_equal else Outcome.DIFFERENT
-
-
 def _summary(own: Statement, ran: Statement | None, others: Sequence[Statement], no_witness: str) -> str:
     if ran is not None:
         why = f": {next(iter(ran.refused.values()))}" if ran.refused else ""
-        return f"checked against {ran.witness.title}: {ran.text}{why}"
+        explained = "" if ran.outcome is Outcome.EQUAL else _explained(ran)
+        return f"checked against {ran.witness.title}: {ran.text}{why}{explained}"
     reasons = [f"{statement.witness.name} {statement.reason}" for statement in others] or [no_witness]
     return f"checked against {own.witness.name} only: {own.text}; {'; '.join(reasons)}"
+
+
+def _explained(ran: Statement) -> str:
+    """What is documented about differences from the reference."""
+    told = "".join(f"; {each.text}" for each in ran.deviations)
+    if ran.outcome is Outcome.DOCUMENTED:
+        return told or "; within what the mode documents for real values"
+    return f"{told}; the mode documents no such difference"
 
 
 def _compared(comparison: Comparison) -> str:
     values = f"{comparison.values:,} values from {_counted(len(comparison.inputs), 'input')}"
     if comparison.is_equal:
         return f"all {values} are equal"
-    if comparison.largest_difference is None:
-        off = "in shape or type, or by no finite number"
-    elif comparison.largest_difference == comparison.largest_steps:
-        off = f"by at most {_counted(comparison.largest_steps, 'step')}"
-    else:
-        off = f"by at most {comparison.largest_difference:g}"
-    share = 100 - percent(comparison.equal, comparison.values)
-    return f"{comparison.values - comparison.equal:,} of {values} differ ({share:.4g} %), {off}"
+    relative = comparison.relative_difference
+    if relative is not None and relative <= REAL_TOLERANCE and not comparison.largest_steps:
+        equal = percent(comparison.equal, comparison.values)
+        return f"all {values} agree to {relative:.2g} of the output's range, {equal:.4g} % of them bit for bit"
+    unequal = comparison.values - comparison.equal
+    share = percent(unequal, comparison.values)
+    of = f"{unequal:,} of {values} differ ({f'{share:.4g} %' if share else 'less than 0.01 %'})"
+    whole = [output for output in comparison.outputs if not output.is_real and not output.is_equal]
+    real = [output for output in comparison.outputs if output.is_real and not output.is_equal]
+    parts = [_steps(whole)] if whole else []
+    return ", ".join([of, " and ".join([*parts, *([_shares(real)] if real else [])])])
+
+
+def _steps(outputs: Sequence[OutputComparison]) -> str:
+    found = [output.largest_difference for output in outputs]
+    if None in found:
+        return "in shape or type"
+    return f"by at most {_counted(int(max(each or 0 for each in found)), 'step')}"
+
+
+def _shares(outputs: Sequence[OutputComparison]) -> str:
+    """Differences of real values, each as a share of its output's range."""
+    if any(output.largest_difference is None for output in outputs):
+        return "in shape or type, or NaN or an infinity beside another value"
+    shares = [output.relative_difference for output in outputs]
+    if None in shares:
+        return f"by at most {max(output.largest_difference or 0.0 for output in outputs):.2g}, where the range is 0"
+    return f"by at most {max(each or 0.0 for each in shares):.2g} of the output's range"
 
 
 def _refused(refused: Mapping[int, str]) -> str:

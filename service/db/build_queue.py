@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from service.core.build import BuildState, Stage
 from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
-from service.core.errors import OctetError
+from service.core.errors import Different, OctetError
 from service.db import claims
 from service.db.bell import Bell
 from service.db.claims import Claim, Claimable
@@ -113,6 +113,7 @@ class BuildQueue:
         error: OctetError | None = None,
         canceled: bool = False,
         is_verified: bool = True,
+        different: Different | None = None,
     ) -> None:
         """Ends the build in exactly one of three ways. Raises `LeaseLost`.
 
@@ -120,10 +121,14 @@ class BuildQueue:
 
         Args:
             is_verified: whether the artifact was verified where it was built; if not, that is queued.
+            different: why the artifact is not served, if it differs from its reference
+                (`core.agreement.is_different`). No verification is queued then.
         """
         if (artifact is not None) + (error is not None) + canceled != 1:
             raise ValueError("a build ends with an artifact, with an error or canceled: give one")
-        state = BuildState.SUCCEEDED if artifact else BuildState.CANCELED if canceled else BuildState.FAILED
+        state = BuildState.CANCELED if canceled else BuildState.FAILED
+        if artifact is not None:
+            state = BuildState.DIFFERENT if different else BuildState.SUCCEEDED
 
         def end() -> None:
             with self._database.write() as connection:
@@ -131,8 +136,8 @@ class BuildQueue:
                     return  # the connection broke when it was committed
                 tries.append(connection)
                 now = self._now(connection)
-                claims.finish(connection, claim, now, artifact, error, canceled)
-                if artifact is not None and not is_verified:
+                claims.finish(connection, claim, now, artifact, different or error, canceled)
+                if state is BuildState.SUCCEEDED and artifact is not None and not is_verified:
                     enqueue(connection, artifact, claim.build.target, now)
 
         tries: list[object] = []

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from service.core.build import Build, BuildEvent, BuildInputs, BuildState
 from service.core.digest import Digest
+from service.core.errors import Different
 from service.core.quantization import is_quantization, quantization_of
 from service.core.tenant import owner_of, prefix_of
 from service.core.verification import Verification
@@ -267,13 +268,19 @@ class BuildStore(BuildQueue):
 
     @repeated_if_undone
     def restore(
-        self, inputs: BuildInputs, key: Digest, artifact: Digest, requests: Iterable[tuple[str, int, datetime]]
+        self,
+        inputs: BuildInputs,
+        key: Digest,
+        artifact: Digest,
+        requests: Iterable[tuple[str, int, datetime]],
+        different: Different | None = None,
     ) -> bool:
-        """Puts a succeeded build on record whose row was lost with a database; whether it was.
+        """Puts a build with an artifact on record whose row was lost with a database; whether it was.
 
         Args:
             inputs: as far as they are still known; `key` is the one that they had.
             requests: at least one, as `requests` returned them.
+            different: why the artifact is not served, if it differs from its reference.
         """
         requests = list(requests)
         model, version, asked_at = requests[0]
@@ -284,6 +291,8 @@ class BuildStore(BuildQueue):
             values = _new(inputs, model, version, asked_at)
             values |= {"key": key, "state": BuildState.SUCCEEDED, "artifact": artifact, "progress": 1.0}
             values |= {"started_at": asked_at, "finished_at": asked_at}
+            if different is not None:
+                values |= {"state": BuildState.DIFFERENT, "error": different.to_json()}
             row = _insert(connection, values)
             if row is None:
                 return False

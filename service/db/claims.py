@@ -171,7 +171,9 @@ def finish(
     canceled: bool,
 ) -> None:
     row = held(connection, claim)
-    if artifact is not None:
+    if artifact is not None and error is not None:
+        end(connection, row, now, BuildState.DIFFERENT, artifact=artifact, error=error.to_json())
+    elif artifact is not None:
         end(connection, row, now, BuildState.SUCCEEDED, artifact=artifact)
     elif error is not None:
         end(connection, row, now, BuildState.FAILED, error=error.to_json())
@@ -194,7 +196,7 @@ def end(connection: sa.Connection, row: Row, now: datetime, state: BuildState, *
     if row.state == BuildState.RUNNING and state is not BuildState.CANCELED:
         _leave_stage(connection, row, now)
     also = {"state": state, "finished_at": now, "owner": None, "lease_until": None, **result}
-    if state is BuildState.SUCCEEDED:
+    if state.has_artifact:
         also["progress"] = 1.0
     append_event(connection, row.sequence, now, "state", also, state=state, **result)
 

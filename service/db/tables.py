@@ -109,7 +109,9 @@ builds = sa.Table(
 
 # The builds that answer a question, now or soon: at most one for each. Written out in queries too (`literal_execute`):
 # with a parameter in its place SQLite would not see that the index serves.
-_LIVE_STATES = [state.value for state in (BuildState.QUEUED, BuildState.RUNNING, BuildState.SUCCEEDED)]
+_LIVE_STATES = [
+    state.value for state in (BuildState.QUEUED, BuildState.RUNNING, BuildState.SUCCEEDED, BuildState.DIFFERENT)
+]
 is_live = sa.and_(
     builds.c.state.in_(sa.bindparam("live_states", _LIVE_STATES, expanding=True, literal_execute=True)),
     sa.not_(builds.c.invalidated),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.agreement import Comparison
+from service.core.comparison import compare_outputs
 from service.core.sequence import SequenceState
 from service.core.vectors import sample_inputs, sample_kinds
-from service.core.witnesses import CANONICAL, Comparison, Statement, report
+from service.core.witnesses import CANONICAL, Statement, report
 from service.runtime.model import Model
 
 Array = NDArray[Any]
@@ -49,34 +51,5 @@ def compare(model: Model, expected: Sequence[bytes]) -> list[Comparison]:
             if outputs is None:
                 state = SequenceState(model.signature)
                 outputs = [model.run(sample, state) for sample in sample_inputs(model.signature, len(numbers))]
-            comparisons.append(_compare(outputs, arrays, numbers))
+            comparisons.append(compare_outputs(outputs, arrays, numbers))
     return comparisons
-
-
-def _compare(outputs: Sequence[Sequence[Array]], expected: Mapping[str, Array], numbers: Sequence[int]) -> Comparison:
-    values = equal = 0
-    largest = 0.0
-    steps: int | None = None
-    for number in numbers:
-        for position, output in enumerate(outputs[number]):
-            wanted = expected[f"{number}.{position}"]
-            values += wanted.size
-            if output.shape != wanted.shape or output.dtype != wanted.dtype:
-                largest = np.inf
-                continue
-            equal += int((output == wanted).sum())
-            difference = _largest_difference(output, wanted)
-            largest = max(largest, difference)
-            if output.dtype.kind in "iu":
-                steps = max(steps or 0, int(difference))
-    return Comparison(tuple(numbers), values, equal, largest if np.isfinite(largest) else None, steps)
-
-
-def _largest_difference(output: Array, wanted: Array) -> float:
-    """Infinity where one is no number, or two are infinitely far apart."""
-    differs = output != wanted
-    if not differs.any():
-        return 0.0
-    with np.errstate(invalid="ignore", over="ignore"):
-        largest = float(np.abs(output[differs].astype(np.float64) - wanted[differs].astype(np.float64)).max())
-    return largest if np.isfinite(largest) else np.inf

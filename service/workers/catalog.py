@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from service.cache import EMPTY_MEDIA_TYPE, Descriptor, IndexAnnotations, Manifest, OciLayout
+from service.core.agreement import different_from
 from service.core.alias import aliases_in, annotation_of, is_annotation
 from service.core.artifact import (
     ARTIFACT_TYPE,
@@ -25,20 +26,22 @@ from service.core.artifact import (
     SOURCE_ANNOTATION,
     SOURCE_MEDIA_TYPE,
     TARGET_ANNOTATION,
+    Report,
     model_annotation,
     model_annotation_name,
     models_in,
 )
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest, parse_digest
-from service.core.errors import CorruptBlob, InvalidInput, NotFound
+from service.core.errors import CorruptBlob, Different, InvalidInput, NotFound
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import Deleted, ModelVersion
 from service.db import AliasStore, BuildStore, ModelStore
 
 _logger = logging.getLogger(__name__)
 _PAGE = 200
-_ListedBuild = tuple[BuildInputs, Digest, Digest, list[tuple[str, int, datetime]]]  # with key, artifact, requests
+# Inputs, key, artifact, requests, and why it is not served.
+_ListedBuild = tuple[BuildInputs, Digest, Digest, list[tuple[str, int, datetime]], Different | None]
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
 
 def _record_builds(layout: OciLayout, builds: BuildStore) -> None:
     listed = {entry.digest: entry.annotations for entry in layout.index()}
-    for build in _all_succeeded(builds):
+    for build in _all_built(builds):
         # Of several builds with one artifact the newest is recorded, so it comes first and is the only one.
         annotations = listed.pop(build.artifact, None) if build.artifact and not build.invalidated else None
         if annotations is not None and not _annotations_of(builds, build).items() <= annotations.items():
@@ -249,7 +252,7 @@ def _listed_builds(layout: OciLayout) -> list[_ListedBuild]:
         source = parse_digest(about[SOURCE_ANNOTATION])
         options = json.loads(about.get(OPTIONS_ANNOTATION, "{}"))
         inputs = BuildInputs(source, about[TARGET_ANNOTATION], about[NUMERICS_ANNOTATION], {}, options)
-        found.append((inputs, parse_digest(key), entry.digest, requests))
+        found.append((inputs, parse_digest(key), entry.digest, requests, _different(layout, entry.digest)))
     return sorted(found, key=lambda listed: listed[3][-1][2])
 
 
@@ -262,10 +265,21 @@ def _manifests(layout: OciLayout, artifact_type: str) -> Iterator[tuple[Descript
                 _logger.warning("manifest %s in the store's index: %s", entry.digest, error)
 
 
-def _all_succeeded(builds: BuildStore) -> Iterator[Build]:
-    cursor: str | None = None
-    while True:
-        page, cursor = builds.list(state=BuildState.SUCCEEDED, limit=_PAGE, cursor=cursor)
-        yield from page
-        if cursor is None:
-            return
+def _different(layout: OciLayout, artifact: Digest) -> Different | None:
+    """Why an artifact is not served, if its numerics report says that it differs from its reference."""
+    try:
+        return different_from(json.loads(layout.attached(artifact, Report.NUMERICS) or b"{}"))
+    except (NotFound, CorruptBlob, InvalidInput, ValueError) as error:
+        _logger.warning("the numerics report of artifact %s: %s", artifact, error)
+        return None
+
+
+def _all_built(builds: BuildStore) -> Iterator[Build]:
+    """Every build that has an artifact."""
+    for state in [state for state in BuildState if state.has_artifact]:
+        cursor: str | None = None
+        while True:
+            page, cursor = builds.list(state=state, limit=_PAGE, cursor=cursor)
+            yield from page
+            if cursor is None:
+                break

@@ -18,12 +18,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from service.cache import OciLayout
 from service.compiler import toolchain
 from service.compiler.pipeline import CompileRequest
 from service.compiler.sandbox import shut_down, warm
 from service.compiler.tuning import build_artifact
+from service.core.agreement import different_from, may_serve
 from service.core.artifact import Report
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.cluster import build_targets
@@ -142,7 +144,7 @@ class CompileWorker:
                 artifact = self._compile(request, self._layout, scratch, attempt, self._settings)
                 if is_quantization(build.options):
                     self._on_quantized(build, artifact)
-                is_verified = is_quantization(build.options) or self._is_verified(artifact)
+                report = {"verified": True} if is_quantization(build.options) else self._numerics_of(artifact)
         except LeaseLost:
             _logger.warning("build %s is another worker's now", build.id)
         except Stopping:
@@ -163,15 +165,19 @@ class CompileWorker:
             _logger.exception("build %s failed in a way that was not foreseen", build.id)
             self._builds.finish(claim, error=_unforeseen(error, attempt.last_stage))
         else:
-            self._builds.finish(claim, artifact=artifact, is_verified=is_verified)
-            _logger.info("build %s succeeded: %s", build.id, artifact)
+            different = different_from(report)
+            self._builds.finish(claim, artifact=artifact, is_verified=may_serve(report), different=different)
+            if different is not None:
+                _logger.warning("build %s is different, and is not served: %s", build.id, different.message)
+            else:
+                _logger.info("build %s succeeded: %s", build.id, artifact)
             if not is_quantization(build.options):
                 record_build(self._layout, self._builds, replace(build, artifact=artifact))
 
-    def _is_verified(self, artifact: Digest) -> bool:
-        """Whether it was verified here; what a report does not say was not."""
-        report = self._layout.attached(artifact, Report.NUMERICS)
-        return report is not None and json.loads(report).get("verified") is True
+    def _numerics_of(self, artifact: Digest) -> dict[str, Any]:
+        """The numerics report of an artifact; empty if it has none."""
+        report: dict[str, Any] = json.loads(self._layout.attached(artifact, Report.NUMERICS) or b"{}")
+        return report
 
     def _request(self, claim: Claim) -> CompileRequest:
         inputs = claim.inputs

@@ -3,14 +3,55 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.evidence import LEDGER, tables
+from tests.support.evidence import LEDGER, Incomplete, Ledger, function_of, merged, require_rows, tables
+
+_OUTCOMES: dict[str, set[str]] = defaultdict(set)  # of the cases of each test function
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        _OUTCOMES[function_of(item.nodeid)].add("deselected")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" or report.outcome != "passed":
+        _OUTCOMES[function_of(report.nodeid)].add(report.outcome)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     path = os.environ.get("OCTET_TABLES")
     if path and exitstatus == pytest.ExitCode.OK:
-        Path(path).write_text(tables(LEDGER))
+        _write(Path(path), session)
+
+
+def _write(path: Path, session: pytest.Session) -> None:
+    """Writes the tables to `path`, and what each test saw to a record beside it.
+
+    Raises:
+        Incomplete: the tests ran in several processes, or rows would be lost.
+    """
+    if session.config.pluginmanager.hasplugin("dsession") or hasattr(session.config, "workerinput"):
+        raise Incomplete("the tables were not written: the tests ran in several processes, of which none has seen all")
+    record = path.with_suffix(".json")
+    before = Ledger.from_json(record.read_text()) if record.exists() else Ledger()
+    complete = {test for test, outcomes in _OUTCOMES.items() if outcomes == {"passed"}}
+    existing = {test for test in before.tests if _exists(session.config.rootpath, test)} | set(_OUTCOMES)
+    after = merged(before, LEDGER, complete, existing)
+    files = {each.name for each in Path(__file__).parent.glob("test_*.py")}
+    ran = {Path(test.partition("::")[0]).name for test in _OUTCOMES}
+    written, is_complete = tables(after), complete == existing and files == ran
+    require_rows(path.read_text() if path.exists() else "", written, is_complete)
+    record.write_text(after.to_json())
+    path.write_text(written)
+
+
+def _exists(root: Path, test: str) -> bool:
+    file, _, function = test.partition("::")
+    source = root / file
+    return source.is_file() and f"def {function.rpartition('::')[2]}(" in source.read_text()

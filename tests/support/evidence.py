@@ -1,12 +1,17 @@
 """What conformance tests saw, for docs/reference/conformance.md: they note it here, and `make tables` writes it down.
 
-A table holds what was seen, never what was hoped for: a row is there because a test made the comparison.
+A table holds what was seen, never what was hoped for: a row is there because a test made the comparison. What each test
+function saw is kept in a record beside the tables, so that a run in which some tests were skipped, deselected or not
+collected keeps what these saw before (`merged`).
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +20,13 @@ from numpy.typing import NDArray
 
 from service.compiler.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
+from service.core.comparison import equal_values, largest_difference
 from service.core.facts import Facts, Scheme
+from service.core.witnesses import percent
 
 Array = NDArray[Any]
 _TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
+_NAMING = {"Schemes": 3, "Accuracy": 3}  # how many columns name a row; one in other sections
 
 
 @dataclass
@@ -43,18 +51,22 @@ class Comparisons:
         self.unequal += unequal
         self.largest_difference = max(self.largest_difference, largest_difference)
 
+    def include(self, other: Comparisons) -> None:
+        self.add(other.elements, other.unequal, other.largest_difference)
+        self.models += other.models - 1
+
     def __str__(self) -> str:
         if not self.models:
             return ""
         if not self.unequal:
             return f"equal ({_counted(self.models, 'model')})"
-        equal = 100.0 * (1 - self.unequal / self.elements)
+        equal = percent(self.elements - self.unequal, self.elements)
         return f"{equal:.4g} % equal, off by at most {self.largest_difference:g} ({_counted(self.models, 'model')})"
 
 
 @dataclass
-class Ledger:
-    """Everything that one run of the tests has noted.
+class Noted:
+    """What one test function has noted, in all its cases.
 
     Attributes:
         operators: (operator, framework, numerics) -> comparisons of models that hold it.
@@ -65,6 +77,134 @@ class Ledger:
     operators: dict[tuple[str, str, str], Comparisons] = field(default_factory=lambda: defaultdict(Comparisons))
     schemes: dict[tuple[str, str, str, str], Comparisons] = field(default_factory=lambda: defaultdict(Comparisons))
     accuracies: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "operators": [[*key, *_numbers(each)] for key, each in sorted(self.operators.items())],
+            "schemes": [[*key, *_numbers(each)] for key, each in sorted(self.schemes.items())],
+            "accuracies": [[*key, list(row)] for key, row in sorted(self.accuracies.items())],
+        }
+
+    @staticmethod
+    def from_json(said: Mapping[str, Any]) -> Noted:
+        noted = Noted()
+        for operator, framework, numerics, *numbers in said["operators"]:
+            noted.operators[operator, framework, numerics] = _comparisons(*numbers)
+        for weights, activations, framework, target, *numbers in said["schemes"]:
+            noted.schemes[weights, activations, framework, target] = _comparisons(*numbers)
+        for model, framework, numerics, row in said["accuracies"]:
+            noted.accuracies[model, framework, numerics] = tuple(row)
+        return noted
+
+
+def _numbers(comparisons: Comparisons) -> tuple[int, int, int, float | None]:
+    largest = comparisons.largest_difference
+    return comparisons.models, comparisons.elements, comparisons.unequal, largest if math.isfinite(largest) else None
+
+
+def _comparisons(models: int, elements: int, unequal: int, largest: float | None) -> Comparisons:
+    return Comparisons(models, elements, unequal, math.inf if largest is None else largest)
+
+
+@dataclass
+class Ledger:
+    """What the test functions have noted, by `FILE::FUNCTION`."""
+
+    tests: dict[str, Noted] = field(default_factory=lambda: defaultdict(Noted))
+
+    @property
+    def now(self) -> Noted:
+        """Of the test function that runs at this moment."""
+        return self.tests[function_of(os.environ.get("PYTEST_CURRENT_TEST", ""))]
+
+    @property
+    def operators(self) -> dict[tuple[str, str, str], Comparisons]:
+        found: dict[tuple[str, str, str], Comparisons] = defaultdict(Comparisons)
+        for noted in self.tests.values():
+            for key, comparisons in noted.operators.items():
+                found[key].include(comparisons)
+        return dict(found)
+
+    @property
+    def schemes(self) -> dict[tuple[str, str, str, str], Comparisons]:
+        found: dict[tuple[str, str, str, str], Comparisons] = defaultdict(Comparisons)
+        for noted in self.tests.values():
+            for key, comparisons in noted.schemes.items():
+                found[key].include(comparisons)
+        return dict(found)
+
+    @property
+    def accuracies(self) -> dict[tuple[str, str, str], tuple[str, ...]]:
+        return {key: row for noted in self.tests.values() for key, row in noted.accuracies.items()}
+
+    def to_json(self) -> str:
+        """The record: one line for each test function."""
+        lines = (f"{json.dumps(test)}: {json.dumps(noted.to_json())}" for test, noted in sorted(self.tests.items()))
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    @staticmethod
+    def from_json(text: str) -> Ledger:
+        ledger = Ledger()
+        ledger.tests.update({test: Noted.from_json(said) for test, said in json.loads(text).items()})
+        return ledger
+
+
+class Incomplete(Exception):
+    """A run may not write the tables: rows would be lost that it has not looked at."""
+
+
+def function_of(node: str) -> str:
+    """`FILE::FUNCTION` of a test's id, of whatever case and phase."""
+    return node.partition("[")[0].partition(" ")[0]
+
+
+def merged(before: Ledger, seen: Ledger, complete: Collection[str], existing: Collection[str]) -> Ledger:
+    """What the tables show after a run.
+
+    Args:
+        before: the record that the last run left.
+        seen: what this run noted.
+        complete: the test functions of which every case has passed in this run. Of all others, what they noted before
+            stays; if that is nothing, what they noted now.
+        existing: the test functions that there are. What others noted before is dropped.
+    """
+    after = Ledger()
+    for test in sorted({*before.tests, *seen.tests}):
+        if test in complete or test not in before.tests:
+            after.tests[test] = seen.tests.get(test, Noted())
+        elif test in existing:
+            after.tests[test] = before.tests[test]
+    after.tests = {test: noted for test, noted in after.tests.items() if noted != Noted()}
+    return after
+
+
+def require_rows(before: str, after: str, is_complete: bool) -> None:
+    """
+    Args:
+        before, after: the tables as Markdown.
+        is_complete: True if every test ran.
+
+    Raises:
+        Incomplete: a row of `before` is not in `after`, and some test did not run.
+    """
+    lost = sorted(_rows(before) - _rows(after))
+    if lost and not is_complete:
+        raise Incomplete(
+            f"the tables were not written: not every conformance test ran, and {len(lost)} rows would be lost: "
+            + "; ".join(" | ".join(row) for row in lost[:5])
+        )
+
+
+def _rows(tables: str) -> set[tuple[str, ...]]:
+    """The rows of each table, by the section and the columns that name them."""
+    found: set[tuple[str, ...]] = set()
+    section = ""
+    for line in tables.splitlines():
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        elif line.startswith("| ") and not line.startswith("| ---"):
+            found.add((section, *line.strip("| ").split(" | ")[: _NAMING.get(section, 1)]))
+    return found
 
 
 LEDGER = Ledger()
@@ -85,7 +225,7 @@ def compare(
     """
     seen = differences(actual, expected)
     for operator in facts_of(imported).operators:
-        LEDGER.operators[operator, imported.format, numerics].add(*seen)
+        LEDGER.now.operators[operator, imported.format, numerics].add(*seen)
     _require(seen, steps)
 
 
@@ -94,7 +234,7 @@ def compare_compiled(
 ) -> None:
     """The same of a whole model that was compiled for `target`; noted for the way in which it is quantized."""
     seen = differences(actual, expected)
-    LEDGER.schemes[scheme_of(facts.weights), scheme_of(facts.activations), facts.format, target].add(*seen)
+    LEDGER.now.schemes[scheme_of(facts.weights), scheme_of(facts.activations), facts.format, target].add(*seen)
     _require(seen, steps)
 
 
@@ -107,10 +247,10 @@ def note_accuracy(
         theirs, ours: `[samples, classes]`.
         labels: the right class of each sample; None for a model with random weights, of which only agreement counts.
     """
-    agreement = f"{100 * np.mean(theirs.argmax(1) == ours.argmax(1)):.4g} %"
-    equal = f"{100 * np.mean(theirs == ours):.6g} %"
+    agreement = f"{_share(theirs.argmax(1) == ours.argmax(1)):.4g} %"
+    equal = f"{_share(equal_values(theirs, ours)):.4g} %"
     rates = ["random weights"] * 2 if labels is None else [_rates(scores, labels) for scores in (theirs, ours)]
-    LEDGER.accuracies[model, source_format, numerics] = (str(len(ours)), *rates, agreement, equal)
+    LEDGER.now.accuracies[model, source_format, numerics] = (str(len(ours)), *rates, agreement, equal)
 
 
 def differences(actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]) -> tuple[int, int, float]:
@@ -119,12 +259,14 @@ def differences(actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[A
     for ours, theirs in zip(actual, expected, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             assert (one.shape, one.dtype) == (other.shape, other.dtype)
-            apart = ~((one == other) | ((one != one) & (other != other)))
-            elements, unequal = elements + one.size, unequal + int(apart.sum())
-            if apart.any():
-                gaps = np.abs(one[apart].astype(np.float64) - other[apart].astype(np.float64))
-                largest = max(largest, float(np.where(np.isnan(gaps), np.inf, gaps).max()))  # NaN beside a number
+            elements, unequal = elements + one.size, unequal + int((~equal_values(one, other)).sum())
+            difference = largest_difference(one, other)
+            largest = max(largest, math.inf if difference is None else difference)  # of a NaN beside a number
     return elements, unequal, largest
+
+
+def _share(holds: NDArray[np.bool_]) -> float:
+    return percent(int(holds.sum()), holds.size)
 
 
 def scheme_of(scheme: Scheme | None) -> str:
@@ -140,8 +282,8 @@ def _require(seen: tuple[int, int, float], steps: float) -> None:
 
 def _rates(scores: Array, labels: Array) -> str:
     order = np.argsort(-scores.astype(np.float64), axis=1, kind="stable")
-    top1, top5 = np.mean(order[:, 0] == labels), np.mean((order[:, :5] == labels[:, None]).any(1))
-    return f"{100 * top1:.4g} / {100 * top5:.4g} %"
+    top1, top5 = _share(order[:, 0] == labels), _share((order[:, :5] == labels[:, None]).any(1))
+    return f"{top1:.4g} / {top5:.4g} %"
 
 
 def _counted(number: int, what: str) -> str:
@@ -182,19 +324,21 @@ def tables(ledger: Ledger) -> str:
 
 
 def _operators(ledger: Ledger) -> list[str]:
-    columns = sorted({(framework, numerics) for _, framework, numerics in ledger.operators}, key=_order)
+    found = ledger.operators
+    columns = sorted({(framework, numerics) for _, framework, numerics in found}, key=_order)
     rows = [
-        [operator, *(str(ledger.operators.get((operator, *column), "")) for column in columns)]
-        for operator in sorted({operator for operator, _, _ in ledger.operators})
+        [operator, *(str(found.get((operator, *column), "")) for column in columns)]
+        for operator in sorted({operator for operator, _, _ in found})
     ]
     return _markdown(["operator", *(f"{_TITLES[framework]}, {numerics}" for framework, numerics in columns)], rows)
 
 
 def _schemes(ledger: Ledger) -> list[str]:
-    targets = sorted({target for *_, target in ledger.schemes})
-    kinds = sorted({key[:3] for key in ledger.schemes}, key=lambda kind: (_order(kind[2:]), kind))
+    found = ledger.schemes
+    targets = sorted({target for *_, target in found})
+    kinds = sorted({key[:3] for key in found}, key=lambda kind: (_order(kind[2:]), kind))
     rows = [
-        [_TITLES[framework], weights, activations, *(str(ledger.schemes.get((*kind, each), "")) for each in targets)]
+        [_TITLES[framework], weights, activations, *(str(found.get((*kind, each), "")) for each in targets)]
         for kind in kinds
         for weights, activations, framework in [kind]
     ]

@@ -54,6 +54,7 @@ async def push_artifact(
     response: Response,
     services: ServicesOf,
     name: wire.QueryName,
+    accept_differences: wire.QueryAccept = False,
     source: Annotated[
         str | None,
         Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored blob to use instead of a body."),
@@ -74,7 +75,9 @@ async def push_artifact(
         size_bytes = blobs.renew(digest)
         found = received(blobs.path(digest))
         version = submission.add_version(services, name, digest, ARCHIVE_FORMAT, size_bytes)
-        build = submission.request_builds(services, version, [found.target], found.numerics)[0]
+        build = submission.request_builds(
+            services, version, [found.target], found.numerics, accepts=accept_differences
+        )[0]
         noted = {"source": digest, "artifact": found.digest, "build": build.id}
         services.audit.note("push_artifact", model=name, version=version.number, **noted)
         return views.answer_with_build(response, build, services.builds)

@@ -118,6 +118,8 @@ def _row(services: Services, pool: Pool, of: Cell) -> wire.MatrixRow:
         artifact=build.artifact if build else None,
         numerics=build.numerics if build else None,
         verified=of.verified,
+        outcome=of.outcome,
+        accepted=of.accepted,
         checked=of.checked or None,
         machine=figures.machine,
         threads=figures.threads,

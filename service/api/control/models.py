@@ -87,6 +87,7 @@ async def push(
             "name, `x=1,3,224,224;y=1,10`. With a list of sizes, `x=1x[16,32,64]`, the model is built for each.",
         ),
     ] = "",
+    accept_differences: wire.QueryAccept = False,
     mean: Annotated[
         str,
         Query(
@@ -128,7 +129,8 @@ async def push(
         version = submission.add_version(services, name, digest, format, size_bytes)
         if metadata:
             submission.describe(services, name, version.number, metadata)
-        build = submission.request_builds(services, version, resolved, numerics, batches, tune_s, shapes)[0]
+        asked = numerics, batches, tune_s, shapes, accept_differences
+        build = submission.request_builds(services, version, resolved, *asked)[0]
         services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
         return build
 
@@ -208,7 +210,8 @@ def request_builds(
     batches = check_batches(asked.options.batch)
     tune_s = None if asked.options.tune_s is None else check_tune(asked.options.tune_s)
     shapes, numerics = asked.options.input_shapes, asked.options.numerics
-    builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes)
+    accepts = asked.options.accept_differences
+    builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes, accepts)
     services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
     return views.answer_with_builds(response, name, builds, services.builds)
 

@@ -19,7 +19,7 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
-from service.core.options import OpenShapes, Shapes, with_shapes, with_sizes, with_tuning
+from service.core.options import OpenShapes, Shapes, with_acceptance, with_shapes, with_sizes, with_tuning
 from service.core.quantization import QUANTIZE, QuantizationOptions
 from service.core.target import ALL, Target, parse_target
 from service.core.tenant import owner_of
@@ -73,23 +73,29 @@ def request_builds(
     batches: Sequence[int] = (1,),
     tune_s: float | None = None,
     shapes: OpenShapes = MappingProxyType({}),
+    accepts: bool = False,
 ) -> list[Build]:
     """The builds of a version: new ones, those under way, or those that succeeded before.
 
     One for each target and batch size, or bucket of `shapes`; those of one sample, or of the smallest bucket, first:
     they are served while the others are built. Last come those that are tuned for `tune_s` each.
 
+    Args:
+        accepts: True to serve what differs from its reference runtime; the settings may accept that for all builds.
+
     Raises:
         InvalidInput: lists of sizes do not go together, or are to be built for batches too.
         Unsupported: there is no such numerics mode, or this server has no compiler.
         NotFound: the version was deleted meanwhile.
     """
+    accepts = accepts or services.settings.accept_differences
     if version.format == ARCHIVE_FORMAT:
-        return [_request_artifact(services, version, targets, numerics, batches, tune_s, shapes)]
+        return [_request_artifact(services, version, targets, numerics, batches, tune_s, shapes, accepts)]
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
     wanted = with_sizes(batches, shapes)
     if tune_s is not None:
         wanted += [with_tuning(options, tune_s) for options in wanted]
+    wanted = [with_acceptance(options, accepts) for options in wanted]
     questions = [_inputs(version.source, target, mode, options) for options in wanted for target in targets]
     builds = [_submit(services, inputs, version.name, version.number) for inputs in questions]
     _check_still_there(services, version)
@@ -132,6 +138,7 @@ def _request_artifact(
     batches: Sequence[int],
     tune_s: float | None,
     shapes: OpenShapes,
+    accepts: bool,
 ) -> Build:
     """The build that verifies a version that was pushed as an artifact: it is what it is.
 
@@ -145,9 +152,9 @@ def _request_artifact(
             f"version {version.number} of {version.name!r} is an artifact for {found.target}, and is not compiled",
             hint="push the model file to compile it for another target",
         )
-    build = _submit(
-        services, _inputs(version.source, found.target, found.numerics, found.options), version.name, version.number
-    )
+    options = with_acceptance(found.options, accepts)
+    inputs = _inputs(version.source, found.target, found.numerics, options)
+    build = _submit(services, inputs, version.name, version.number)
     _check_still_there(services, version)
     return build
 
@@ -192,13 +199,13 @@ def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -
     services.access.check_builds(tenant)
     build, created = services.builds.submit(inputs, model, version)
     artifact = build.artifact
-    if build.state is BuildState.SUCCEEDED and artifact and not is_intact(services.layout, artifact):
+    if build.state.has_artifact and artifact and not is_intact(services.layout, artifact):
         services.builds.invalidate(artifact)
         build, created = services.builds.submit(inputs, model, version)
     if created:
         services.access.count_builds(tenant)
         services.metrics.cache_misses.labels("artifact").inc()
-    elif build.state is BuildState.SUCCEEDED:
+    elif build.state.has_artifact:
         services.metrics.cache_hits.labels("artifact").inc()
         record_build(services.layout, services.builds, build)
     return build

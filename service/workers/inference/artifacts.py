@@ -11,6 +11,7 @@ from typing import Any
 
 from service.cache import OciLayout
 from service.cache.metadata import metadata_of
+from service.core.agreement import different_from, may_serve
 from service.core.artifact import TARGET_ANNOTATION, ArtifactConfig, Report
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
@@ -54,6 +55,7 @@ class StoredArtifacts:
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
                 build attaches one.
+            Different: it differs from its reference runtime, and nobody accepted that.
             NotReady: neither its build nor a worker has verified it, or not on this pool. If no verification waits, one
                 does now.
             Untrusted: none of the trusted keys signed it.
@@ -73,7 +75,9 @@ class StoredArtifacts:
         self._is_suspect(artifact)
 
     def _require_verified(self, artifact: Digest, report: Mapping[str, Any]) -> None:
-        is_verified, what = report.get("verified") is True, f"artifact {artifact}"
+        if (different := different_from(report)) is not None:
+            raise different
+        is_verified, what = may_serve(report), f"artifact {artifact}"
         if self.verifications is None:
             if not is_verified:
                 reason = report.get("reason", "its outputs were not those of its reference")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
-from service.core.errors import NotBuilt, NotFound, NotReady, NotVerified
+from service.core.errors import Different, NotBuilt, NotFound, NotReady, NotVerified
 from service.core.verification import Verification, VerificationState
 from service.workers.inference.ports import Builds, Models
 
@@ -54,6 +54,9 @@ def _explain(
     if build.state is BuildState.FAILED:
         message = (build.error or {}).get("message", "no reason was recorded")
         return NotBuilt(f"{what} could not be built: {message}", hint=f"build {build.id} says more")
+    if build.state is BuildState.DIFFERENT:
+        message = (build.error or {}).get("message", "no reason was recorded")
+        return Different(f"{what} differs from its reference: {message}", hint=(build.error or {}).get("hint"))
     if build.state is BuildState.SUCCEEDED and build.target not in targets:
         hint = f"build it for {', '.join(targets)}" if targets else "no target runs here: octet doctor says why"
         return NotBuilt(f"{what} is built for {build.target}, which does not run here", hint=hint)

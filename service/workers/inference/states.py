@@ -105,6 +105,8 @@ def _not_built(builds: Sequence[Build]) -> Standing:
     last = builds[0]
     if last.state is BuildState.FAILED:
         return Standing(VersionState.FAILED, str((last.error or {}).get("message", "no reason was recorded")))
+    if last.state is BuildState.DIFFERENT:
+        return Standing(VersionState.DIFFERENT, str((last.error or {}).get("message", "no reason was recorded")))
     if last.state is BuildState.CANCELED:
         return Standing(VersionState.CANCELED, f"build {last.id} was canceled")
     return Standing(VersionState.NOT_BUILT, "what was built of it is lost, or answers only in batches")

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from service.cache import OciLayout
+from service.core.agreement import Outcome, is_different, may_serve
 from service.core.artifact import Report
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
@@ -36,6 +37,7 @@ class CellState(StrEnum):
     QUEUED = "queued"
     BUILDING = "building"
     FAILED = "failed"
+    DIFFERENT = "different"  # it differs from its reference runtime: it is not served
     CANCELED = "canceled"
     NONE = "none"  # no build was asked for, or what was built is lost
 
@@ -44,6 +46,7 @@ _UNFINISHED = {
     BuildState.QUEUED: CellState.QUEUED,
     BuildState.RUNNING: CellState.BUILDING,
     BuildState.FAILED: CellState.FAILED,
+    BuildState.DIFFERENT: CellState.DIFFERENT,
     BuildState.CANCELED: CellState.CANCELED,
 }
 
@@ -93,10 +96,13 @@ class Cell:
 
     Attributes:
         build: the one that answers; where none does, the one that was asked for last.
-        verified: whether every value equalled the canonical form's; None where it is not known.
+        verified: True if every value equalled the canonical form's and no difference from the reference runtime is
+            beyond what the mode documents; None if that is not known.
         checked: against what, in a sentence; empty where no report says it.
         memory_bytes: of the code, the constants and what one call computes in; None where the artifact does not say.
         verifications: by workers, by pool; that of no pool counts for all.
+        outcome: of the comparison with the reference runtime, where it was built; None if no report contains it.
+        accepted: True if it is served although it differs from its reference.
     """
 
     state: CellState
@@ -106,6 +112,8 @@ class Cell:
     figures: Figures = Figures()
     memory_bytes: int | None = None
     verifications: Mapping[str, Verification] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    accepted: bool = False
 
     def seen_by(self, pool: Pool) -> Cell:
         """The same with what a worker of the pool found; where none of it did, any of the target; else the build."""
@@ -193,16 +201,28 @@ def _built(
     verifications: Mapping[str, Verification],
 ) -> Cell:
     numerics, by_worker = _report(layout, artifact, Report.NUMERICS), verifications.get("")
-    verified = numerics.get("verified") is True or (
-        by_worker is not None and by_worker.state is VerificationState.PASSED
-    )
-    state = CellState.READY if verified else CellState.UNVERIFIED
+    is_passed = by_worker is not None and by_worker.state is VerificationState.PASSED
+    verified = numerics.get("verified") is True or (is_passed and numerics.get("outcome") != Outcome.DIFFERENT)
+    state = CellState.READY if verified or may_serve(numerics) else CellState.UNVERIFIED
+    if is_different(numerics):
+        state = CellState.DIFFERENT
     if artifact in held:
         state = CellState.QUARANTINED
     summary = numerics.get("summary")
     figures, memory_bytes = _figures(layout, artifact), _memory_bytes(layout, artifact)
     checked = summary if isinstance(summary, str) else ""
-    return Cell(state, build, verified, checked, figures, memory_bytes, verifications)
+    outcome = numerics.get("outcome")
+    return Cell(
+        state,
+        build,
+        verified,
+        checked,
+        figures,
+        memory_bytes,
+        verifications,
+        Outcome(outcome) if outcome in tuple(Outcome) else None,
+        numerics.get("accepted") is True,
+    )
 
 
 def _measured(verification: Verification) -> Figures | None:

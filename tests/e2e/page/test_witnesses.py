@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -13,9 +13,9 @@ from service.cache import OciLayout
 from service.core.artifact import Report
 from tests.support.browser import visit
 from tests.support.mxnet_models import packed
+from tests.support.other_litert import python_with_other_litert
 from tests.support.s8s8 import s8s8_network
-from tests.support.serving import Served
-from tests.support.tflite_arithmetic import reduction
+from tests.support.serving import INT8, Served, model, serving
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def shown(page: Page, served: Served, name: str, model: bytes) -> None:
     """Pushes a model, and chooses it on the page."""
     build = served.client.put("/api/v1/models", params={"name": name}, content=model).json()
-    assert served.ended(build["id"])["state"] == "succeeded", build
+    assert served.ended(build["id"])["artifact"], build
     page.locator(f"#choose-{name}-1").click()
     expect(page.locator("#model-title")).to_have_text(f"{name} 1")
 
@@ -41,12 +41,26 @@ def test_a_default_session_that_differs_is_told_beside_a_green_verdict(browser: 
         expect(default).to_contain_text("values from 9 inputs differ")
 
 
-def test_a_runtime_that_computes_otherwise_is_not_green(browser: Browser, served: Served) -> None:
-    with visit(browser, served.url) as page:
-        shown(page, served, "sum", reduction("SUM", one_type=True)(np.random.default_rng(0), np.int8))
-        expect_verdict(page, "running", "different")
-        expect(page.locator("#witnesses .verdict")).to_contain_text("differ")
-        expect(page.locator("#witnesses .state.succeeded")).to_have_count(0)
+def test_a_build_that_is_different_is_red_everywhere(browser: Browser, tmp_path: Path) -> None:
+    python = python_with_other_litert(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        with serving(tmp_path) as served, visit(browser, served.url) as page:
+            shown(page, served, "off", model(INT8))
+            expect_verdict(page, "different", "different")
+            expect(page.locator("#witnesses .verdict")).to_contain_text("the mode documents no such difference")
+            expect(page.locator("#witnesses .state.succeeded")).to_have_count(0)
+            expect(page.locator("#matrix .state.different")).to_have_text("different")
+            expect(page.locator("#builds .state.different")).to_have_text("different")
+            expect(page.locator("#pools .state.failed")).to_have_text("different")
+            expect(page.locator("#promote-1")).to_have_count(0)
+            accepted = served.push(name="off", accept_differences="true")
+            assert served.ended(accepted["id"])["state"] == "succeeded"
+            page.reload()
+            page.locator("#choose-off-1").click()
+            expect_verdict(page, "running", "different, accepted")
+            expect(page.locator("#pools .state.succeeded")).to_have_text("ready")
+            assert served.stop() == 0
 
 
 def test_a_model_that_no_other_runtime_ran_is_not_green(browser: Browser, served: Served) -> None:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.witnesses import CANONICAL, Comparison, Statement, Witness, float_share, not_checked, percent, report
+from service.core.agreement import Comparison, Deviation, OutputComparison
+from service.core.witnesses import CANONICAL, Statement, Witness, float_share, not_checked, percent, report
 
 KINDS = ["minimum", "random", "maximum", "random"]
 ALL = (0, 1, 2, 3)
-EQUAL = Comparison(ALL, 40, 40, 0.0, 0)
+
+
+def integers(equal: int, steps: float | None, values: int = 40, inputs: tuple[int, ...] = ALL) -> Comparison:
+    return Comparison(inputs, (OutputComparison(values, equal, False, steps),))
+
+
+def real(equal: int, largest: float | None, span: float) -> Comparison:
+    return Comparison(ALL, (OutputComparison(40, equal, True, largest, span),))
+
+
+EQUAL = integers(40, 0.0)
+SATURATES = Deviation("conv2d", "it saturates", None)
 LITERT = Witness("LiteRT", "2.3.0", {"experimental_op_resolver_type": "BUILTIN_REF"})
 OWN = Statement(CANONICAL, EQUAL)
 
@@ -22,10 +34,27 @@ def test_an_equal_witness_is_named_with_its_version_options_and_inputs() -> None
     assert found["inputs"] == {"count": 4, "kinds": {"minimum": 1, "random": 2, "maximum": 1}}
 
 
-def test_a_witness_that_differs_does_not_stop_what_equals_the_canonical_form() -> None:
-    found = report([OWN, Statement(LITERT, Comparison(ALL, 40, 5, 7.0, 7))], [], KINDS, "")
-    assert (found["verified"], found["outcome"]) == (True, "different")
-    assert found["summary"].endswith("35 of 40 values from 4 inputs differ (87.5 %), by at most 7 steps")
+def test_what_differs_from_its_reference_is_exact_and_not_verified() -> None:
+    found = report([OWN, Statement(LITERT, integers(5, 7.0))], [], KINDS, "")
+    assert (found["exact"], found["verified"], found["outcome"]) == (True, False, "different")
+    assert "35 of 40 values from 4 inputs differ (87.5 %), by at most 7 steps" in found["summary"]
+    assert found["summary"].endswith("; the mode documents no such difference")
+
+
+def test_an_accepted_difference_is_recorded_and_still_not_verified() -> None:
+    found = report([OWN, Statement(LITERT, integers(5, 7.0))], [], KINDS, "", accepts=True)
+    assert (found["verified"], found["accepted"], found["outcome"]) == (False, True, "different")
+    assert found["summary"].endswith("; the differences were accepted")
+
+
+def test_nothing_is_accepted_where_nothing_differs() -> None:
+    found = report([OWN, Statement(LITERT, EQUAL)], [], KINDS, "", accepts=True)
+    assert (found["verified"], "accepted" in found) == (True, False)
+
+
+def test_what_differs_from_the_canonical_form_cannot_be_accepted() -> None:
+    own = Statement(CANONICAL, integers(39, 1.0))
+    assert "accepted" not in report([own, Statement(LITERT, integers(5, 7.0))], [], KINDS, "", accepts=True)
 
 
 def test_a_witness_that_was_not_there_is_no_reference() -> None:
@@ -45,12 +74,12 @@ def test_where_no_runtime_defines_the_mode_the_summary_says_so() -> None:
 
 
 def test_what_differs_from_the_canonical_form_is_not_verified() -> None:
-    own = Statement(CANONICAL, Comparison(ALL, 40, 39, 1.0, 1))
+    own = Statement(CANONICAL, integers(39, 1.0))
     assert report([own, Statement(LITERT, EQUAL)], [], KINDS, "")["verified"] is False
 
 
 def test_inputs_that_a_witness_refused_are_not_counted_as_compared() -> None:
-    some = Statement(LITERT, Comparison((1, 3), 20, 20, 0.0, 0), refused={0: "index out of range", 2: "the same"})
+    some = Statement(LITERT, integers(20, 0.0, 20, (1, 3)), refused={0: "index out of range", 2: "the same"})
     found = report([OWN, some], [], KINDS, "")
     _, entry = found["witnesses"]
     assert (entry["inputs"], entry["kinds"]) == (2, {"random": 2})
@@ -64,29 +93,47 @@ def test_inputs_that_a_witness_refused_are_not_counted_as_compared() -> None:
 
 def test_another_session_is_told_apart_and_decides_nothing() -> None:
     session = Witness("ONNX Runtime", "1.31.1", {}, "a default session")
-    differing = Statement(session, Comparison(ALL, 40, 39, 0.25, None))
+    differing = Statement(session, real(39, 0.25, 0.5))
     found = report([OWN, Statement(LITERT, EQUAL)], [differing], KINDS, "")
     assert found["outcome"] == "equal"
     (entry,) = found["other_sessions"]
     assert (entry["note"], entry["largest_steps"]) == ("a default session", None)
-    assert entry["text"] == "1 of 40 values from 4 inputs differ (2.5 %), by at most 0.25"
+    assert entry["text"] == "1 of 40 values from 4 inputs differ (2.5 %), by at most 0.5 of the output's range"
 
 
-def test_a_known_departure_is_told_beside_what_differs() -> None:
-    differing = Statement(LITERT, Comparison(ALL, 40, 39, 1.0, 1), departure="it saturates in 1 layer")
+def test_a_documented_deviation_is_named_beside_what_differs() -> None:
+    differing = Statement(LITERT, integers(39, 1.0), deviations=[SATURATES])
     found = report([OWN, differing], [], KINDS, "")
-    assert found["summary"].endswith("differ (2.5 %), by at most 1 step; it saturates in 1 layer")
-    assert found["witnesses"][1]["departure"] == "it saturates in 1 layer"
+    assert (found["verified"], found["outcome"]) == (True, "documented")
+    assert found["summary"].endswith(
+        "differ (2.5 %), by at most 1 step; conv2d (1 layer, by no bounded number of steps): it saturates"
+    )
+    (listed,) = found["deviations"]
+    assert (listed["operator"], listed["bound_steps"], listed["layers"]) == ("conv2d", None, 1)
 
 
-def test_a_known_departure_explains_nothing_where_all_is_equal() -> None:
-    found = report([OWN, Statement(LITERT, EQUAL, departure="it saturates in 1 layer")], [], KINDS, "")
+def test_a_documented_deviation_explains_nothing_where_all_is_equal() -> None:
+    found = report([OWN, Statement(LITERT, EQUAL, deviations=[SATURATES])], [], KINDS, "")
     assert found["summary"].endswith("all 40 values from 4 inputs are equal")
 
 
+def test_real_values_that_agree_within_their_range_are_verified() -> None:
+    found = report([OWN, Statement(LITERT, real(7, 1.2e-5, 10.0))], [], KINDS, "")
+    assert (found["verified"], found["outcome"]) == (True, "documented")
+    assert found["witnesses"][1]["largest_relative"] == pytest.approx(1.2e-6)
+    told = "all 40 values from 4 inputs agree to 1.2e-06 of the output's range, 17.5 % of them bit for bit"
+    assert told in found["summary"]
+
+
 def test_outputs_of_another_shape_differ_by_no_number() -> None:
-    text = Statement(LITERT, Comparison(ALL, 40, 0, None, 0)).text
-    assert text == "40 of 40 values from 4 inputs differ (100 %), in shape or type, or by no finite number"
+    text = Statement(LITERT, integers(0, None)).text
+    assert text == "40 of 40 values from 4 inputs differ (100 %), in shape or type"
+
+
+def test_a_share_is_rounded_down() -> None:
+    text = Statement(LITERT, integers(1, 1.0, values=10**6)).text
+    assert "999,999 of 1,000,000 values from 4 inputs differ (99.99 %)" in text
+    assert "differ (less than 0.01 %)" in Statement(LITERT, integers(10**6 - 1, 1.0, values=10**6)).text
 
 
 def test_what_is_not_run_is_compared_with_nothing() -> None:

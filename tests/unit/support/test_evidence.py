@@ -6,7 +6,7 @@ import pytest
 from service.core.facts import Scheme
 from tests.support import evidence
 from tests.support.control_plane import FACTS
-from tests.support.evidence import Comparisons, Ledger
+from tests.support.evidence import Comparisons, Incomplete, Ledger, Noted, function_of, merged, require_rows
 
 
 @pytest.fixture
@@ -60,9 +60,78 @@ def test_accuracy(ledger: Ledger) -> None:
     theirs = np.array([[9, 1, 0, 0, 0, 0], [1, 2, 3, 4, 5, 0]], np.uint8)
     ours = np.array([[9, 1, 0, 0, 0, 0], [1, 2, 3, 4, 4, 0]], np.uint8)
     evidence.note_accuracy("net", "tflite", "xnnpack", theirs, ours, np.array([0, 3]))
-    assert ledger.accuracies["net", "tflite", "xnnpack"] == ("2", "50 / 100 %", "100 / 100 %", "50 %", "91.6667 %")
+    assert ledger.accuracies["net", "tflite", "xnnpack"] == ("2", "50 / 100 %", "100 / 100 %", "50 %", "91.66 %")
 
 
 def test_a_scheme_in_words() -> None:
     assert evidence.scheme_of(None) == "float"
     assert evidence.scheme_of(Scheme(("int8",), ("per-axis",), symmetric=True)) == "int8 per-axis, symmetric"
+
+
+def noted(operator: str, models: int = 1) -> Noted:
+    found = Noted()
+    found.operators[operator, "tflite", "xnnpack"] = Comparisons(models, 10, 0, 0.0)
+    return found
+
+
+def ledger_of(**tests: Noted) -> Ledger:
+    ledger = Ledger()
+    ledger.tests.update(tests)
+    return ledger
+
+
+def test_a_share_of_less_than_all_is_not_100_percent() -> None:
+    assert str(Comparisons(1, 10**6, 1, 1.0)).startswith("99.99 % equal")
+
+
+def test_what_cases_of_a_test_see_is_noted_for_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger()
+    for case in ("tests/a.py::test_one[x] (call)", "tests/a.py::test_one[y[0]] (setup)", "tests/a.py::test_two (call)"):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", case)
+        ledger.now.schemes["int8", "int8", "tflite", "x86-64-v3"].add(1, 0, 0.0)
+    assert list(ledger.tests) == ["tests/a.py::test_one", "tests/a.py::test_two"]
+    assert str(*ledger.schemes.values()) == "equal (3 models)"
+
+
+def test_a_run_that_skipped_a_test_keeps_what_it_saw_before() -> None:
+    before = ledger_of(ran=noted("add"), skipped=noted("softmax", models=7), removed=noted("sub"))
+    seen = ledger_of(ran=noted("mul"), skipped=noted("softmax"))
+    after = merged(before, seen, complete={"ran"}, existing={"ran", "skipped"})
+    found = {operator: str(each) for (operator, *_), each in after.operators.items()}
+    assert found == {"mul": "equal (1 model)", "softmax": "equal (7 models)"}
+
+
+def test_a_test_that_is_new_and_was_skipped_in_part_is_shown() -> None:
+    assert merged(Ledger(), ledger_of(new=noted("add")), complete=(), existing={"new"}).operators
+
+
+def test_a_test_that_ran_and_noted_nothing_any_more_is_not_shown() -> None:
+    assert not merged(ledger_of(ran=noted("add")), Ledger(), complete={"ran"}, existing={"ran"}).tests
+
+
+def test_a_record_is_read_as_it_was_written(ledger: Ledger) -> None:
+    evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2), outputs(1, 2))
+    evidence.note_accuracy("net", "tflite", "xnnpack", np.eye(6), np.eye(6), None)
+    ledger.now.operators["add", "onnx", "onnxruntime"].add(3, 1, np.inf)
+    read = Ledger.from_json(ledger.to_json())
+    assert (read, evidence.tables(read)) == (ledger, evidence.tables(ledger))
+
+
+def test_tables_that_would_lose_rows_are_not_written() -> None:
+    before = evidence.tables(ledger_of(one=noted("add"), two=noted("softmax")))
+    after = evidence.tables(ledger_of(one=noted("add", models=2)))
+    with pytest.raises(Incomplete, match=r"1 rows would be lost: Operators \| softmax"):
+        require_rows(before, after, is_complete=False)
+    require_rows(before, after, is_complete=True)
+    require_rows(after, before, is_complete=False)
+
+
+def test_a_scheme_is_named_by_all_its_columns(ledger: Ledger) -> None:
+    evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1), outputs(1))
+    before = evidence.tables(ledger)
+    with pytest.raises(Incomplete, match=r"Schemes \| TFLite \| int8 per-axis, symmetric \| float"):
+        require_rows(before, evidence.tables(Ledger()), is_complete=False)
+
+
+def test_a_function_is_named_without_its_case() -> None:
+    assert function_of("tests/a.py::TestIt::test_one[x y-z] (call)") == "tests/a.py::TestIt::test_one"

@@ -10,9 +10,14 @@ from pydantic import Field
 from service.api.control.wire.base import Name, Wire
 from service.core.build import BuildState, Stage
 
+ACCEPT_DESCRIPTION = (
+    "Serve the result although its outputs differ from those of its reference runtime by more than the numerics mode "
+    "documents. The build and the artifact record this as the option `accept_differences`."
+)
+
 
 class BuildError(Wire):
-    """The reason for a failed build, and the place where it failed."""
+    """The reason for a failed or different build, and the place where it failed."""
 
     code: str
     message: str
@@ -56,14 +61,17 @@ class Build(Wire):
         description="Other options that affect the result, such as `batch`; usually empty. A build with "
         "`quantize` makes a quantized version of the model; it has no artifact."
     )
-    state: BuildState
+    state: BuildState = Field(
+        description="`different`: the build has an artifact whose outputs differ from those of its reference runtime "
+        "by more than the numerics mode documents. It is not served; `error` describes the difference."
+    )
     stage: Stage | None = Field(description="The last stage that has begun.")
     progress: float = Field(ge=0, le=1, description="The share of the stage that is done.")
     attempt: int = Field(description="The number of attempts so far.")
     cancel_requested: bool
     invalidated: bool = Field(description="Whether its artifact was lost or damaged, and is no longer used.")
-    artifact: str | None = Field(description="The digest of the artifact, once the build has succeeded.")
-    error: BuildError | None = Field(description="The reason, if the build failed.")
+    artifact: str | None = Field(description="The digest of the artifact, once the build has made one.")
+    error: BuildError | None = Field(description="The reason, if the build failed or is different.")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -108,9 +116,12 @@ class BuildOptions(Wire):
         "sizes in place of one, the model is built for each.",
         examples=[{"x": [1, 3, 224, 224]}, {"ids": [1, [16, 32, 64]]}],
     )
+    accept_differences: bool = Field(False, description=ACCEPT_DESCRIPTION)
 
 
 class BuildRequest(Wire):
     targets: list[str] = Field(min_length=1, max_length=32, examples=[["host", "x86-64-v3"]])
     version: int | None = Field(None, ge=1, le=10**9, description="The version; by default the newest.")
-    options: BuildOptions = BuildOptions(numerics=None, batch=[1], tune_s=None, input_shapes={})
+    options: BuildOptions = BuildOptions(
+        numerics=None, batch=[1], tune_s=None, input_shapes={}, accept_differences=False
+    )

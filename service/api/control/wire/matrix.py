@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from service.api.control.wire.base import Wire
+from service.core.agreement import Outcome
 from service.workers.routing.matrix import CellState
 
 
@@ -18,7 +19,8 @@ class MatrixRow(Wire):
     loaded: int = Field(description="The number of these workers that have the version in memory.")
     state: CellState = Field(
         description="`ready`: built and verified; `unverified`: built, but no worker of the target has verified it "
-        "yet, so it is not served; `refused`: it does not compute there what it should, so it is not served; `none`: "
+        "yet, so it is not served; `refused`: it does not compute there what it should, so it is not served; "
+        "`different`: its outputs differ from those of its reference runtime, so it is not served; `none`: "
         "no build was asked for, or its artifact is lost."
     )
     build: str | None = Field(
@@ -27,7 +29,16 @@ class MatrixRow(Wire):
     error: str | None = Field(description="The code of that build's error, if it failed.")
     artifact: str | None = Field(description="The digest of that build's artifact.")
     numerics: str | None
-    verified: bool | None = Field(description="Whether every value equalled the canonical form's.")
+    verified: bool | None = Field(
+        description="True if every value equalled the canonical form's and no difference from the reference runtime is "
+        "beyond what the numerics mode documents."
+    )
+    outcome: Outcome | None = Field(
+        None,
+        description="The result of the comparison with the reference runtime where the artifact was built: `equal`, "
+        "`documented`, `different`, `own_only` or `not_checked`.",
+    )
+    accepted: bool = Field(False, description="True if the artifact is served although it is `different`.")
     checked: str | None = Field(description="What the outputs were compared with, and the result, in a sentence.")
     measuring: bool = Field(
         description="Whether a worker of the pool, or any of the target, is to verify and measure it."

@@ -8,6 +8,7 @@ from fastapi import Path, Query
 from pydantic import AfterValidator
 
 from service.api.access.tenants import qualified
+from service.api.control.wire.builds import ACCEPT_DESCRIPTION
 from service.core.alias import ALIAS_PATTERN, STABLE
 from service.core.model import NAME_PATTERN
 
@@ -32,6 +33,7 @@ QueryName = Annotated[
 ]
 QueryLimit = Annotated[int, Query(ge=1, le=200, description="The number of items on a page.")]
 QueryCursor = Annotated[str | None, Query(description='The cursor of the next page, from `Link: <…>; rel="next"`.')]
+QueryAccept = Annotated[bool, Query(description=ACCEPT_DESCRIPTION)]
 QueryNumerics = Annotated[
     str | None,
     Query(description="The numerics mode. The default depends on the file's format.", examples=["litert-reference"]),

@@ -8,7 +8,8 @@ import { ago, duration } from "./format.js";
 const STAGES = ["fetch", "import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"];
 const QUANTIZING = ["fetch", "calibrate", "rank", "measure", "publish"];
 const QUANTIZING_WITHOUT_INPUTS = ["fetch", "import", "publish"];
-const FINAL = ["succeeded", "failed", "canceled"];
+const BUILT = ["succeeded", "different"];
+const FINAL = [...BUILT, "failed", "canceled"];
 const FOLLOWED = 2; // a browser opens six connections at most, and other questions want some
 const SHOWN = 8;
 const PAGE = 100;
@@ -17,9 +18,14 @@ export function isOver(build) {
   return FINAL.includes(build.state);
 }
 
-/** Whether the build's artifact can be served and inspected. */
+/** Returns true if the build has an artifact that can be inspected; one that is "different" is not served. */
 export function isBuilt(build) {
-  return build.state === "succeeded" && !build.invalidated && build.artifact !== null;
+  return BUILT.includes(build.state) && !build.invalidated && build.artifact !== null;
+}
+
+/** Returns true if the build has an artifact that can be served. */
+export function isServable(build) {
+  return isBuilt(build) && build.state === "succeeded";
 }
 
 /** Whether the build makes a quantized version of the model. */

@@ -1,9 +1,9 @@
 // Models by targets: the builds for each target, and the version that answers.
 
-import { described, isBuilt, isOver, isWantedBy } from "./builds.js";
+import { described, isOver, isServable, isWantedBy } from "./builds.js";
 import { element, h, show } from "./dom.js";
 
-const WORDS = { succeeded: "built", failed: "failed", canceled: "canceled", queued: "queued", running: "building" };
+const WORDS = { succeeded: "built", different: "different", failed: "failed", canceled: "canceled", queued: "queued", running: "building" };
 
 /**
  * Draws a row for the newest version of each model and for every other one that answers.
@@ -60,9 +60,9 @@ function served(entry) {
 
 /** The build of one version for one target: one under way, else a usable one, else the last. */
 function cell(target, builds) {
-  const build = builds.find((each) => !isOver(each)) ?? builds.find(isBuilt) ?? builds[0];
+  const build = builds.find((each) => !isOver(each)) ?? builds.find(isServable) ?? builds[0];
   if (!build) return h("td", { class: "none quiet" }, "–");
-  const more = builds.filter(isBuilt).length - 1;
+  const more = builds.filter(isServable).length - 1;
   const word = build.invalidated ? "lost" : WORDS[build.state];
   return h(
     "td", { "data-column": target },

@@ -1,7 +1,7 @@
 // One model: its versions, and the reports of one build.
 
 import { json, jsonIfAny } from "./api.js";
-import { described, isBuilt, isWantedBy } from "./builds.js";
+import { described, isBuilt, isServable, isWantedBy } from "./builds.js";
 import { element, h, show } from "./dom.js";
 import { ago, bytes, count } from "./format.js";
 import { layers } from "./layers.js";
@@ -13,7 +13,7 @@ import { remove } from "./remove.js";
 import { TryIt } from "./tryit.js";
 import { witnesses } from "./witnesses.js";
 
-const KINDS = { ready: "succeeded", building: "running", failed: "failed", quarantined: "failed" };
+const KINDS = { ready: "succeeded", building: "running", failed: "failed", different: "failed", quarantined: "failed" };
 
 export class ModelView {
   #chosen = null; // {name, version}
@@ -73,7 +73,7 @@ export class ModelView {
     const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build), pools]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another model was chosen meanwhile
     for (const id of ["versions-title", "witnesses-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
-    const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isBuilt(each));
+    const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isServable(each));
     if (about !== null) show(element("versions"), versions(about, isOffered, {
       onChosen: (chosen) => this.choose(name, chosen, { focus: true }),
       onSwitched: this.#onSwitched,

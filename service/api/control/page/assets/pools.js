@@ -7,11 +7,12 @@ import { bytes, count, duration, significant } from "./format.js";
 const AGAIN_MS = 10_000; // for each answer the server reads the reports of all artifacts
 const KINDS = {
   ready: "succeeded", building: "running", unverified: "queued", none: "canceled",
-  failed: "failed", refused: "failed", quarantined: "failed",
+  failed: "failed", refused: "failed", different: "failed", quarantined: "failed",
 };
 const WORDS = { none: "not built", unverified: "not verified yet", quarantined: "in quarantine" };
 const CHANGING = ["queued", "building", "unverified"];
 const NUMBERS = ["p50", "p99", "Per second", "Memory", "% of peak", "Cost per million"];
+const CHECKED = { equal: "equal", documented: "within documented bounds", own_only: "own form only" };
 
 export class Pools {
   #path = null; // of the matrix that is shown or fetched
@@ -87,8 +88,8 @@ function least(rows, name) {
 }
 
 function drawnRow(row, isFastest, isCheapest) {
-  const { pool, target, state, numerics, verified, measuring, workers } = row;
-  const exact = { true: "exact", false: "not verified" }[verified];
+  const { pool, target, state, numerics, measuring, workers } = row;
+  const exact = checkedAs(row);
   return h(
     "tr", {},
     h("th", { scope: "row" }, pool ? h("b", {}, pool) : "no pool", h("div", { class: "quiet" }, target, h("br"), crew(row))),
@@ -129,4 +130,11 @@ function notes(rows) {
     error && `${error} (build ${build.slice(0, 8)})`,
   ].filter(Boolean).map((note) => `${target}: ${note}`));
   return [...new Set(found)];
+}
+
+/** The result of the comparison with the reference runtime, in a few words. */
+function checkedAs({ outcome, verified, accepted }) {
+  if (outcome === "different") return accepted ? "different, accepted" : "different";
+  if (!verified) return verified === false && "not verified";
+  return CHECKED[outcome] ?? "verified";
 }

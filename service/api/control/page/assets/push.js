@@ -5,6 +5,11 @@ import { element, failure, h, show } from "./dom.js";
 import { bytes } from "./format.js";
 import { acceptDrops } from "./tryit.js";
 
+const KNOWN = {
+  succeeded: "It was built before; the earlier build is used.",
+  different: "It was built before, and is not served: it differs from its reference.",
+};
+
 /**
  * Sets up the form.
  *
@@ -48,7 +53,7 @@ async function push(file) {
   if (element("model-shape").value) query.set("input_shape", element("model-shape").value);
   show(element("pushed"), h("p", { class: "quiet" }, `Sending ${bytes(file.size)} …`));
   const build = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: { "Content-Type": "application/octet-stream" } });
-  const known = build.state === "succeeded" ? "It was built before; the earlier build is used." : "Its build is under way.";
+  const known = KNOWN[build.state] ?? "Its build is under way.";
   show(element("pushed"), h("p", {}, `${build.model} is version ${build.version}. ${known}`));
   return build;
 }

@@ -1,7 +1,7 @@
 // From a float model and pictures to a quantized version: what that costs, and the choice of what stays in float.
 
 import { ask, json } from "./api.js";
-import { isBuilt, isOver, isWantedBy } from "./builds.js";
+import { isOver, isServable, isWantedBy } from "./builds.js";
 import { decibels, mixtures } from "./curve.js";
 import { bar, element, failure, h, show } from "./dom.js";
 import { asked, askedAgain, showWay } from "./flavours.js";
@@ -65,7 +65,7 @@ export class Quantizing {
     if (build.state !== "succeeded") return show(element("quantization"), failure(build.error ?? { message: `It was ${build.state}.` }));
     const [result, curve] = [await this.#resultOf(name, id), await this.#resultOf(this.#curve.name, this.#curve.id)];
     if (this.#shown.id !== id) return; // another was chosen meanwhile
-    const isServed = builds.some((each) => isWantedBy(each, name, result.version) && isBuilt(each));
+    const isServed = builds.some((each) => isWantedBy(each, name, result.version) && isServable(each));
     show(
       element("quantization"),
       h("div", { class: "line" },

@@ -3,10 +3,12 @@
 import { bar, h } from "./dom.js";
 import { count } from "./format.js";
 
-// By the report's outcome: a dot and a word. Green means that another runtime ran and gave equal values throughout.
+// By the report's outcome: a dot and a word. Green means that another runtime ran, and that all values are equal or
+// differ by no more than the numerics mode documents.
 const VERDICTS = {
   equal: ["succeeded", "equal"],
-  different: ["running", "different"],
+  documented: ["succeeded", "within documented bounds"],
+  different: ["different", "different"],
   own_only: ["running", "own form only"],
   not_checked: ["queued", "not checked"],
 };
@@ -23,12 +25,13 @@ export function witnesses(numerics, coverage) {
       integers(coverage),
     ),
     (coverage?.floating ?? []).map(({ op, reason }) => h("p", { class: "quiet" }, `${op} computes in float: ${reason}`)),
+    deviations(numerics.deviations ?? []),
     formulas(numerics.formulas ?? {}),
   ];
 }
 
-function verdict({ outcome, summary }) {
-  const [kind, word] = VERDICTS[outcome] ?? ["queued", "unknown"];
+function verdict({ outcome, summary, accepted }) {
+  const [kind, word] = accepted ? ["running", "different, accepted"] : VERDICTS[outcome] ?? ["queued", "unknown"];
   const text = summary ?? "The report comes from an older version of Octet and names no witnesses. Push the model again.";
   return h("p", { class: "verdict" }, h("span", { class: `state ${kind}` }, word), ` ${text}`);
 }
@@ -37,7 +40,7 @@ function compared(name, said, equal, different) {
   return h(
     "li", {},
     h("span", { class: "name" }, name),
-    said.ran && bar(said.equal / Math.max(said.values, 1), said.equal === said.values ? equal : different),
+    said.ran && bar(said.equal / Math.max(said.values, 1), (said.agrees ?? said.equal === said.values) ? equal : different),
     said.ran && h("span", { class: "value" }, `${said.equal_percent} %`),
     h("span", { class: "quiet note" }, said.text),
   );
@@ -49,9 +52,14 @@ function integers(coverage) {
     "li", {},
     h("span", { class: "name" }, "Computed in integers"),
     bar(coverage.integer_percent / 100, "good"),
-    h("span", { class: "value" }, `${Number(coverage.integer_percent.toPrecision(4))} %`),
+    h("span", { class: "value" }, `${Math.floor(100 * coverage.integer_percent) / 100} %`),
     h("span", { class: "quiet note" }, `of ${count(coverage.macs)} multiply-accumulates`),
   );
+}
+
+/** What the mode documents about operators of this model that its runtime computes otherwise. */
+function deviations(known) {
+  return known.length > 0 && h("details", {}, h("summary", {}, "Documented deviations"), h("ul", {}, known.map(({ text }) => h("li", {}, text))));
 }
 
 function formulas(known) {

@@ -1,0 +1,82 @@
+"""Comparing outputs with expected ones: the one definition of "equal" for checks, reports, commands and tests.
+
+Two values are equal if they compare equal or both are NaN. So a NaN equals every NaN, whatever its sign or payload,
+infinities are equal if their signs are, and 0.0 equals -0.0. All else is compared bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.agreement import Comparison, OutputComparison
+
+Array = NDArray[Any]
+
+_INTEGERS = "iub"
+
+
+def equal_values(one: Array, other: Array) -> NDArray[np.bool_]:
+    """True at each place where the two arrays of one shape have equal values."""
+    equal = one == other
+    if one.dtype.kind in _INTEGERS:
+        return np.asarray(equal)
+    return np.asarray(equal | ((one != one) & (other != other)))  # only NaN differs from itself
+
+
+def largest_difference(one: Array, other: Array) -> float | None:
+    """The largest distance between values that are not equal; None if one of them is NaN or infinite."""
+    differs = ~equal_values(one, other)
+    if not differs.any():
+        return 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = float(np.abs(one[differs].astype(np.float64) - other[differs].astype(np.float64)).max())
+    return largest if np.isfinite(largest) else None
+
+
+def compare_output(pairs: Iterable[tuple[Array, Array]]) -> OutputComparison:
+    """Compares one output of a model over all inputs.
+
+    Args:
+        pairs: for each input, the output and what it is expected to be.
+    """
+    values = equal = 0
+    largest: float | None = 0.0
+    low = high = 0.0
+    is_real = False
+    for output, wanted in pairs:
+        values += wanted.size
+        is_real = is_real or wanted.dtype.kind not in _INTEGERS
+        if output.shape != wanted.shape or output.dtype != wanted.dtype:
+            largest = None
+            continue
+        equal += int(equal_values(output, wanted).sum())
+        difference = largest_difference(output, wanted)
+        largest = None if largest is None or difference is None else max(largest, difference)
+        if wanted.dtype.kind not in _INTEGERS and wanted.size:
+            finite = wanted[np.isfinite(wanted)].astype(np.float64)
+            low, high = min(low, finite.min(initial=0.0)), max(high, finite.max(initial=0.0))
+    # Half of each first: the distance of two float64 values may leave their type.
+    span = min(high / 2 - low / 2, np.finfo(np.float64).max / 2) * 2
+    return OutputComparison(values, equal, is_real, largest, float(span))
+
+
+def compare_outputs(
+    outputs: Sequence[Sequence[Array]], expected: Mapping[str, Array], numbers: Sequence[int]
+) -> Comparison:
+    """Compares all outputs of a model.
+
+    Args:
+        outputs: of each input, in the signature's order.
+        expected: arrays called `input.output`.
+        numbers: the inputs to compare, by number.
+    """
+    places = range(len(outputs[numbers[0]])) if numbers else range(0)
+    compared = (
+        compare_output((outputs[number][place], expected[f"{number}.{place}"]) for number in numbers)
+        for place in places
+    )
+    return Comparison(tuple(numbers), tuple(compared))
