@@ -19,6 +19,7 @@ from service.core.errors import InvalidInput, NotReady
 if TYPE_CHECKING:
     from service.cache import OciLayout
 
+_BUILT = ("succeeded", "different")  # with an artifact, which can be measured also if it is not served
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MEMBERS = re.compile(r"oci-layout|index\.json|blobs/sha256/[0-9a-f]{64}")
 
@@ -46,7 +47,7 @@ def artifact_of(client: Client, model: str) -> Digest:
     from service.core.target import detect_host, parse_target
 
     client.model(model)
-    builds = [build for build in client.builds(model, limit=200) if build["artifact"] and not build["invalidated"]]
+    builds = [build for build in client.builds(model, limit=200) if build["state"] in _BUILT and build["artifact"]]
     if not builds:
         raise NotReady(f"model {model!r} has not been built", hint=f"octet builds --model {model}")
     host = detect_host()

@@ -79,6 +79,8 @@ def _witnesses(numerics: Mapping[str, Any]) -> Iterator[Text]:
     yield _line("checked", numerics["summary"].removeprefix("checked "), style)
     if numerics["reference"]:
         yield from (_line("", f"{own['title']}: {own['text']}") for own in numerics["witnesses"] if own["own"])
+    if text := numerics.get("reached", {}).get("text"):
+        yield _line("reached", text)
     for session in numerics["other_sessions"]:
         if session["ran"]:
             yield _line("session", f"{session['name']}, {session['note']}: {session['text']}")

@@ -107,7 +107,8 @@ def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: boo
     if vectors is None:
         raise NotFound(f"no expected outputs to verify {digest} are attached to it", hint="compile the model again")
     earlier = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
-    return carried_over(verdict(model.compare(vectors)), earlier, accepts=accepts)
+    found = model.compare(vectors, layout.attached_file(digest, Report.PROBES))
+    return carried_over(verdict(found), earlier, accepts=accepts)
 
 
 def _told(evidence: Evidence) -> dict[str, Any] | None:

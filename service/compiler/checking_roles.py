@@ -19,14 +19,19 @@ from service.core.artifact import ArtifactConfig
 from service.core.build import Stage
 from service.core.digest import digest_of_file
 from service.core.signature import ModelSignature
-from service.core.vectors import sample_inputs
+from service.core.vectors import read_probes, sample_inputs
 
-EXPECTED_FILE = "expected.npz"
+EXPECTED_FILE, PROBES_FILE = "expected.npz", "probes.npz"
 
 
 def reference_file(session: int) -> str:
     """The name of the file that holds the answers of one of the reference's sessions."""
     return f"reference-{session}.npz"
+
+
+def reference_probes_file(session: int) -> str:
+    """The same, of its answers to the inputs that the oracle chose."""
+    return f"reference-{session}-probes.npz"
 
 
 def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> None:
@@ -38,16 +43,20 @@ def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> N
 
 
 def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The source model in the sessions of its own runtime -> their answers to the generated inputs.
+    """The source model in the sessions of its own runtime -> their answers to the generated inputs, and to those that
+    the oracle chose, in the file `probes` of the request, if any.
 
     Returns:
         For each session either `error`, why it could not load the model, or `refused`: number of an input that it did
-        not accept -> its message; and `answered`, how many are in `reference_file(session)`.
+        not accept -> its message, chosen ones after the others; and `answered`, how many answers are in
+        `reference_file(session)` and `reference_probes_file(session)`.
     """
     report.at(stage=Stage.VERIFY)
     before = digest_of_file(Path(request["source"]))
     signature = ModelSignature.from_json(request["signature"])
     samples = list(sample_inputs(signature, request["samples"]))
+    patterns = len(samples)
+    samples += read_probes(Path(request["probes"]).read_bytes(), signature) if request["probes"] else []
     reference = REFERENCES[request["format"]]
     said: list[dict[str, Any]] = []
     for place, session in enumerate(reference.sessions[request["numerics"]]):
@@ -66,7 +75,9 @@ def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, A
                     if signature.states:  # the calls that follow have no beginning
                         break
             said.append({"refused": refused, "answered": len(answers)})
-        write_answers(answers, reference_file(place))
+        probes = {number - patterns: answer for number, answer in answers.items() if number >= patterns}
+        write_answers({number: each for number, each in answers.items() if number < patterns}, reference_file(place))
+        write_answers(probes, reference_probes_file(place))
     return {"source": before, "sessions": said}
 
 
@@ -77,7 +88,8 @@ def verify_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]
     report.at(stage=Stage.VERIFY)
     config = ArtifactConfig.from_json(request["config"])
     model = runtime.load_files(config, Path(request["library"]), Path(request["constants"]))
-    comparisons = runtime.compare(model, [Path(path).read_bytes() for path in request["vectors"]])
+    vectors, probes = ([Path(path).read_bytes() for path in request[name]] for name in ("vectors", "probes"))
+    comparisons = runtime.compare(model, vectors, probes)
     return {"comparisons": [comparison.to_json() for comparison in comparisons]}
 
 

@@ -107,13 +107,16 @@ class LockedArtifact:
             os.close(shared.descriptor)
         return list(shared.outputs), _understood("run", lambda: _number(said["seconds"]))
 
-    def compare(self, vectors: Path, poll: Poll = _nothing) -> Comparison:
+    def compare(self, vectors: Path, probes: Path | None = None, poll: Poll = _nothing) -> Comparison:
         """With the expected outputs in the file `vectors`: `runtime.compare`.
 
         Args:
+            probes: inputs that the oracle chose, with the expected outputs, if the artifact carries some.
             poll: called about every 100 ms meanwhile, and may raise; likewise below.
         """
-        said = self._ask("verify", {"vectors": [str(vectors.absolute())]}, readable=[vectors], poll=poll)
+        chosen = [] if probes is None else [probes]
+        asked = {"vectors": [str(vectors.absolute())], "probes": [str(file.absolute()) for file in chosen]}
+        said = self._ask("verify", asked, readable=[vectors, *chosen], poll=poll)
         return _understood("verify", lambda: Comparison.from_json(said["comparisons"][0]))
 
     def bench(self, threads: int, seconds: float, poll: Poll) -> dict[str, Any]:

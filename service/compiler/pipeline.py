@@ -15,7 +15,7 @@ from typing import Any
 
 from service.cache import Descriptor, Manifest, OciLayout
 from service.compiler.answers import answering
-from service.compiler.checking_roles import EXPECTED_FILE
+from service.compiler.checking_roles import EXPECTED_FILE, PROBES_FILE
 from service.compiler.padding import Padding, padding_of
 from service.compiler.steps import CONSTANTS_FILE, CompileRequest, Steps
 from service.core.artifact import (
@@ -34,11 +34,13 @@ from service.core.build import Progress, Stage
 from service.core.call_plan import CallPlan
 from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json
+from service.core.errors import BuildFailed
 from service.core.facts import Facts
 from service.core.options import batch_of
 from service.core.provenance import ENVELOPE_MEDIA_TYPE, STATEMENT_MEDIA_TYPE, Provenance, Signer, signer_of
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
+from service.core.vectors import MOST_PROBES
 
 __all__ = ["CompileRequest", "Made", "compile_model", "make"]
 
@@ -75,7 +77,7 @@ def compile_model(
     for notice in facts.notices:
         progress.log(notice)
     signature = ModelSignature.from_json(imported["signature"]).batched(batch_of(request.options))
-    with answering(steps, signature, imported["format"]) as answers:
+    with answering(steps, signature, imported["format"], _count(imported["probes"])) as answers:
         made = make(steps, signature, tiles)
         padding = padding_of(steps, signature)
         expected = answers()
@@ -92,6 +94,7 @@ def compile_model(
         Report.COVERAGE: canonical_json(made.built["coverage"]),
         Report.FACTS: canonical_json(facts.to_json()),
         Report.VECTORS: steps.output("oracle", EXPECTED_FILE).read_bytes(),
+        **({Report.PROBES: steps.output("oracle", PROBES_FILE).read_bytes()} if expected.has_probes else {}),
         **({Report.PROFILE: canonical_json(profile)} if profile is not None else {}),
     }
     for kind, data in reports.items():
@@ -101,6 +104,13 @@ def compile_model(
     provenance = Provenance(artifact, steps.inputs(), *builder, *times, tiles=tiles or {}, stages_s=steps.times_s)
     _attach_provenance(layout, provenance, signer)
     return artifact
+
+
+def _count(probes: object) -> int:
+    """The import child's word on how many inputs the oracle shall choose."""
+    if type(probes) is not int or not 0 <= probes <= MOST_PROBES:
+        raise BuildFailed("the import process did not report how many inputs to check", stage=Stage.IMPORT)
+    return probes
 
 
 def _attach_provenance(layout: OciLayout, provenance: Provenance, signer: Signer | None) -> None:

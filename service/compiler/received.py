@@ -15,7 +15,7 @@ from typing import Any
 
 from service.cache import Descriptor, OciLayout
 from service.compiler.artifact_archive import Received, received
-from service.compiler.checking_roles import EXPECTED_FILE
+from service.compiler.checking_roles import EXPECTED_FILE, PROBES_FILE
 from service.compiler.expected import Answers, Expected
 from service.compiler.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
 from service.core.agreement import carried_over, may_serve
@@ -28,7 +28,7 @@ from service.core.explanation import explained
 from service.core.facts import Facts
 from service.core.options import accepts_differences, with_acceptance
 from service.core.settings import Settings
-from service.core.vectors import sample_kinds
+from service.core.vectors import PATTERNS, input_kinds
 from service.core.witnesses import Witness
 from service.runtime.trust import Trust
 
@@ -71,12 +71,17 @@ def publish_received(
             (_content(found, Report.VECTORS), "oracle", EXPECTED_FILE),
         )
     )
+    probes = None
+    if Report.PROBES in found.reports:
+        probes = _extracted(found, _content(found, Report.PROBES), scratch / "oracle" / PROBES_FILE)
     config_bytes = found.archive.read(found.manifest.config.digest)
     config = _config(config_bytes, request)
     reports = _reports(found, config, progress)
     built = {"formulas": {}, "deviations": [], "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
     answers = Answers(
-        sample_kinds(_MOST_SAMPLES), [Expected(WITNESS, expected)], no_witness="no other runtime was asked here"
+        input_kinds(_MOST_SAMPLES if probes is None else PATTERNS, _MOST_SAMPLES),
+        [Expected(WITNESS, expected, probes)],
+        no_witness="no other runtime was asked here",
     )
     numerics = carried_over(steps.verify(config, library, built, answers), _earlier(found), accepts=accepts)
     profile = steps.profile(config, library, built)
@@ -86,6 +91,7 @@ def publish_received(
     layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, config_bytes)
     artifact = layout.put_manifest(found.manifest).digest
     reports[Report.VECTORS] = expected.read_bytes()
+    reports |= {} if probes is None else {Report.PROBES: probes.read_bytes()}
     if not accepts and _is_verified(layout, artifact):  # it was built and verified here: its own reports stay
         is_better = evidence.key is not None and trust.evidence(layout, artifact).key is None
     else:

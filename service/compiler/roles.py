@@ -17,10 +17,10 @@ import numpy as np
 import tvm
 from tvm_ffi.serialization import from_json_graph_str
 
-from service.compiler import codegen, constants, coverage
+from service.compiler import codegen, constants, coverage, probing
 from service.compiler.bounds import bounded
 from service.compiler.call_plan import call_plan
-from service.compiler.checking_roles import EXPECTED_FILE, write_answers
+from service.compiler.checking_roles import EXPECTED_FILE, PROBES_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.imported import ImportedModel
@@ -64,6 +64,7 @@ def import_role(request: Request, report: Report) -> Result:
         "signature": imported.signature.to_json(),
         "format": imported.format,
         "facts": facts_of(imported).to_json(),
+        "probes": probing.probe_count(imported.module, imported.signature),
     }
 
 
@@ -101,19 +102,28 @@ def oracle_role(request: Request, report: Report) -> Result:
 
     It answers for the module as it was imported, one sample of a batch at a time, so that every pass of ours is held
     to account. The inputs of a model that keeps state are the calls of one sequence.
+
+    Of a cheap model it chooses further inputs (`compiler.probing`), and writes them with its answers.
+
+    Returns:
+        `reached`: what the operators met in all inputs (`probing.Observer.report`).
     """
     report.at(stage=Stage.VERIFY)
     batch, signature = request["batch"], ModelSignature.from_json(request["signature"])
     samples = sample_inputs(signature, request["samples"])
     ones = [_part(sample, place, batch) for sample in samples for place in range(batch)]
     module, mode = _loaded(request), get_mode(request["numerics"])
+    observer = probing.Observer(news=[0] * len(ones))
     if signature.states:
         answers = oracle.run_sequence(module, mode, ones, [state.first() for state in signature.states])
     else:
-        answers = oracle.run_all(module, mode, ones)
+        answers = oracle.run_all(module, mode, ones, observer)
+    count = request["probes"]
+    probes = probing.probe(module, mode, signature, count, ones, observer) if count else ([], [])
+    np.savez_compressed(PROBES_FILE, **dict[str, Any](probing.arrays_of(*probes)))
     whole = [_joined(answers[first : first + batch]) for first in range(0, len(answers), batch)]
     write_answers(dict(enumerate(whole)), EXPECTED_FILE)
-    return {}
+    return {"reached": {} if signature.states else observer.report()}
 
 
 def padding_role(request: Request, report: Report) -> Result:

@@ -251,7 +251,7 @@ class Steps:
                 stage=Stage.VERIFY,
                 hint="this is a bug in the compiler; please report it, with the model",
             )
-        return {**about, **report}
+        return {**about, **report, **({"reached": dict(answers.reached)} if answers.reached else {})}
 
     def _compared(
         self, config: ArtifactConfig, library: Path, answers: Answers, deviations: Sequence[Deviation]
@@ -259,6 +259,7 @@ class Steps:
         constants = self.output("build", CONSTANTS_FILE)
         expected = [*answers.witnesses, *answers.sessions]
         files = [each.file for each in expected if each.file is not None]
+        probes = [each.probes for each in expected if each.probes is not None] if answers.has_probes else []
         outcome = self.run(
             "verify",
             {
@@ -266,8 +267,9 @@ class Steps:
                 "library": str(library),
                 "constants": str(constants),
                 "vectors": [str(file) for file in files],
+                "probes": [str(file) for file in probes],
             },
-            readable=[library, constants, *files],
+            readable=[library, constants, *files, *probes],
         )
         try:
             made = [Comparison.from_json(each) for each in outcome["comparisons"]]

@@ -59,6 +59,17 @@ class OutputComparison:
     def is_equal(self) -> bool:
         return self.equal == self.values
 
+    def joined(self, other: OutputComparison) -> OutputComparison:
+        """Of the inputs of both. The range is the larger one: each of them holds zero."""
+        found = self.largest_difference, other.largest_difference
+        return OutputComparison(
+            self.values + other.values,
+            self.equal + other.equal,
+            self.is_real,
+            None if None in found else max(each for each in found if each is not None),
+            max(self.range, other.range),
+        )
+
     @property
     def relative_difference(self) -> float | None:
         """The largest difference of a real output as a share of its range; None if there is no such number."""
@@ -129,6 +140,15 @@ class Comparison:
         """The largest over real outputs, as a share of the output's range; None without such a number."""
         found = [output.relative_difference for output in self.outputs if output.is_real]
         return None if None in found else max((each for each in found if each is not None), default=None)
+
+    def joined(self, other: Comparison, first: int) -> Comparison:
+        """Of the inputs of both, those of `other` numbered from `first` on."""
+        if not other.inputs:
+            return self
+        if not self.inputs:
+            return Comparison(tuple(first + number for number in other.inputs), other.outputs)
+        outputs = tuple(one.joined(two) for one, two in zip(self.outputs, other.outputs, strict=True))
+        return Comparison((*self.inputs, *(first + number for number in other.inputs)), outputs)
 
     def to_json(self) -> dict[str, Any]:
         return {"inputs": list(self.inputs), "outputs": [output.to_json() for output in self.outputs]}

@@ -80,6 +80,7 @@ class Report(StrEnum):
     NUMERICS = "application/vnd.octet.numerics.v1+json"  # what the outputs were compared with; see `core.witnesses`
     COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and why not
     VECTORS = "application/vnd.octet.vectors.v3+npz"  # expected outputs on generated inputs, for `runtime.verify`
+    PROBES = "application/vnd.octet.probes.v1+npz"  # inputs that the oracle chose, and expected outputs; may be missing
     PROFILE = "application/vnd.octet.profile.v1+json"  # how long each call took, on the machine that it names
     FACTS = "application/vnd.octet.facts.v1+json"  # what the source model is; see `core.facts`
     PROVENANCE = "application/vnd.in-toto+json"  # who built it from what; see `core.provenance`
@@ -87,7 +88,7 @@ class Report(StrEnum):
 
 # What travels with an artifact that is pushed: what is known of its model. What was found out by running it is found
 # out again where it arrives; of its numerics report only a difference from the reference counts there.
-TRAVELING = (Report.NUMERICS, Report.COVERAGE, Report.VECTORS, Report.FACTS, Report.PROVENANCE)
+TRAVELING = (Report.NUMERICS, Report.COVERAGE, Report.VECTORS, Report.PROBES, Report.FACTS, Report.PROVENANCE)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ The stored answers name an input by its place alone, so a change of the input at
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +25,7 @@ _OCTAVES = (1, 2, 4, 8, 16)  # cells of a smooth input along each axis, each hal
 _LEVELS = 1 << 16  # of a smooth input
 
 
-class _Input:
+class InputFill:
     """One input to be filled, of any dtype and shape, also of one element or none.
 
     Attributes:
@@ -85,6 +86,30 @@ class _Input:
         integers: Array = self.rng.integers(self.low, self.high, self.shape, self.dtype, endpoint=True)
         return integers
 
+    def walk(self) -> Array:
+        """Evenly spaced from a random place on, so that with other calls each element meets every value."""
+        if self.dtype.kind == "b" or not self.size:
+            return self.random()
+        start = int(self.rng.integers(1 << 16))
+        steps = np.arange(self.size, dtype=np.int64) + start
+        if self.dtype.itemsize == 1:
+            values = int(self.low) + steps % (int(self.high) - int(self.low) + 1)
+            return np.asarray(values.astype(self.dtype).reshape(self.shape))
+        return np.asarray(np.array(self.ramp, self.dtype)[steps % len(self.ramp)].reshape(self.shape))
+
+    def near(self) -> Array:
+        """Random near the zero point, or near 0: within a random power of two of it."""
+        if self.dtype.kind == "b":
+            return self.random()
+        if self.dtype.kind == "f":
+            low, high = (self.bounds.low, self.bounds.high) if self.bounds else _UNBOUNDED_FLOATS
+            reach = max(abs(low), abs(high)) * 2.0 ** -float(self.rng.integers(0, 9))
+            return np.asarray(reach * (2.0 * self.rng.random(self.shape) - 1.0)).astype(self.dtype)
+        reach = 1 << int(self.rng.integers(0, 8))
+        low, high = max(int(self.low), self.middle - reach), min(int(self.high), self.middle + reach)
+        found: Array = self.rng.integers(min(low, high), max(low, high), self.shape, self.dtype, endpoint=True)
+        return found
+
     def coins(self) -> NDArray[np.bool_]:
         return self.rng.integers(0, 2, self.shape, np.bool_)
 
@@ -137,7 +162,7 @@ def _stretched(values: NDArray[np.float64], axis: int, length: int) -> NDArray[n
 
 # Ten that differ from each other, but in tensors of very few elements or rows, and in BOOL, which has no middle. Those
 # that find most come first. The inputs of a model with several are filled alike; only the coins are tossed for each.
-EXTREMES: Mapping[str, Callable[[_Input], Array]] = {
+EXTREMES: Mapping[str, Callable[[InputFill], Array]] = {
     "minimum": lambda it: it.full(it.low),
     "maximum": lambda it: it.full(it.high),
     "alternating": lambda it: it.repeat([it.high, it.low]),
@@ -149,7 +174,11 @@ EXTREMES: Mapping[str, Callable[[_Input], Array]] = {
     "one maximum": lambda it: it.high_where(it.centre()),
     "one minimum": lambda it: it.high_where(~it.centre()),
 }
-_FILLS: Mapping[str, Callable[[_Input], Array]] = {**EXTREMES, "random": _Input.random, "smooth": _Input.smooth}
+_FILLS: Mapping[str, Callable[[InputFill], Array]] = {
+    **EXTREMES,
+    "random": InputFill.random,
+    "smooth": InputFill.smooth,
+}
 
 
 def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> list[Sample]:
@@ -167,7 +196,7 @@ def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> lis
         signature: of known shapes, without -1.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
-    return [[_FILLS[kind](_Input(spec, rng)) for spec in signature.inputs] for kind in sample_kinds(samples)]
+    return [[_FILLS[kind](InputFill(spec, rng)) for spec in signature.inputs] for kind in sample_kinds(samples)]
 
 
 def sample_kinds(samples: int) -> list[str]:
@@ -175,6 +204,35 @@ def sample_kinds(samples: int) -> list[str]:
     kinds = [kind for extreme in EXTREMES for kind in (extreme, "random", "smooth")]
     kinds += ["random", "smooth"] * (max(0, samples - len(kinds) + 1) // 2)
     return kinds[:samples]
+
+
+MOST_PROBES = 400  # inputs that the oracle chooses
+PATTERNS, CHOSEN = 9, "chosen"  # inputs of a build for one sample: three extremes, three random and three smooth ones
+
+
+def input_kinds(patterns: int, count: int) -> list[str]:
+    """The kinds of the inputs of a build's check: `sample_kinds`, and then those that the oracle chose."""
+    return [*sample_kinds(min(patterns, count)), *[CHOSEN] * max(0, count - patterns)]
+
+
+def read_probes(data: bytes, signature: ModelSignature) -> list[Sample]:
+    """The inputs that the oracle chose, from the file that is attached to an artifact (`core.artifact.Report.PROBES`).
+
+    Raises:
+        ValueError: they do not fit the signature.
+    """
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        names = [name.split(".") for name in arrays.files if name.startswith("input.")]
+        count = 1 + max((int(number) for _, number, _ in names), default=-1)
+        places = range(len(signature.inputs))
+        if len(names) != count * len(places):
+            raise ValueError(f"{len(names)} arrays are not the {len(places)} inputs of {count} samples")
+        found = [[arrays[f"input.{number}.{place}"] for place in places] for number in range(count)]
+    for sample in found:
+        for value, spec in zip(sample, signature.inputs, strict=True):
+            if (value.shape, value.dtype) != (spec.shape, spec.dtype):
+                raise ValueError(f"an input of {value.shape} {value.dtype} is not one of {spec.shape} {spec.dtype}")
+    return found
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[int, int]:

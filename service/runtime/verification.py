@@ -12,36 +12,38 @@ from numpy.typing import NDArray
 from service.core.agreement import Comparison
 from service.core.comparison import compare_outputs
 from service.core.sequence import SequenceState
-from service.core.vectors import sample_inputs, sample_kinds
+from service.core.vectors import PATTERNS, input_kinds, read_probes, sample_inputs
 from service.core.witnesses import CANONICAL, Statement, report
 from service.runtime.model import Model
 
 Array = NDArray[Any]
 
 
-def verify(model: Model, vectors: bytes) -> dict[str, Any]:
-    """Compares with the canonical form's answers, as they are attached to an artifact (`Report.VECTORS`).
+def verify(model: Model, vectors: bytes, probes: bytes | None = None) -> dict[str, Any]:
+    """Compares with the canonical form's answers, as they are attached to an artifact (`Report.VECTORS` and `PROBES`).
 
     Returns:
         `core.witnesses.report`.
     """
-    (comparison,) = compare(model, [vectors])
+    (comparison,) = compare(model, [vectors], [] if probes is None else [probes])
     return verdict(comparison)
 
 
 def verdict(comparison: Comparison) -> dict[str, Any]:
     """`core.witnesses.report` of a comparison with the canonical form's answers."""
-    kinds = sample_kinds(len(comparison.inputs))
+    kinds = input_kinds(PATTERNS, len(comparison.inputs))
     return report([Statement(CANONICAL, comparison)], [], kinds, "an artifact carries no other answers")
 
 
-def compare(model: Model, expected: Sequence[bytes]) -> list[Comparison]:
+def compare(model: Model, expected: Sequence[bytes], probes: Sequence[bytes] = ()) -> list[Comparison]:
     """Runs the model on the generated inputs (`core.vectors`) and compares with each set of expected outputs.
 
     The inputs of a model that keeps state are the calls of one sequence.
 
     Args:
         expected: npz files of arrays called `sample.output`; the first has all samples, others may lack some.
+        probes: the same for inputs that the oracle chose, in the same order; the first has the inputs too, as
+            `core.vectors.read_probes` reads them. They are numbered after the others.
     """
     comparisons = []
     outputs: list[list[Array]] | None = None
@@ -52,4 +54,17 @@ def compare(model: Model, expected: Sequence[bytes]) -> list[Comparison]:
                 state = SequenceState(model.signature)
                 outputs = [model.run(sample, state) for sample in sample_inputs(model.signature, len(numbers))]
             comparisons.append(compare_outputs(outputs, arrays, numbers))
-    return comparisons
+    if not probes:
+        return comparisons
+    first = len(outputs or ())
+    chosen = [model.run(sample) for sample in read_probes(probes[0], model.signature)]
+    return [
+        comparison.joined(_compare_probes(chosen, data), first)
+        for comparison, data in zip(comparisons, probes, strict=True)
+    ]
+
+
+def _compare_probes(outputs: Sequence[Sequence[Array]], data: bytes) -> Comparison:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        numbers = sorted({int(name.split(".")[0]) for name in arrays.files if not name.startswith("input.")})
+        return compare_outputs(outputs, arrays, numbers)

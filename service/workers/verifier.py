@@ -75,7 +75,7 @@ def verified(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll
     vectors = layout.attached_file(artifact, Report.VECTORS)
     if vectors is None:
         raise NotFound(f"no expected outputs are attached to artifact {artifact}", hint="build the model again")
-    report = verdict(model.compare(vectors, poll))
+    report = verdict(model.compare(vectors, layout.attached_file(artifact, Report.PROBES), poll))
     if not report["verified"]:
         raise VerificationFailed(report["summary"])
     try:

@@ -41,7 +41,7 @@ def copy(compiled: Path, tmp_path: Path) -> Path:
 
 def test_compile_says_what_was_compared_and_what_to_type_next(tmp_path: Path) -> None:
     process = octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", tmp_path / "out")
-    found = r"checked +against LiteRT [\d.]+ \(.*BUILTIN_REF\): all 90 values from 9 inputs are equal"
+    found = r"checked +against LiteRT [\d.]+ \(.*BUILTIN_REF\): all 2,780 values from 278 inputs are equal"
     assert re.search(found, process.stdout)
     assert f"octet run {tmp_path / 'out'} INPUT" in process.stdout
     stages = [line.split()[1] for line in process.stderr.splitlines() if line.startswith("  ✓")]

@@ -45,9 +45,8 @@ def test_where_litert_is_not_installed_nothing_says_that_it_was_asked(tmp_path: 
 def test_where_litert_is_not_installed_the_command_says_so(tmp_path: Path) -> None:
     process = octet_without(("ai_edge_litert",), tmp_path, "compile", DIGITS, "-o", tmp_path / "out")
     assert process.returncode == 0, process.stderr
-    assert (
-        "checked     against Octet's own canonical form only: all 90 values from 9 inputs are equal" in process.stdout
-    )
+    told = "against Octet's own canonical form only: all 2,780 values from 278 inputs are equal"
+    assert f"checked     {told}" in process.stdout
     assert "LiteRT is not installed here" in process.stdout
     assert "against LiteRT" not in process.stdout
 
@@ -60,7 +59,8 @@ def s8s8(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_onnxruntime_is_asked_with_the_option_that_the_mode_is_named_for(s8s8: Any) -> None:
     _, witness = s8s8["witnesses"]
     assert witness["options"]["session.qdqisint8allowed"] == "1"
-    assert (s8s8["outcome"], witness["inputs"], witness["equal"]) == ("equal", SAMPLES, witness["values"])
+    assert (s8s8["outcome"], witness["equal"]) == ("equal", witness["values"])
+    assert witness["inputs"] == s8s8["inputs"]["count"] > SAMPLES
     assert "session.qdqisint8allowed=1" in s8s8["reference"]
 
 
@@ -105,8 +105,8 @@ def rows_of_a_table(rows: int) -> bytes:
 def test_inputs_that_the_runtime_does_not_accept_are_named_and_not_counted(tmp_path: Path) -> None:
     report = numerics_of(rows_of_a_table(250), tmp_path)
     own, witness = report["witnesses"]
-    assert 0 < witness["inputs"] < own["inputs"] == SAMPLES
-    assert witness["inputs"] + len(witness["refused"]) == SAMPLES
+    assert 0 < witness["inputs"] < own["inputs"]
+    assert witness["inputs"] + len(witness["refused"]) == own["inputs"]
     assert witness["kinds"]["minimum"] == 1
     assert "maximum" in [refused["kind"] for refused in witness["refused"]]
     assert all("out of data bounds" in refused["message"] for refused in witness["refused"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import tvm
 from tvm import relax
 from tvm.ir import Op
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics import Mode, rounding
 from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops import name_of
@@ -18,6 +18,19 @@ from service.compiler.qnn.plain import PLAIN
 from service.core.errors import UnsupportedOperator
 
 Values = dict[relax.Var, Any]
+
+
+class Observe(Protocol):
+    """Receives what the operators of a model meet."""
+
+    def __call__(self, name: str, operation: Operation, sample: int, operand: Any, result: Any, ties: int) -> None:
+        """
+        Args:
+            name: of the variable that the operator's result is bound to.
+            sample: the number of the sample that is computed.
+            operand: the first one.
+            ties: how many values exactly between two integers the operator rounded.
+        """
 
 
 def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array]:
@@ -29,15 +42,27 @@ def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array
     return run_all(module, mode, [inputs])[0]
 
 
-def run_all(module: tvm.IRModule, mode: Mode, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """`run` for each of `samples`: operator by operator, so that what is made of its weights serves all of them."""
+def run_all(
+    module: tvm.IRModule, mode: Mode, samples: Sequence[Sequence[Array]], observe: Observe | None = None
+) -> list[list[Array]]:
+    """`run` for each of `samples`: operator by operator, so that what is made of its weights serves all of them.
+
+    Args:
+        observe: called for each QNN operator and sample.
+    """
     function = graph.main_of(module)
     states: list[Values] = [dict(zip(function.params, inputs, strict=True)) for inputs in samples]
     found = list(graph.operations(function))
     ends = _last_uses(function, [expr for _, expr, _ in found])
     for place, (var, expr, operation) in enumerate(found):
-        for values in states:
-            values[var] = evaluate(expr, operation, mode, values)
+        for sample, values in enumerate(states):
+            if observe is None or operation is None:
+                values[var] = evaluate(expr, operation, mode, values)
+            else:
+                with rounding.watch() as ties:
+                    values[var] = evaluate(expr, operation, mode, values)
+                operand = _value(expr.args[0], values)
+                observe(str(var.name), operation, sample, operand, values[var], ties.count)
             for dead in ends.get(place, ()):
                 del values[dead]
     return [[_value(result, values) for result in graph.results_of(function)] for values in states]

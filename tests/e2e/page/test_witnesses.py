@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_a_default_session_that_differs_is_told_beside_a_green_verdict(browser: 
         expect_verdict(page, "succeeded", "equal")
         expect(page.locator("#witnesses .verdict")).to_contain_text("session.qdqisint8allowed=1")
         default = page.locator("#witnesses li", has_text="a default session")
-        expect(default).to_contain_text("values from 9 inputs differ")
+        expect(default).to_contain_text(re.compile(r"values from \d+ inputs differ"))
 
 
 def test_a_build_that_is_different_is_red_everywhere(browser: Browser, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def matrix(server: str, *arguments: str) -> Result:
 def test_a_row_says_what_was_checked_and_measured(plane: ControlPlane, server: str) -> None:
     plane.push()
     artifact = plane.succeed()
-    numerics = {"verified": True, "summary": "checked against a runtime"}
+    numerics = {"verified": True, "outcome": "equal", "summary": "checked against a runtime"}
     profile = {"machine": "a CPU", "threads": 1, "model_seconds": 0.25}
     plane.services.layout.attach(artifact, Report.NUMERICS, canonical_json(numerics))
     plane.services.layout.attach(artifact, Report.PROFILE, canonical_json(profile))
@@ -59,7 +59,7 @@ def test_a_row_says_what_was_checked_and_measured(plane: ControlPlane, server: s
     )
     assert header.split() == " ".join([*columns, "cost per million"]).split()
     # 3.6 / 3600 * 0.25 * 10^6 of one worker that computes one call at a time
-    assert row.split() == ["host", HOST_TARGET, "ready", "litert-reference", "exact", "1", "0", "250", "ms", "250"]
+    assert row.split() == ["host", HOST_TARGET, "ready", "litert-reference", "equal", "1", "0", "250", "ms", "250"]
     assert notes == [f"{HOST_TARGET}  checked against a runtime", f"{HOST_TARGET}  measured on a CPU, 1 thread"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, tirx
 
+from service.compiler.qnn.numerics import rounding
 from service.compiler.qnn.numerics.formula import (
     Array,
     Scalar,
@@ -15,6 +16,7 @@ from service.compiler.qnn.numerics.formula import (
     store,
 )
 from service.compiler.qnn.numerics.requantize import shifted
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
@@ -54,7 +56,7 @@ class Quantize:
         return store(self._rounded(np.clip(ratio, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
 
     def _rounded(self, ratio: Array) -> Array:
-        return np.asarray(np.rint(ratio) if self.reciprocal else round_away(ratio))
+        return np.asarray(round_even(ratio) if self.reciprocal else round_away(ratio))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.quantized("out_type")
@@ -173,6 +175,8 @@ class Concatenate:
 def round_away(values: Array) -> Array:
     """To the nearest integer, halves away from zero, as C's round does."""
     whole = np.trunc(values)
+    if rounding.is_watched():
+        rounding.report_ties(np.abs(values - whole) == 0.5)
     return np.asarray(whole + np.sign(values) * (np.abs(values - whole) >= 0.5))
 
 

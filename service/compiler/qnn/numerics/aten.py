@@ -23,6 +23,7 @@ from service.compiler.qnn.numerics.formula import (
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.pooling import padded, reduction, windows
 from service.compiler.qnn.numerics.requantize import bias_of, shifted
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
@@ -83,7 +84,7 @@ class OneDnnRequantize:
         in_scale, weight_scales, factor = self.parameters(operation)
         real = x.astype(np.float32) * in_scale * weight_scales + (np.float32(0) if bias is None else bias)
         scaled = np.clip(real * factor, -_FAR, _FAR) + np.float32(out_type.zero_point)
-        return store(np.rint(scaled).astype(np.int64), out_type)
+        return store(round_even(scaled).astype(np.int64), out_type)
 
     def lower(
         self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
@@ -151,7 +152,7 @@ class FusedQuantize:
         scales, zero_points = broadcast(out_type, x.ndim)
         near = np.clip(x, -_FAR * scales, _FAR * scales)
         scaled = fma(near, np.float32(1) / scales, zero_points.astype(np.float32))
-        return store(np.rint(scaled).astype(np.int64), out_type)
+        return store(round_even(scaled).astype(np.int64), out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.quantized("out_type")
@@ -252,7 +253,7 @@ class EvenAverage:
         total = sum(windows(operation, x.astype(np.int64) - centres, 0))
         counts = sum(windows(operation, np.ones((1, *x.shape[1:3], 1), np.int64), 0))
         mean = np.asarray(total).astype(np.float32) * (np.float32(1) / np.asarray(counts).astype(np.float32))
-        return store(np.rint(mean).astype(np.int64) + centres, out_type)
+        return store(round_even(mean).astype(np.int64) + centres, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
@@ -304,7 +305,7 @@ def lowered_rescale(
 
 def stored(scaled: Array, out_type: QuantizedType) -> Array:
     """float32 values in steps of `out_type`, rounded to even, as its storage."""
-    return store(np.rint(np.clip(scaled, -_FAR, _FAR)).astype(np.int64) + out_type.zero_point, out_type)
+    return store(round_even(np.clip(scaled, -_FAR, _FAR)).astype(np.int64) + out_type.zero_point, out_type)
 
 
 def rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:

@@ -14,6 +14,7 @@ import numpy as np
 from service.compiler.qnn.numerics.aten import FloatAdd, reciprocal
 from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.numerics.fused import fma
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
 
@@ -37,7 +38,7 @@ class EvenFunction(Tabulated):
         else:
             real = (x - in_type.zero_point).astype(np.float32) * np.float32(in_type.scale)
         scaled = np.clip(self.function(operation, real) * reciprocal(out_type), -_FAR, _FAR)
-        return np.asarray(np.rint(scaled).astype(np.int64) + out_type.zero_point)
+        return np.asarray(round_even(scaled).astype(np.int64) + out_type.zero_point)
 
 
 def _elu(_operation: Operation, x: Array) -> Array:

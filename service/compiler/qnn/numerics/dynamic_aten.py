@@ -16,6 +16,7 @@ from service.compiler.qnn.numerics import dynamic
 from service.compiler.qnn.numerics.dynamic import Scheme, difference, f32, f64, splat
 from service.compiler.qnn.numerics.formula import Array, Scalar
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 
 _OFFSET = 128  # of uint8, as int8
@@ -47,7 +48,7 @@ class _Chosen:
         below, above = low.astype(np.float64) / wide, high.astype(np.float64) / wide
         point = np.where(-np.abs(below) < self.steps - np.abs(above), -below, self.steps - above)
         scale = wide.astype(np.float32)
-        stored = np.rint(np.clip(point, 0, self.steps)) - _OFFSET
+        stored = round_even(np.clip(point, 0, self.steps)) - _OFFSET
         return scale, stored.astype(np.float32), np.float32(1) / scale
 
     def lowered(self, low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scalar]:
@@ -94,7 +95,7 @@ class QuantizeByParameters(dynamic.QuantizeByParameters):
     summary = "round_even(fma(x, 1 / s, z))"
 
     def evaluate(self, operation: Operation, x: Array, point: Array, factor: Array) -> Array:
-        stored = np.rint(fma(x, factor, point + np.float32(_OFFSET)))
+        stored = round_even(fma(x, factor, point + np.float32(_OFFSET)))
         return np.asarray((np.clip(stored, 0, _STEPS) - _OFFSET).astype(np.int8))
 
     def express(self, operation: Operation, x: Scalar, point: Scalar, factor: Scalar, lanes: int = 1) -> Scalar:

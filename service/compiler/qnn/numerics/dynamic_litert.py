@@ -19,6 +19,7 @@ from service.compiler.qnn.numerics.affine import round_away
 from service.compiler.qnn.numerics.dynamic import HIGH, LOW, Scheme, difference, f32, f64, splat
 from service.compiler.qnn.numerics.formula import Array, Scalar, rounded_away
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE
 
@@ -134,7 +135,7 @@ class QuantizeByParameters(_Hybrid, dynamic.QuantizeByParameters):
 
     def evaluate(self, operation: Operation, x: Array, point: Array, factor: Array) -> Array:
         ratio = np.clip(x * factor, -_FAR, _FAR)
-        rounded = np.rint(ratio) if self.by_delegate(operation) else round_away(ratio)
+        rounded = round_even(ratio) if self.by_delegate(operation) else round_away(ratio)
         return np.asarray(np.clip(rounded + point, LOW, HIGH).astype(np.int8))
 
     def express(self, operation: Operation, x: Scalar, point: Scalar, factor: Scalar, lanes: int = 1) -> Scalar:

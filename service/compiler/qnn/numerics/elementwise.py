@@ -9,6 +9,7 @@ from tvm import relax, tirx
 
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 
 
@@ -128,7 +129,7 @@ class FloatMul:
         lhs_type, rhs_type, out_type = binary_types(operation)
         product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
         scaled = product.astype(np.float32) * np.float32(product_scale(operation))
-        return store(np.rint(scaled).astype(np.int64) + out_type.zero_point, out_type)
+        return store(round_even(scaled).astype(np.int64) + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)

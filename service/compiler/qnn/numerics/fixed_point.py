@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from tvm import tirx
 
+from service.compiler.qnn.numerics import rounding
 from service.compiler.qnn.numerics.formula import Array, Scalar
 
 _PART_ELEMENTS = 1 << 14
@@ -77,6 +78,8 @@ def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
 def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
     """gemmlowp: x / 2**exponent, halves away from zero."""
     mask = (np.int64(1) << np.asarray(exponent, np.int64)) - 1
+    if rounding.is_watched():
+        rounding.report_ties((mask > 0) & ((x & mask) == (mask >> 1) + 1))
     threshold = (mask >> 1) + (x < 0)
     return np.asarray((x >> np.asarray(exponent, np.int64)) + ((x & mask) > threshold))
 

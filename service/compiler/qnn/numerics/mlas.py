@@ -24,6 +24,7 @@ from service.compiler.qnn.numerics.formula import (
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.pooling import mean_axes, padded, reduction, sum_over_axes, windows
 from service.compiler.qnn.numerics.requantize import shifted
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
@@ -44,7 +45,7 @@ class Quantize:
         # MINPS and MAXPS take the second operand, the bound, for what is not a number.
         low, high = out_type.min - zero_points, out_type.max - zero_points
         bounded = np.minimum(np.where(ratio > low, ratio, low), high)
-        return store(np.rint(bounded).astype(np.int64) + zero_points, out_type)
+        return store(round_even(bounded).astype(np.int64) + zero_points, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.quantized("out_type")
@@ -102,7 +103,7 @@ class Add:
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs, rhs, fixed = self.parameters(operation)
         total = fma(a.astype(np.float32), lhs, fma(b.astype(np.float32), rhs, fixed))
-        return store(np.rint(total).astype(np.int64), operation.per_tensor("out_type"))
+        return store(round_even(total).astype(np.int64), operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
@@ -134,7 +135,7 @@ class Mul:
         lhs_type, rhs_type, out_type = binary_types(operation)
         product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
         scaled = product.astype(np.float32) * np.float32(self.scale(operation)) + np.float32(out_type.zero_point)
-        return store(np.rint(scaled).astype(np.int64), out_type)
+        return store(round_even(scaled).astype(np.int64), out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)
@@ -168,7 +169,7 @@ class GlobalAverage:
         centered = x.astype(np.int64) - operation.per_tensor("in_type").zero_point
         scaled = centered.sum(axis=axes, keepdims=keepdims).astype(np.float32) * self.factor(operation, count)
         low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
-        return store(np.rint(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
+        return store(round_even(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
@@ -223,7 +224,7 @@ class WindowAverage:
     def stored(self, mean: Array, out_type: QuantizedType) -> Array:
         """Real means as the output has them."""
         ratio = mean / np.float32(out_type.scale) + np.float32(out_type.zero_point)
-        return store(np.rint(ratio).astype(np.int64), out_type)
+        return store(round_even(ratio).astype(np.int64), out_type)
 
     def lowered(self, mean: Scalar, out_type: QuantizedType) -> Scalar:
         """`stored` in tensor IR."""
@@ -248,7 +249,7 @@ def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array
     low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
     with np.errstate(over="ignore"):
         ratio = np.clip(reals / np.float32(out_type.scale), low, high)
-    return store(np.rint(ratio).astype(np.int64) + out_type.zero_point, out_type)
+    return store(round_even(ratio).astype(np.int64) + out_type.zero_point, out_type)
 
 
 def _lowered_rescale(

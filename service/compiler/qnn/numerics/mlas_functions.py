@@ -9,6 +9,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.numerics.softmax import look_up, row_reduce
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
@@ -32,7 +33,7 @@ class Tabled(Tabulated):
         low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
         with np.errstate(over="ignore"):
             ratio = np.clip(self.function(operation, real) / np.float32(out_type.scale), low, high)
-        return np.asarray(np.rint(ratio).astype(np.int64) + out_type.zero_point)
+        return np.asarray(round_even(ratio).astype(np.int64) + out_type.zero_point)
 
 
 def _leaky_relu(operation: Operation, x: Array) -> Array:
@@ -57,7 +58,7 @@ class ScaledSoftmax:
         for column in range(x.shape[-1]):
             total = total + exponentials[..., column : column + 1]
         quotient = exponentials * self.inverse(operation) / total
-        stored = np.rint(quotient).astype(np.int64) + out_type.zero_point
+        stored = round_even(quotient).astype(np.int64) + out_type.zero_point
         return store(stored, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:

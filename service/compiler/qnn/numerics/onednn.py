@@ -26,6 +26,7 @@ from service.compiler.qnn.numerics.formula import (
 )
 from service.compiler.qnn.numerics.pooling import padded, reduction, windows
 from service.compiler.qnn.numerics.requantize import FloatRequantize
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 
@@ -117,7 +118,7 @@ class Reorder:
         out_type = operation.quantized("out_type")
         factors, zero_points = broadcast(replace(out_type, scales=tuple(self.factors(out_type))), x.ndim)
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
-        return store(np.rint(np.clip(x * factors, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
+        return store(round_even(np.clip(x * factors, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.quantized("out_type")
@@ -151,7 +152,7 @@ class FloatAveragePool:
         centered = x.astype(np.int64) - out_type.zero_point
         total = sum(window for window in windows(operation, centered, 0))
         reciprocal = np.float32(1) / self.counts(operation, x.shape[1:3]).astype(np.float32)
-        mean = np.rint(np.asarray(total).astype(np.float32) * reciprocal).astype(np.int64)
+        mean = round_even(np.asarray(total).astype(np.float32) * reciprocal).astype(np.int64)
         return store(mean + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -184,7 +185,9 @@ def ratios(in_type: QuantizedType, out_type: QuantizedType) -> Array:
 def _rounded(total: Array, out_type: QuantizedType) -> Array:
     """A float32 sum, held exactly enough in float64 for the rounding to be the fused one."""
     low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
-    return store(np.rint(np.clip(total.astype(np.float32), low, high)).astype(np.int64) + out_type.zero_point, out_type)
+    return store(
+        round_even(np.clip(total.astype(np.float32), low, high)).astype(np.int64) + out_type.zero_point, out_type
+    )
 
 
 def _lowered(total: Scalar, out_type: QuantizedType) -> Scalar:

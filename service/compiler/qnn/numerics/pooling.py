@@ -11,6 +11,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 
 _LARGEST_BYTE = 255
@@ -169,7 +170,7 @@ class FloatMean:
         factor, bias = self.parameters(operation, math.prod(x.shape[axis] for axis in axes))
         total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims)
         mean = total.astype(np.float32) * factor + bias
-        return store(np.rint(mean).astype(np.int64), operation.per_tensor("out_type"))
+        return store(round_even(mean).astype(np.int64), operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")

@@ -16,6 +16,7 @@ from service.compiler.qnn.numerics.aten_unary import EvenFunction, hard_swish
 from service.compiler.qnn.numerics.elementwise import binary_types
 from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.requantize import bias_of
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.core.errors import UnsupportedOperator
 
@@ -120,7 +121,7 @@ class ZeroPointFirst(EvenFunction):
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         real = (x - in_type.zero_point).astype(np.float32) * np.float32(in_type.scale)
         scaled = self.function(operation, real) * reciprocal(out_type) + np.float32(out_type.zero_point)
-        return np.asarray(np.rint(np.clip(scaled, out_type.min, out_type.max)).astype(np.int64))
+        return np.asarray(round_even(np.clip(scaled, out_type.min, out_type.max)).astype(np.int64))
 
 
 HARD_SWISH = ZeroPointFirst("hard_swish", hard_swish)

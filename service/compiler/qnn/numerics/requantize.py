@@ -8,6 +8,7 @@ from tvm import relax, tirx
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import UnsupportedOperator
@@ -93,7 +94,7 @@ class FloatRequantize:
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
         low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
         scaled = (x.astype(np.int64) - in_type.zero_point).astype(np.float32) * self.scales(operation)
-        return store(np.rint(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
+        return store(round_even(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
@@ -124,7 +125,7 @@ class BiasedFloatRequantize(FloatRequantize):
         low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
         centered = (x.astype(np.int64) - in_type.zero_point).astype(np.float32)
         scaled = fma(centered, self.scales(operation), self.addends(operation, bias))
-        return store(np.rint(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
+        return store(round_even(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
 
     def lower(
         self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None

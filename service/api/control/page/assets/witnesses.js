@@ -25,6 +25,7 @@ export function witnesses(numerics, coverage) {
       integers(coverage),
     ),
     (coverage?.floating ?? []).map(({ op, reason }) => h("p", { class: "quiet" }, `${op} computes in float: ${reason}`)),
+    numerics.reached?.text && h("p", { class: "quiet" }, `The inputs reached ${numerics.reached.text}.`),
     deviations(numerics.deviations ?? []),
     formulas(numerics.formulas ?? {}),
   ];

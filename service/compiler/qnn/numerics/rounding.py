@@ -1,0 +1,58 @@
+"""Rounding in the oracle, and what it meets there: the values that lie exactly between two integers.
+
+Ties decide between rounding modes, so the inputs of a build's check are chosen to reach them (`compiler.probing`). A
+formula that rounds by these functions reports its ties; `watch` counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass
+class Ties:
+    """The number of ties that were rounded while it is watched."""
+
+    count: int = 0
+
+
+_watched: list[Ties] = []
+
+
+@contextmanager
+def watch() -> Iterator[Ties]:
+    """Counts ties until the block ends, in this thread's calls; blocks may be nested."""
+    ties = Ties()
+    _watched.append(ties)
+    try:
+        yield ties
+    finally:
+        _watched.remove(ties)
+
+
+def report_ties(ties: Array) -> None:
+    """Counts the true elements of `ties`, if somebody watches."""
+    if _watched:
+        count = int(np.count_nonzero(ties))
+        for each in _watched:
+            each.count += count
+
+
+def is_watched() -> bool:
+    """True inside `watch`: whether ties are worth computing."""
+    return bool(_watched)
+
+
+def round_even(values: Array) -> Array:
+    """To the nearest integer, halves to the even one."""
+    if _watched:
+        report_ties(np.abs(values - np.trunc(values)) == 0.5)
+    return np.asarray(np.rint(values))
