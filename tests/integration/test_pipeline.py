@@ -160,10 +160,8 @@ def test_a_batch_gives_what_its_samples_give(source: Path, tmp_path: Path) -> No
 def test_onnx_runtime_is_a_witness_of_a_model_that_looks_up_ids(tmp_path: Path) -> None:
     layout, digest = build(BERT, tmp_path, numerics=ONNXRUNTIME)
     witnesses = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["witnesses"]
-    assert [(each["own"], each["inputs"], each["equal_percent"]) for each in witnesses] == [
-        (True, 9, 100.0),
-        (False, 9, 100.0),
-    ]
+    assert [(each["own"], each["equal_percent"]) for each in witnesses] == [(True, 100.0), (False, 100.0)]
+    assert witnesses[0]["inputs"] == witnesses[1]["inputs"] >= 9
 
 
 def test_onnx_runtime_is_a_witness_of_a_model_with_external_data(tmp_path: Path) -> None:

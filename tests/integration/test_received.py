@@ -81,7 +81,7 @@ def test_what_was_found_out_here_is_attached_and_what_was_claimed_is_not(
     assert numerics["verified"] is True
     assert [witness["name"] for witness in numerics["witnesses"]] == ["the outputs that came with the artifact"]
     assert (numerics["outcome"], numerics["reference"]) == ("own_only", None)
-    assert numerics["inputs"]["count"] == SAMPLES
+    assert numerics["inputs"]["count"] > SAMPLES  # those that the oracle chose came along
     for kind in (Report.COVERAGE, Report.VECTORS, Report.PROVENANCE, Report.FACTS):
         assert arrival.layout.attached(digest, kind) == layout.attached(digest, kind)
     assert arrival.layout.attached(digest, Report.PROFILE) is not None

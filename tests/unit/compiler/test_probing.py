@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,6 @@ from service.compiler.qnn.numerics.rounding import round_even, watch
 from service.core.numerics import LITERT_REFERENCE
 from service.core.vectors import MOST_PROBES, PATTERNS, read_probes, sample_inputs
 from tests.support.compiled import EXAMPLES
-from tests.support.tflite_arithmetic import reduction
 
 MODE = get_mode(LITERT_REFERENCE)
 
@@ -71,23 +72,20 @@ def test_a_table_meets_all_of_its_entries() -> None:
     assert f"{report['ties']:,} ties in {report['operators_with_ties']} of {report['operators']}" in report["text"]
 
 
-def test_inputs_that_reach_something_new_are_told_apart() -> None:
-    model = import_model(reduction("SUM", one_type=True)(np.random.default_rng(0), np.int8))
+def test_inputs_that_reach_something_new_are_told_apart(digits: ImportedModel) -> None:
     observer = probing.Observer()
-    inputs, _ = probing.probe(model.module, MODE, model.signature, 16, [], observer)
-    assert len(inputs) == 16
+    probing.probe(digits.module, MODE, digits.signature, 16, [], observer)
     assert max(observer.news) > 0
     again = dataclasses.replace(observer, news=[0] * 16)
-    probing.probe(model.module, MODE, model.signature, 16, [], again)
+    probing.probe(digits.module, MODE, digits.signature, 16, [], again)
     assert max(again.news) == 0
 
 
-def test_probes_are_read_as_they_were_written(digits: ImportedModel, tmp_path: object) -> None:
-    import io
-
+def test_probes_are_read_as_they_were_written(digits: ImportedModel) -> None:
     inputs, _ = chosen(digits, 5)
     file = io.BytesIO()
-    np.savez_compressed(file, **dict(probing.arrays_of(inputs, inputs)))
+    arrays: dict[str, Any] = dict(probing.arrays_of(inputs, inputs))
+    np.savez_compressed(file, **arrays)
     read = read_probes(file.getvalue(), digits.signature)
     for one, other in zip(read, inputs, strict=True):
         np.testing.assert_array_equal(one[0], other[0])
