@@ -20,13 +20,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from service.compiler.locating import described
 from service.compiler.sandbox import lockdown, parent_death
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE, Report
 from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.watch import BUG, too_much_written
 from service.compiler.sandbox.zygotes import ChildDescriptors
-from service.core.errors import BuildFailed, OctetError
+from service.core.errors import BuildFailed, InternalError, OctetError
 from service.core.imports import without_torch
 
 Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
@@ -158,6 +159,8 @@ def _close_stdin() -> None:
 def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
     """The error that is sent to the parent. The traceback goes to the log."""
     who = f"the {role} process"
+    if isinstance(error, InternalError):
+        error.hint = error.hint or BUG
     if isinstance(error, OctetError):
         return error
     if isinstance(error, MemoryError) or is_out_of_memory(str(error)):
@@ -169,16 +172,7 @@ def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
             f"{who} may not read {error.filename}",
             hint="it gives up root's right to the files of others: run it as their owner, or let others read them",
         )
-    return BuildFailed(
-        f"{who} failed: {type(error).__name__}: {_first_line(str(error))}",
-        hint=BUG,
-    )
-
-
-def _first_line(text: str) -> str:
-    # TVM's errors end with the reason and begin with a C++ stack.
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return InternalError(described(error), hint=BUG)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ OctetError
 │   └── QuotaExceeded
 ├── BuildFailed             500  as data on a build, never as an HTTP 500
 │   ├── BuildCrashed             a compiler child died of a signal
+│   ├── InternalError            the compiler has a defect, which the message places; the file may be valid
 │   ├── BuildTimedOut
 │   ├── OutOfMemory
 │   └── VerificationFailed
@@ -249,6 +250,12 @@ class BuildCrashed(BuildFailed):
     """The compiler process crashed."""
 
     code = "build_crashed"
+
+
+class InternalError(BuildFailed):
+    """The compiler has a defect."""
+
+    code = "internal_error"
 
 
 class BuildTimedOut(BuildFailed):

@@ -146,6 +146,64 @@ def pairs_around_a_product(model: OnnxBuilder, rng: Rng) -> None:
     model.output(pair(model, pair(model, y, 0.05, 128), 0.031, 100), "float32")
 
 
+def extreme(op_type: str, dtype: str, scales: tuple[float, float, float]) -> Write:
+    """A quantized operator of two operands whose results leave 32 bits."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        bounds = np.iinfo(dtype)
+        points = [int(point) for point in rng.integers(bounds.min, bounds.max + 1, 3)]
+        types = [model.quantization(scale, point, dtype) for scale, point in zip(scales, points, strict=True)]
+        a, b = (model.input(name, dtype, (1, 5, 67)) for name in "ab")
+        model.output(model.microsoft(op_type, [a, *types[0], b, *types[1], *types[2]]), dtype)
+
+    return write
+
+
+def clipped_softmax(dtype: str, scale: float, point: int) -> Write:
+    """A softmax whose output has a scale so small that ONNX Runtime's products leave float32."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        types = model.quantization(0.05, 7, dtype), model.quantization(scale, point, dtype)
+        x = model.input("x", dtype, (8, 2))
+        model.output(model.microsoft("QLinearSoftmax", [x, *types[0], *types[1]], axis=1, opset=13), dtype)
+
+    return write
+
+
+def several_scales(axis: int, block: int, dtype: str) -> Write:
+    """Activations with a scale for each index of an axis, or for each block."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        shape = (2, 4, 8)
+        count = [size // block if place == axis and block else size for place, size in enumerate(shape)]
+        extents = count if block else [shape[axis]]
+        scale = model.constant(rng.uniform(0.01, 0.1, extents), "float32")
+        point = model.constant(rng.integers(0, 100, extents), dtype)
+        stored = model.node(
+            "QuantizeLinear", [model.input("x", "float32", shape), scale, point], axis=axis, block_size=block
+        )
+        model.output(model.node("DequantizeLinear", [stored, scale, point], axis=axis, block_size=block), "float32")
+
+    return write
+
+
+OPSET_21: dict[str, Write] = {
+    f"{dtype}, {axis} {block}": several_scales(axis, block, dtype)
+    for dtype in ("uint8", "int8")
+    for axis, block in ((0, 0), (1, 0), (2, 0), (1, 2), (2, 4))
+}
+EXTREMES: dict[str, Write] = {
+    **{
+        f"{op_type}, {dtype}, {scales}": extreme(op_type, dtype, scales)
+        for op_type in ("QLinearAdd", "QLinearMul")
+        for dtype in ("uint8", "int8")
+        for scales in ((200.0, 0.01, 1e-5), (3e38, 3e38, 1e-38))
+    },
+    "softmax, uint8": clipped_softmax("uint8", 0.0021, 0),
+    "softmax, uint8, a zero point": clipped_softmax("uint8", 1e-30, 3),
+    "softmax, int8": clipped_softmax("int8", 0.0021, -128),
+    "softmax, int8, a zero point": clipped_softmax("int8", 1e-30, 3),
+}
 MODELS: dict[str, Write] = {
     **{f"Conv, {form}": convolution(form) for form in ("pair", "identity")},
     **{f"Gemm, {form}": dense(form) for form in ("pair", "identity", "transposed")},
@@ -216,3 +274,33 @@ def test_constants_behind_conversions_are_stored_values(name: str) -> None:
     text = printer.text_of(import_model(model.build()).module)
     assert "qnn.real_" not in text
     assert text.count("qnn.quantize") == 1  # of the input
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_what_leaves_32_bits(name: str, tmp_path: Path) -> None:
+    compare(EXTREMES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", OPSET_21)
+def test_activations_with_several_scales(name: str, tmp_path: Path) -> None:
+    compare(OPSET_21[name], tmp_path, opset=21)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "pads"),
+    [((2, 3, 6), (3,), [1, 1]), ((2, 3, 6, 6), (1, 3), [0, 1, 0, 1]), ((3, 2, 5, 5), (3, 1), [1, 0, 1, 0])],
+)
+def test_convolutions_that_are_padded_on_one_axis(
+    shape: tuple[int, ...], kernel: tuple[int, ...], pads: list[int], tmp_path: Path
+) -> None:
+    """In float32, of several samples. Sums differ in their order alone."""
+    model, rng = OnnxBuilder(), np.random.default_rng(0)
+    w = model.constant(rng.normal(0, 1, (4, shape[1], *kernel)), "float32")
+    x = model.input("x", "float32", shape)
+    model.output(model.node("Conv", [x, w], kernel_shape=list(kernel), pads=pads), "float32")
+    data = model.build()
+    imported = import_model(data)
+    sample = [rng.normal(0, 1, shape).astype(np.float32)]
+    (actual,) = run_selected(imported.module, HOST, ONNXRUNTIME, sample, tmp_path)[1]
+    np.testing.assert_array_equal(actual, oracle.run(imported.module, MODE, sample)[0])
+    np.testing.assert_allclose(actual, Reference(data, optimized=True)(sample)[0], rtol=1e-5, atol=1e-5)

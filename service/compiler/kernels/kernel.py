@@ -10,9 +10,12 @@ from typing import Any
 from numpy.typing import NDArray
 from tvm import tirx
 
+from service.compiler.locating import Declined
 from service.core import explanation
 from service.core.call_plan import Launch
 from service.core.digest import Digest, digest_of
+
+__all__ = ["Array", "Declined", "DeviceFunction", "Kernel"]
 
 Array = NDArray[Any]
 
@@ -83,7 +86,3 @@ class Kernel:
     def launch(self) -> Launch | None:
         """How a card launches it; None where a CPU calls it."""
         return self.function.launch if isinstance(self.function, DeviceFunction) else None
-
-
-class Declined(Exception):
-    """A kernel library has no kernel for this; the text says why, and stands in the coverage report."""

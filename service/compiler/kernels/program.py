@@ -189,15 +189,18 @@ class Program:
 
     @contextmanager
     def loop(self, extent: Expr, name: str, *, parallel: bool = False) -> Iterator[Expr]:
-        """`for name in range(extent)`; without a loop where that is one step. Iterations of a parallel loop may run
-        in any order, on any thread."""
+        """`for name in range(extent)`; without a loop where that is one step or the body is empty. Iterations of a
+        parallel loop may run in any order, on any thread."""
         if isinstance(extent, int) and extent == 1 and not parallel:
             yield 0
             return
         variable = Var(name, "int32")
         self._blocks.append([])
         yield variable
-        body = _sequence(self._blocks.pop())
+        statements = self._blocks.pop()
+        if not statements:
+            return  # TVM has no empty loop
+        body = _sequence(statements)
         kind = ForKind.PARALLEL if parallel else ForKind.SERIAL
         self.append(For(variable, tirx.const(0, "int32"), index(extent), kind, body))
 
@@ -210,7 +213,9 @@ class Program:
             body = self._blocks.pop()
             self._blocks[-1] += body if condition else []
             return
-        self.append(IfThenElse(condition, _sequence(self._blocks.pop()), None))
+        statements = self._blocks.pop()
+        if statements:
+            self.append(IfThenElse(condition, _sequence(statements), None))
 
     def function(self) -> PrimFunc:
         """The function; its buffers do not overlap."""

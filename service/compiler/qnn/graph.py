@@ -14,6 +14,7 @@ from typing import Protocol
 import tvm
 from tvm import relax
 
+from service.compiler.locating import located
 from service.compiler.qnn import ops
 from service.compiler.qnn.operation import IllTyped, Operation, value_of
 
@@ -95,7 +96,8 @@ def rewrite(module: tvm.IRModule, rewrite_call: Rewrite) -> tvm.IRModule:
     with builder.function("main", params):
         with builder.dataflow():
             for var, value, operation in operations(function):
-                environment[var] = _rewritten(builder, var, value, operation, environment, rewrite_call)
+                with located(name_of(value), str(var.name)):
+                    environment[var] = _rewritten(builder, var, value, operation, environment, rewrite_call)
             outputs = [builder.emit_output(substitute(result, environment)) for result in results_of(function)]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get()
@@ -126,6 +128,12 @@ def substitute(expr: relax.Expr, environment: Values) -> relax.Expr:
     if isinstance(expr, relax.TupleGetItem):
         return relax.TupleGetItem(substitute(expr.tuple_value, environment), expr.index)
     return expr
+
+
+def name_of(value: relax.Expr) -> str:
+    """The operator that a binding calls, as errors name it: `qnn.add`, `reshape`; "" if it calls none."""
+    called = getattr(getattr(value, "op", None), "name", "")
+    return str(called).removeprefix("relax.")
 
 
 def with_args(call: relax.Call, args: list[relax.Expr]) -> relax.Call:

@@ -12,7 +12,7 @@ from tvm import relax
 
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import InvalidInput
+from service.core.errors import InvalidInput, UnsupportedOperator
 
 T = TypeVar("T")
 
@@ -45,6 +45,15 @@ class Operation:
     def require(self, condition: bool, what: str) -> None:
         if not condition:
             self.fail(what)
+
+    def require_defined(self, condition: bool, what: str) -> None:
+        """For formulas: a numerics mode does not define the operation, whose operands fit together.
+
+        Raises:
+            UnsupportedOperator: `condition` is false.
+        """
+        if not condition:
+            raise UnsupportedOperator(f"{self.name}: {what}", op=self.name)
 
     def count(self, *allowed: int) -> int:
         number = len(self.call.args)

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
+from service.compiler.locating import located
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import Mode, rounding
 from service.compiler.qnn.numerics.formula import Array
@@ -56,13 +57,14 @@ def run_all(
     ends = _last_uses(function, [expr for _, expr, _ in found])
     for place, (var, expr, operation) in enumerate(found):
         for sample, values in enumerate(states):
-            if observe is None or operation is None:
-                values[var] = evaluate(expr, operation, mode, values)
-            else:
-                with rounding.watch() as ties:
+            with located(graph.name_of(expr), str(var.name)):
+                if observe is None or operation is None:
                     values[var] = evaluate(expr, operation, mode, values)
-                operand = _value(expr.args[0], values)
-                observe(str(var.name), operation, sample, operand, values[var], ties.count)
+                else:
+                    with rounding.watch() as ties:
+                        values[var] = evaluate(expr, operation, mode, values)
+                    operand = _value(expr.args[0], values)
+                    observe(str(var.name), operation, sample, operand, values[var], ties.count)
             for dead in ends.get(place, ()):
                 del values[dead]
     return [[_value(result, values) for result in graph.results_of(function)] for values in states]

@@ -161,9 +161,14 @@ class QuantizedType:
 
     @property
     def scale(self) -> float:
-        """The scale of a per-tensor type."""
-        (scale,) = self.scales
-        return scale
+        """The scale that the whole tensor shares.
+
+        Raises:
+            InvalidQuantizedType: a type per axis or in blocks has several.
+        """
+        if len(self.scales) != 1:
+            raise InvalidQuantizedType("the tensor has several scales")
+        return self.scales[0]
 
     @property
     def zero_point(self) -> int:

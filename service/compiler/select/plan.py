@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,7 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
 from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.kernels.rows import Fill, Region
+from service.compiler.locating import declining, located
 from service.compiler.qnn.operation import Operation
 from service.compiler.select.groups import Model, View
 from service.compiler.select.moving import Moving
@@ -61,8 +62,15 @@ class Plan:
         moving: what kernels make by moving elements.
     """
 
-    def __init__(self, model: Model, library: KernelLibrary, regions: Sequence[Region] = ()) -> None:
-        self.model, self.library = model, library
+    def __init__(
+        self,
+        model: Model,
+        library: KernelLibrary,
+        regions: Sequence[Region] = (),
+        refused: Mapping[str, str] | None = None,
+    ) -> None:
+        """`refused`: name of a group's output -> the reason why its kernel could not be made."""
+        self.model, self.library, self._refused = model, library, refused or {}
         self._places = {var: place for place, (var, _) in enumerate(model.bindings)}
         self.demands: dict[relax.Var, list[Demand]] = {}
         self.products: set[relax.Var] = set()
@@ -96,7 +104,8 @@ class Plan:
             if join and (self.moving.skips(group.output) or self.moving.prefers(group.output)):
                 continue
             try:
-                self._accept(group)
+                with located(group.core.name, group.name), declining():
+                    self._accept(group)
                 self.moving.write(group.output)
             except Declined as reason:
                 if join and self.moving.movement(group.output) is not None:
@@ -150,14 +159,17 @@ class Plan:
         if layer is None:
             return
         with suppress(Declined):
-            self._accept(layer)
+            with located(layer.core.name, layer.name), declining():
+                self._accept(layer)
             del self.model.groups[group.output]
             self.model.groups[layer.output] = layer
 
     def _accept_recurrent(self, sequence: Recurrent) -> None:
         """Takes an LSTM, so that its operators are groups no longer."""
         try:
-            kernel = self.library.lstm(sequence.steps[0].operators, len(sequence.steps))
+            with located("lstm", sequence.name), declining():
+                self._check_refused(sequence.steps[0].sums)
+                kernel = self.library.lstm(sequence.steps[0].operators, len(sequence.steps))
         except Declined as reason:
             self.declined[sequence.name] = f"lstm: {reason}"
             self.reasons.update(dict.fromkeys(sequence.variables, str(reason)))
@@ -166,7 +178,12 @@ class Plan:
         for var in sequence.variables:
             self.model.groups.pop(var, None)
 
+    def _check_refused(self, var: relax.Var) -> None:
+        if str(var.name) in self._refused:
+            raise Declined(self._refused[str(var.name)])
+
     def _accept(self, group: Group) -> None:
+        self._check_refused(group.output)
         if group.core.name == "qnn.quantize":
             self.library.check_quantize(group.core)
             self.quantized[group.output] = group.core

@@ -17,6 +17,7 @@ from tvm import relax
 from service.compiler.kernels.group import shape_of, uniform
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Operand, Region, Step
+from service.compiler.locating import declining, located
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 
@@ -79,7 +80,7 @@ class _Forming:
         for place, (var, value, operation) in enumerate(self.found):
             if var in self._taken or not isinstance(var.ty, relax.TensorType):
                 continue
-            with suppress(Declined):
+            with suppress(Declined), located(_name(value), str(var.name)), declining():
                 self._check(_name(value), value, operation)
                 domain = self._domain(place)
                 for arg in _operands(value):

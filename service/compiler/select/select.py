@@ -10,8 +10,8 @@ whole, where that needs no rescaling and begins a block.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from service.compiler.kernels.layout import BIAS, Image, laid_out
 from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.kernels.moves import Memory, Move
 from service.compiler.kernels.rows import Access, Output, Region
+from service.compiler.locating import declining, located
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import value_of
 from service.compiler.select.groups import Model
@@ -33,18 +34,54 @@ from service.compiler.select.plan import Plan, padded
 from service.compiler.select.recurrent import Recurrent
 from service.compiler.select.rows import in_regions
 from service.compiler.select.selection import Selection
+from service.core.errors import InternalError
 
 
 def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
     """`module` with calls of the kernels that `library` has."""
     if library is None:
         return Selection(module)
+    refused: dict[str, str] = {}
+    while True:
+        try:
+            return _selected(module, library, refused)
+        except _Refused as error:
+            if error.name in refused:
+                raise InternalError(f"a kernel was refused twice: {error.reason}", tensor=error.name) from error
+            refused[error.name] = error.reason
+
+
+def _selected(module: tvm.IRModule, library: KernelLibrary, refused: Mapping[str, str]) -> Selection:
+    """`select`, without kernels for the groups in `refused`: name of the output -> the reason.
+
+    Raises:
+        _Refused: a kernel that was planned could not be made.
+    """
     model = Model(graph.main_of(module), library.block)
     function, regions = in_regions(model.function, library.check_row_operator, model.taken)
+    regions = [region for region in regions if str(region.steps[-1].var.name) not in refused]
     model = Model(function, library.block)
     model.leave(regions)
-    plan = Plan(model, library, regions)
+    plan = Plan(model, library, regions, refused)
     return _Emission(model, library, plan).run()
+
+
+class _Refused(Exception):
+    """A kernel that was planned could not be made. What it was to compute is planned again, without it."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name, self.reason = name, reason
+
+
+@contextmanager
+def _making(op: str, tensor: str) -> Iterator[None]:
+    """Locates errors of making a kernel for `tensor`, and raises `_Refused` if no kernel computes it."""
+    try:
+        with located(op, tensor), declining():
+            yield
+    except Declined as error:
+        raise _Refused(tensor, str(error)) from error
 
 
 class _Emission:
@@ -77,23 +114,29 @@ class _Emission:
         with self.builder.function("main", params):
             with self.builder.dataflow():
                 for var, value in self.model.bindings:
-                    if var in self.plan.regions:
-                        self._call_region(self.plan.regions[var])
-                    elif var in self.plan.recurrent:
-                        self._call_recurrent(*self.plan.recurrent[var])
-                    elif var in self.plan.demands:
-                        self._call(self.model.groups[var])
-                    elif var in self.plan.products:
-                        self._call_product(self.model.groups[var])
-                    elif var in self.plan.plain:
-                        self._call_plain(self.model.groups[var], self.plan.plain[var])
-                    elif var not in inside and var not in later:
-                        self._emit_plain(var, value)
+                    group = self.model.groups.get(var)
+                    with _making(graph.name_of(value) if group is None else group.core.name, str(var.name)):
+                        self._bind(var, value, plain=var not in inside and var not in later)
                 results = [self._with_plain(result) for result in graph.results_of(function)]
                 outputs = [self.builder.emit_output(result) for result in results]
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
         self.selection.module = self.builder.get()
         return self.selection
+
+    def _bind(self, var: relax.Var, value: relax.Expr, *, plain: bool) -> None:
+        """Emits what computes `var`, if something has to; `plain` if that is the operator itself."""
+        if var in self.plan.regions:
+            self._call_region(self.plan.regions[var])
+        elif var in self.plan.recurrent:
+            self._call_recurrent(*self.plan.recurrent[var])
+        elif var in self.plan.demands:
+            self._call(self.model.groups[var])
+        elif var in self.plan.products:
+            self._call_product(self.model.groups[var])
+        elif var in self.plan.plain:
+            self._call_plain(self.model.groups[var], self.plan.plain[var])
+        elif plain:
+            self._emit_plain(var, value)
 
     def _call(self, group: Group) -> None:
         demands = self.plan.demands[group.output]

@@ -14,6 +14,7 @@ from service.core.errors import (
     BuildCrashed,
     BuildFailed,
     BuildTimedOut,
+    InternalError,
     MalformedModel,
     OctetError,
     OutOfMemory,
@@ -53,8 +54,8 @@ def test_a_crash_names_the_signal_and_the_place(scratch: Path, how: dict[str, An
     [
         ("ours", MalformedModel, "the offset lies outside the file"),
         ("server", BuildFailed, "the server is down"),
-        ("python", BuildFailed, "the fail process failed: ZeroDivisionError: division by zero"),
-        ("tvm", BuildFailed, r"the fail process failed: RuntimeError: Check failed: a == b \(1 vs. 2\)"),
+        ("python", InternalError, "Octet failed on a model that may be valid: ZeroDivisionError: division by zero"),
+        ("tvm", InternalError, r"RuntimeError: Check failed: a == b \(1 vs. 2\)"),
         ("memory", OutOfMemory, "the fail process needed more than"),
         ("bad_alloc", OutOfMemory, "the fail process needed more than"),
     ],

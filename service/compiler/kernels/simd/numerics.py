@@ -201,6 +201,8 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         zero_point = value_type.zero_point - formula.centre(value_type)
         return FloatSum(zero_point, BIAS[residual_type.storage] + formula.centre(residual_type), terms, inverse)
     if isinstance(formula, mlas.Add):
+        if formula.overflows(operation):
+            raise Declined("a sum leaves the 32 bits that the kernels round to")
         lhs_ratio, rhs_ratio, fixed = formula.parameters(operation)
         ratios = (rhs_ratio, lhs_ratio) if residual_is_lhs else (lhs_ratio, rhs_ratio)
         value_type, out_type = (operation.per_tensor(name) for name in (value_name, "out_type"))

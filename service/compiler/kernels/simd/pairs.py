@@ -237,5 +237,7 @@ def _product_requantization(mode: Mode, operation: Operation) -> Requantization:
     if isinstance(formula, FixedPointMul):
         return _rounded_twice(fixed_point.quantize_multiplier(scale))
     if isinstance(formula, mlas.Mul):
+        if formula.overflows(operation):
+            raise Declined("a product leaves the 32 bits that the kernels round to")
         return ShiftedProduct(formula.scale(operation), operation.per_tensor("out_type").zero_point)
     raise Declined(f"no kernel computes {formula.summary}")

@@ -90,6 +90,8 @@ def _quotient_of(mode: Mode, operation: Operation) -> _Quotient:
     bounds = out.zero_point, out.min, out.max
     if isinstance(formula, ScaledSoftmax):
         columns = shape_of(operation.call)[-1]
+        if not formula.fits(operation, columns):
+            raise Declined("its products leave float32")
         return _Quotient(formula.table(operation, columns), float(formula.inverse(operation)), False, *bounds)
     if isinstance(formula, TableSoftmax):
         return _Quotient(formula.table(operation), out.scale, True, *bounds)

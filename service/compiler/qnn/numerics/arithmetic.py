@@ -115,7 +115,7 @@ class SquaredDifference:
         lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
         real = twice_largest * twice_largest / ((1 << 2 * self.LEFT_SHIFT) * out)
-        operation.require(real < 1, "the output's scale is so small that LiteRT stops")
+        operation.require_defined(real < 1, "the output's scale is so small that LiteRT stops")
         return [
             quantize_multiplier(lhs / twice_largest),
             quantize_multiplier(rhs / twice_largest),
@@ -187,7 +187,7 @@ class Compare:
 
     def _multiplier(self, operation: Operation, name: str) -> Multiplier:
         scale = operation.per_tensor(name).scale
-        operation.require(scale < 1, f"{name} has a scale of {scale}; LiteRT compares scales below 1")
+        operation.require_defined(scale < 1, f"{name} has a scale of {scale}; LiteRT compares scales below 1")
         return quantize_multiplier(scale)
 
 

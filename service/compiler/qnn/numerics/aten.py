@@ -106,7 +106,7 @@ class OneDnnRequantize:
     def parameters(self, operation: Operation) -> tuple[np.float32, Array, np.float32]:
         """s_x, s_w and 1 / s in float32. ATen hands scales on as reciprocals, which oneDNN's wrapper inverts again."""
         layer = operation.producer
-        operation.require(layer is not None, "follows no layer")
+        operation.require_defined(layer is not None, "follows no layer")
         assert layer is not None
         scales = np.array(layer.quantized("weight_type").scales)
         weight_scales = _inverted_twice(scales) if layer.name == "qnn.dense" else scales.astype(np.float32)

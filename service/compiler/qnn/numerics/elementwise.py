@@ -88,7 +88,9 @@ class SharedShiftAdd:
         out_scale = np.float32(out_type.scale)
         lhs, rhs = (np.float32(quantized.scale) / out_scale for quantized in (lhs_type, rhs_type))
         shift = 20 - (math.frexp(max(lhs, rhs))[1] - 1)
-        operation.require(shift <= 30, "the output's scale is over 1024 times its operands', which XNNPACK refuses")
+        operation.require_defined(
+            shift <= 30, "the output's scale is over 1024 times its operands', which XNNPACK refuses"
+        )
         multipliers = [round(math.ldexp(float(scale), shift)) for scale in (lhs, rhs)]  # round() is half to even
         bias = (1 << (shift - 1)) - multipliers[0] * lhs_type.zero_point - multipliers[1] * rhs_type.zero_point
         return multipliers[0], multipliers[1], bias, shift
@@ -147,7 +149,8 @@ class FloatMul:
 def product_scale(operation: Operation) -> float:
     """s_a * s_b / s, each step rounded to float32."""
     lhs, rhs, out = (np.float32(quantized.scale) for quantized in binary_types(operation))
-    return float(lhs * rhs / out)
+    with np.errstate(over="ignore"):
+        return float(lhs * rhs / out)
 
 
 def binary_types(operation: Operation):  # type: ignore[no-untyped-def]

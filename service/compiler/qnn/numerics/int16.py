@@ -64,7 +64,7 @@ class ReducedMultiplier:
         significands, shifts = fixed_point.quantize_multipliers(
             scale / out_scale for scale in operation.quantized("in_type").scales
         )
-        operation.require(bool((shifts < 8).all()), "scales by 128 or more, which LiteRT's kernel cannot")
+        operation.require_defined(bool((shifts < 8).all()), "scales by 128 or more, which LiteRT's kernel cannot")
         significands = significands.astype(np.int64)
         reduced = np.where(significands < 0x7FFF0000, (significands + (1 << 15)) >> 16, 0x7FFF)
         return reduced, 15 - shifts.astype(np.int64)
@@ -226,7 +226,7 @@ class Interpolated(Tabulated):
         scale = operation.per_tensor("in_type").scale
         exponent = fixed_point.power_of_two(scale)
         if exponent is not None and exponent + 12 in self.exact_shifts:
-            operation.require(not self.optimized, f"the scale {scale}, for which LiteRT has another kernel")
+            operation.require_defined(not self.optimized, f"the scale {scale}, for which LiteRT has another kernel")
             return x * (3 << (exponent + 12))
         multiplier, shift = scale * 4096.0 * 3.0, 0
         while multiplier <= _HIGH / 2.0 and shift <= 30:

@@ -29,7 +29,9 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
-_LARGEST_RATIO = 1 << 20  # of two scales: beyond, a sum leaves the int32 that MLAS rounds to
+_LARGEST_RATIO = 1 << 20  # of two scales: up to it, no sum leaves the int32 that MLAS rounds to
+_LARGEST_PRODUCT_RATIO = 1 << 14  # the same for products
+_BEYOND_INT32 = 2.0**31
 
 
 class Quantize:
@@ -95,23 +97,28 @@ class Concatenate:
 class Add:
     """QLinearAdd (mlas/lib/intrinsics/avx2/qladd_avx2.cpp), with the contractions of the compiler that built it.
 
-    Where one operand is repeated along the last axis, MLAS takes that one as the second; importers do so.
+    Where one operand is repeated along the last axis, MLAS takes that one as the second; importers do so. A sum beyond
+    32 bits becomes the smallest value, as the conversion of x86 (CVTPS2DQ) has it.
     """
 
-    summary = "round_even(fma(a, s_a / s, fma(b, s_b / s, z - fma(s_a / s, z_a, s_b / s * z_b))))"
+    summary = (
+        "round_even(fma(a, s_a / s, fma(b, s_b / s, z - fma(s_a / s, z_a, s_b / s * z_b)))); "
+        "the smallest beyond 32 bits"
+    )
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs, rhs, fixed = self.parameters(operation)
         total = fma(a.astype(np.float32), lhs, fma(b.astype(np.float32), rhs, fixed))
-        return store(round_even(total).astype(np.int64), operation.per_tensor("out_type"))
+        return store(_rounded(total), operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        lhs, rhs, fixed = (tirx.const(value, "float32") for value in self.parameters(operation))
+        lhs, rhs, fixed = (_float_constant(value) for value in self.parameters(operation))
+        overflows = self.overflows(operation)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             total = lowered_fma(a.astype("float32"), lhs, lowered_fma(b.astype("float32"), rhs, fixed))
-            return clamped(tirx.nearbyint(total).astype("int32"), out_type)
+            return _lowered_rounded(total, out_type, overflows=overflows)
 
         return pointwise(builder, "add", compute, [a, b])
 
@@ -119,42 +126,51 @@ class Add:
         """Both ratios of scales, and what holds the zero points."""
         lhs_type, rhs_type, out_type = binary_types(operation)
         scale = np.float32(out_type.scale)
-        lhs, rhs = np.float32(lhs_type.scale) / scale, np.float32(rhs_type.scale) / scale
-        operation.require(bool(max(lhs, rhs) < _LARGEST_RATIO), "an operand's scale is over 2**20 times the output's")
-        product = np.float32(rhs * np.float32(rhs_type.zero_point))
-        fixed = np.float32(out_type.zero_point) - fma(lhs, np.float32(lhs_type.zero_point), product)
+        with np.errstate(over="ignore", invalid="ignore"):
+            lhs, rhs = np.float32(lhs_type.scale) / scale, np.float32(rhs_type.scale) / scale
+            product = np.float32(rhs * np.float32(rhs_type.zero_point))
+            fixed = np.float32(out_type.zero_point) - fma(lhs, np.float32(lhs_type.zero_point), product)
         return float(lhs), float(rhs), float(fixed)
+
+    def overflows(self, operation: Operation) -> bool:
+        """Returns true if a sum may leave 32 bits."""
+        lhs, rhs, _ = self.parameters(operation)
+        return not max(lhs, rhs) < _LARGEST_RATIO
 
 
 class Mul:
-    """QLinearMul (mlas/lib/qlmul.cpp)."""
+    """QLinearMul (mlas/lib/qlmul.cpp). A product beyond 32 bits becomes the smallest value, as in `Add`."""
 
-    summary = "round_even(float((a - z_a) * (b - z_b)) * float(s_a * s_b / s) + z)"
+    summary = "round_even(float((a - z_a) * (b - z_b)) * float(s_a * s_b / s) + z); the smallest beyond 32 bits"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs_type, rhs_type, out_type = binary_types(operation)
         product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
-        scaled = product.astype(np.float32) * np.float32(self.scale(operation)) + np.float32(out_type.zero_point)
-        return store(round_even(scaled).astype(np.int64), out_type)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = product.astype(np.float32) * np.float32(self.scale(operation)) + np.float32(out_type.zero_point)
+        return store(_rounded(scaled), out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)
         # 17 bits times 24 are exact in float64: rounded once, and nothing that LLVM could join to the sum.
-        factor = tirx.const(self.scale(operation), "float64")
+        factor = _float_constant(self.scale(operation)).astype("float64")
+        overflows = self.overflows(operation)
         zero_point = tirx.const(float(out_type.zero_point), "float32")
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             product = (a.astype("int32") - lhs_type.zero_point) * (b.astype("int32") - rhs_type.zero_point)
             scaled = (product.astype("float64") * factor).astype("float32") + zero_point
-            return clamped(tirx.nearbyint(scaled).astype("int32"), out_type)
+            return _lowered_rounded(scaled, out_type, overflows=overflows)
 
         return pointwise(builder, "mul", compute, [a, b])
 
     def scale(self, operation: Operation) -> float:
         """s_a * s_b / s, each step in float32."""
-        scale = product_scale(operation)
-        operation.require(scale < 1 << 14, "the product of the operands' scales is over 2**14 times the output's")
-        return scale
+        return product_scale(operation)
+
+    def overflows(self, operation: Operation) -> bool:
+        """Returns true if a product may leave 32 bits."""
+        return not self.scale(operation) < _LARGEST_PRODUCT_RATIO
 
 
 class GlobalAverage:
@@ -239,6 +255,30 @@ class WindowAverage:
             return np.full((1, height, width, 1), math.prod(extents), np.float32)
         ones = np.ones((1, *shape[1:3], 1), np.float32)
         return np.asarray(sum(windows(operation, ones, 0)), np.float32)
+
+
+def _rounded(values: Array) -> Array:
+    """Rounds float32 to int64, halves to even. Values beyond 32 bits and NaN become the smallest integer of 32 bits."""
+    with np.errstate(invalid="ignore"):
+        rounded = round_even(values)
+    fits = (rounded < _BEYOND_INT32) & (rounded >= -_BEYOND_INT32)
+    return np.where(fits, rounded, np.float32(-_BEYOND_INT32)).astype(np.int64)
+
+
+def _lowered_rounded(value: Scalar, out_type: QuantizedType, *, overflows: bool) -> Scalar:
+    """`_rounded` and `store` in tensor IR; the comparison is only made where the value `overflows`."""
+    if overflows:
+        beyond = tirx.const(_BEYOND_INT32, "float32")
+        fits = tirx.all(value < beyond, value >= -beyond)
+        value = tirx.Select(fits, value, -beyond)
+    return clamped(tirx.nearbyint(value).astype("int32"), out_type)
+
+
+def _float_constant(value: float) -> Scalar:
+    """A float32 constant. One that is infinite or not a number is written by its bits: TVM's JSON has neither."""
+    if math.isfinite(value):
+        return tirx.const(value, "float32")
+    return tirx.reinterpret("float32", tirx.const(int(np.array(value, np.float32).view(np.int32)), "int32"))
 
 
 def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array:

@@ -172,7 +172,9 @@ class FloatAveragePool:
 
     def counts(self, operation: Operation, image: Sequence[int]) -> Array:
         """The number of elements in each window: int32 `[1, OH, OW, 1]`."""
-        operation.require(not operation.flag("count_include_pad"), "counts its padding, which is to be in the image")
+        operation.require_defined(
+            not operation.flag("count_include_pad"), "counts its padding, which is to be in the image"
+        )
         ones = np.ones((1, *image, 1), np.int32)
         return np.asarray(sum(window for window in windows(operation, ones, 0)))
 

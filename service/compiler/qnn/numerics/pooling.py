@@ -54,7 +54,7 @@ class AveragePool:
 
     @staticmethod
     def _check(operation: Operation) -> None:
-        operation.require(not operation.flag("count_include_pad"), "counts its padding, which TFLite does not")
+        operation.require_defined(not operation.flag("count_include_pad"), "counts its padding, which TFLite does not")
 
 
 class MaxPool:

@@ -118,7 +118,7 @@ class HardSwish(Tabulated):
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         hires_scale = np.float32(1 / 128) * np.float32(in_type.scale)
         out_multiplier, out_shift = _int16_multiplier(float(hires_scale / np.float32(out_type.scale)))
-        operation.require(out_shift <= 0, "the output's scale is so small that LiteRT refuses it")
+        operation.require_defined(out_shift <= 0, "the output's scale is so small that LiteRT refuses it")
         relu_multiplier, relu_shift = _int16_multiplier(float(hires_scale / np.float32(3 / 32768)))
         hires = (x - in_type.zero_point) << 7
         preshift = _doubling_high_mul(hires, out_multiplier)
