@@ -13,7 +13,7 @@ import numpy as np
 
 from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.qdq import Operator
-from service.core.errors import Unsupported
+from service.core.errors import MalformedModel, Unsupported
 
 _Constant = Callable[[str, object, str], str]  # what it is, its values, its dtype -> its name
 _INPUTS_SINCE = 10  # Slice and TopK have had inputs in place of attributes
@@ -23,11 +23,16 @@ def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Oper
     """Returns `operator` as later operator sets have it; adds the constants that it needs to `constants`.
 
     Raises:
+        MalformedModel: such an attribute is not a list of numbers.
         Unsupported: no later operator does the same.
     """
 
     def constant(what: str, values: object, dtype: str) -> str:
-        data = np.array(values, dtype)
+        numbers = values if isinstance(values, tuple) else (values,)
+        if not all(isinstance(each, int | float) for each in numbers):
+            label = operator.label
+            raise MalformedModel(f"{label} has an attribute {what} that is not a list of numbers", op=label)
+        data = np.array(numbers, dtype)
         name = f"{operator.label}/{operator.outputs[0] if operator.outputs else ''}/{what}"
         while name in constants:
             name += "'"
@@ -64,7 +69,7 @@ def _top_k(operator: Operator, constant: _Constant) -> Operator:
     if "k" not in operator.attributes:
         return operator
     return replace(
-        operator, inputs=(*operator.inputs, constant("k", [operator.attributes["k"]], "int64")), attributes=kept
+        operator, inputs=(*operator.inputs, constant("k", operator.attributes["k"], "int64")), attributes=kept
     )
 
 
