@@ -17,6 +17,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.errors import MalformedModel, Unsupported
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import litert
+from tests.support.conformance import assert_compiled_equals
 from tests.support.qnn_models import compile_and_run_each
 from tests.support.tflite_builder import Array, Quant
 from tests.support.tflite_operator import Constant, End, operator_model
@@ -112,6 +113,7 @@ def test_hybrid_layer_equals_litert(name: str, numerics: str) -> None:
         (expected,), (actual,) = litert.run(loaded, each), oracle.run(imported.module, mode, each)
         np.testing.assert_array_equal(actual, expected)
         np.testing.assert_array_equal(made, actual)
+    assert_compiled_equals(imported.module, numerics, sent, [], compiled)
 
 
 def test_depthwise_weights_of_one_scale_are_refused() -> None:

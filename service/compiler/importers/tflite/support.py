@@ -114,16 +114,16 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
         return "convert with full-integer quantization, so that no operator is left in float"
     if "int16" in kinds:
         return "these operators are compiled with 8-bit activations only"
-    return f"convert the model without them, or cut it at: {_listed(_cuts(model, [each for each, _ in obstacles]))}"
+    cuts = _cuts(model, [each for each, _ in obstacles])
+    return "convert the model without them" + (f", or cut it at: {_listed(cuts)}" if cuts else "")
 
 
 def _cuts(model: Model, obstacles: list[Operator]) -> list[str]:
-    """The tensors that a model without `obstacles` would end with: what they read of what can be compiled."""
-    beyond = {index for operator in obstacles for index in operator.outputs}
-    read = dict.fromkeys(index for operator in obstacles for index in operator.inputs if index >= 0)
-    return [
-        model.tensors[index].label for index in read if index not in beyond and not model.tensors[index].is_constant
-    ]
+    """The tensors that a model without `obstacles` would end with: those that they read and other operators compute."""
+    refused = {operator.index for operator in obstacles}
+    computed = {index for each in model.operators if each.index not in refused for index in each.outputs}
+    read = dict.fromkeys(index for operator in obstacles for index in operator.inputs)
+    return [model.tensors[index].label for index in read if index in computed]
 
 
 def _check_arity(operator: Operator, rule: Rule) -> None:

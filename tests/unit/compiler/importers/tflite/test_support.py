@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -9,6 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from service.compiler.facts import facts_of
 from service.compiler.importers.tflite import import_model
+from service.compiler.importers.tflite.operators import RULES
 from service.core.errors import DynamicRange, MalformedModel, Unsupported, UnsupportedOperator
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 
@@ -168,3 +172,13 @@ def test_tensor_that_no_operator_can_use_is_named(shape: list[int], message: str
     with pytest.raises(Unsupported, match=message) as caught:
         import_model(serialize(builder.model))
     assert (caught.value.op, caught.value.tensor) == ("RELU #0", "t0")
+
+
+def test_a_model_is_not_cut_at_its_inputs() -> None:
+    assert refused(chain(["CONV_3D", "RELU"])).hint == "convert the model without them"
+
+
+def test_the_page_lists_the_operators_on_16_bits() -> None:
+    page = (Path(__file__).parents[5] / "docs/how-to/tflite.md").read_text()
+    (listed,) = re.findall(r"On int16, Octet compiles ([^.]*)\.", page)
+    assert re.split(r",\s+", listed) == [name for name, rule in sorted(RULES.items()) if rule.reads_dtype("int16")]
