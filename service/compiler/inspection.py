@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from service.compiler.sandbox import Access, Limits, run_child
+from service.compiler.sandbox import Access, run_child, working
 from service.compiler.sandbox.scratch import scratch_directory
 from service.core.facts import Facts, Outline
 from service.core.settings import Settings
@@ -61,11 +61,10 @@ def passes_of(
 
 def _ask(role: str, source: Path, scratch: Path, settings: Settings, asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """Runs a child that may read `source` and write into `scratch`, and returns its answer."""
-    wall_s, memory = settings.build_time_limit_s, settings.build_memory_limit_bytes
     return run_child(
         role,
         {"source": str(source.absolute()), **asked},
         access=Access(readable=(source.absolute(),), writable=(scratch,)),
-        limits=Limits(wall_s=wall_s, cpu_s=2 * wall_s, memory_bytes=memory, file_bytes=memory),
+        limits=working(settings.build_time_limit_s, settings.build_stall_limit_s, settings.build_memory_limit_bytes),
         allow_unsandboxed=settings.allow_unsandboxed,
     )

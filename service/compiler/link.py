@@ -24,7 +24,7 @@ from service.core.elf import ElfError, check_library, check_object
 from service.core.errors import BuildFailed
 from service.core.target import Target
 
-_LIMITS = Limits(wall_s=60, cpu_s=60, memory_bytes=4 << 30, file_bytes=2 << 30, threads=1)
+_LIMITS = Limits(wall_s=1200, cpu_s=60, memory_bytes=4 << 30, file_bytes=2 << 30, threads=1, stall_s=60)
 
 _EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf64lriscv"}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from service.compiler.expected import Answers
 from service.compiler.link import link
 from service.compiler.object_cache import KernelProgram, ObjectCache
 from service.compiler.results import Results
-from service.compiler.sandbox import Access, Limits, run_child, with_cards
+from service.compiler.sandbox import Access, Limits, run_child, with_cards, working
 from service.core import witnesses
 from service.core.agreement import Comparison, Deviation
 from service.core.artifact import ArtifactConfig
@@ -62,7 +63,7 @@ class Steps:
         self.times_s: dict[str, float] = {}
         self._stage, self._fraction = Stage.IMPORT, 0.0
         self._results = Results(settings.results_dir.absolute(), settings.results_max_bytes)
-        self._deadline_s = time.monotonic() + settings.build_time_limit_s
+        self._cpu_s, self._counting = 0.0, threading.Lock()  # processor time of all children until now
 
     def inputs(self) -> BuildInputs:
         request = self.request
@@ -101,6 +102,7 @@ class Steps:
             on_message=self._relay if poll is None else None,
             poll=poll or self._poll,
             allow_unsandboxed=self.settings.allow_unsandboxed,
+            on_cpu=self._count,
         )
         if not within:
             self.times_s[role] = round(time.monotonic() - started_s, 4)
@@ -328,19 +330,18 @@ class Steps:
         return answer.result()
 
     def _limits(self) -> Limits:
-        left_s = self._deadline_s - time.monotonic()
+        limit_s = self.settings.build_time_limit_s
+        left_s = limit_s - self._cpu_s
         if left_s <= 0:
-            limit_s = self.settings.build_time_limit_s
-            raise BuildTimedOut(f"the build took longer than {limit_s:g} s", hint="raise OCTET_BUILD_TIME_LIMIT_S")
-        memory = self.settings.build_memory_limit_bytes
-        return Limits(
-            wall_s=left_s,
-            cpu_s=2 * left_s,
-            memory_bytes=memory,
-            file_bytes=memory,
-            nice=self._nice,
-            processors=self._processors,
-        )
+            raise BuildTimedOut(
+                f"the build used up its {limit_s:g} s of processor time", hint="raise OCTET_BUILD_TIME_LIMIT_S"
+            )
+        limits = working(left_s, self.settings.build_stall_limit_s, self.settings.build_memory_limit_bytes)
+        return replace(limits, nice=self._nice, processors=self._processors)
+
+    def _count(self, cpu_s: float) -> None:
+        with self._counting:
+            self._cpu_s += cpu_s
 
     def _runs_on_card(self, role: str) -> bool:
         return role in _RUNNING_ROLES and self.request.target.device == "cuda"

@@ -233,7 +233,12 @@ class Settings(BaseSettings, Serving, DataDir):
     accept_differences: bool = Field(
         False, description="serve every build, even if it differs from its reference by more than its mode documents"
     )
-    build_time_limit_s: float = Field(600.0, gt=0)
+    build_time_limit_s: float = Field(
+        1200.0, gt=0, description="processor time of a build, over all its processes; on the clock it may take longer"
+    )
+    build_stall_limit_s: float = Field(
+        120.0, gt=0, description="a build's process that neither runs nor waits for a processor for this long is ended"
+    )
     quantize_time_limit_s: float = Field(3600.0, gt=0, description="of a quantization, with all builds that it takes")
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")

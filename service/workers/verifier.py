@@ -17,7 +17,7 @@ from typing import Any
 from service.cache import OciLayout
 from service.compiler.locked import LockedArtifact, Poll
 from service.compiler.sandbox.check import require
-from service.compiler.sandbox.policy import unlimited
+from service.compiler.sandbox.policy import unlimited, working
 from service.core.artifact import Report
 from service.core.build import BuildCanceled, LeaseLost
 from service.core.digest import Digest
@@ -65,9 +65,12 @@ def verified(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll
         Untrusted: signatures are asked for here, and none of the trusted keys signed it. It was not loaded.
         OctetError: it is damaged or gone, cannot be loaded, or ended its process.
     """
+    clock = working(settings.build_time_limit_s, settings.build_stall_limit_s, settings.build_memory_limit_bytes)
     limits = replace(
         unlimited(0),
-        wall_s=settings.build_time_limit_s,
+        wall_s=clock.wall_s,
+        cpu_s=clock.cpu_s,
+        stall_s=clock.stall_s,
         memory_bytes=settings.build_memory_limit_bytes,
         nice=settings.build_nice,
     )

@@ -6,7 +6,7 @@ its `Limits` allow, and otherwise only compute; `check` tells what the running k
 
 from service.compiler.sandbox.cards import with_cards
 from service.compiler.sandbox.check import Finding, check
-from service.compiler.sandbox.policy import Access, Limits
+from service.compiler.sandbox.policy import Access, Limits, working
 from service.compiler.sandbox.process import Fork
 from service.compiler.sandbox.report import Report
 from service.compiler.sandbox.run import run_child, run_program
@@ -26,4 +26,5 @@ __all__ = [
     "shut_down",
     "warm",
     "with_cards",
+    "working",
 ]

@@ -16,6 +16,7 @@ from service.compiler.sandbox.landlock import EXECUTE, READ, USE_DEVICE, WRITE, 
 Rules = list[tuple[Path, Right]]
 
 UNLIMITED_BYTES = 1 << 62
+_CLOCK_FACTOR = 20  # a build that gets a twentieth of a core is slow, and not hung
 _TEN_YEARS_S = 10 * 365 * 86400.0
 _ORDERS_BYTES = 64 << 20  # what a child is told lies in a file until it has read it
 
@@ -68,6 +69,8 @@ class Limits:
     Attributes:
         wall_s: time on the clock.
         cpu_s: processor time, over all threads.
+        stall_s: for how long none of its threads may run or wait for a processor; None: for ever. Unlike the clock,
+            this does not depend on what else the machine does.
         memory_bytes: address space. The interpreter with the compiler library loaded takes about 0.5 GB of it.
         file_bytes: the largest file it may write, and the most that it may write altogether.
         open_files: file descriptors.
@@ -89,6 +92,23 @@ class Limits:
     processors: tuple[int, ...] = ()
     places_threads: bool = False
     cards: bool = False
+    stall_s: float | None = None
+
+
+def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
+    """Limits of a child that computes: by its processor time, and by its stalls. The clock ends only one that all but
+    stands still.
+
+    Args:
+        memory_bytes: also of the files that it may write.
+    """
+    return Limits(
+        wall_s=_CLOCK_FACTOR * cpu_s,
+        cpu_s=cpu_s,
+        memory_bytes=memory_bytes,
+        file_bytes=memory_bytes,
+        stall_s=stall_s,
+    )
 
 
 def unlimited(file_bytes: int) -> Limits:

@@ -21,6 +21,7 @@ from service.compiler.sandbox.check import require
 from service.compiler.sandbox.messages import Conversation
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE
+from service.compiler.sandbox.stall import Stall
 from service.compiler.sandbox.termination import Termination, oom_kills
 from service.compiler.sandbox.watch import REPORT_IT, Watch
 from service.compiler.sandbox.zygotes import ENVIRONMENT, FORKED, ZYGOTES, ChildDescriptors
@@ -66,6 +67,7 @@ class Child:
         home = {} if scratch is None else {"HOME": str(scratch.absolute()), "TMPDIR": str(scratch.absolute())}
         self._process: subprocess.Popen[bytes] | None = None
         self._returncode: int | None = None
+        self._cpu_s = 0.0
         self._messages, messages_end = os.pipe()
         self._log, log_end = os.pipe()
         parent_death_end, self._parent_death_pipe = os.pipe()
@@ -133,6 +135,7 @@ class Child:
             for descriptor in hear:
                 os.set_blocking(descriptor, False)
                 selector.register(descriptor, selectors.EVENT_READ)
+            stall = Stall(self._pid, self._limits.stall_s)
             while not self._has_ended():
                 # With both pipes closed the end is near; look often, it has no other way to make itself known.
                 for key, _ in selector.select(_TICK_S) if selector.get_map() else _nap():
@@ -151,6 +154,12 @@ class Child:
                     next_tick = now + _TICK_S
                     poll()
                     self._watch.check(self._pid)
+                    if stall.has_lasted(now):
+                        raise BuildTimedOut(
+                            f"the {self._role} process has done nothing for {self._limits.stall_s:g} s",
+                            hint="it may have been stopped, or wait for a disk: build again, or raise "
+                            "OCTET_BUILD_STALL_LIMIT_S",
+                        )
         self._watch.check_files(self._pid)
         # Only its last output is still in the pipes: no process can write to them any more.
         self._signal_group()
@@ -163,6 +172,11 @@ class Child:
             self._check_time(time.monotonic(), None)
         return termination
 
+    @property
+    def cpu_s(self) -> float:
+        """The processor time of the child, once it has ended."""
+        return self._cpu_s
+
     def _close(self) -> None:
         for descriptor in (self._messages, self._log, self._parent_death_pipe):
             os.close(descriptor)
@@ -170,7 +184,7 @@ class Child:
     def _check_time(self, now: float, last_word_at: float | None) -> None:
         if now >= self._deadline:
             raise BuildTimedOut(
-                f"the {self._role} process took longer than {self._limits.wall_s:g} s",
+                f"the {self._role} process took longer than {self._limits.wall_s:g} s on the clock",
                 hint="raise OCTET_BUILD_TIME_LIMIT_S, or build a smaller model",
             )
         if last_word_at is not None and now - last_word_at > _EXIT_GRACE_S:

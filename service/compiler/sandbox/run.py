@@ -32,6 +32,7 @@ def run_child(
     unsandboxed: bool = False,
     fork: Fork | None = None,
     handlers: Path | None = None,
+    on_cpu: Callable[[float], None] = lambda cpu_s: None,
 ) -> dict[str, Any]:
     """Runs `role` (of `service.compiler.child.ROLES`) in a sandboxed process of its own and returns its result.
 
@@ -49,6 +50,7 @@ def run_child(
         unsandboxed: take nothing from the child: it may do all that this process may.
         fork: makes the child; by default it is started anew, or forked from a zygote.
         handlers: a Python file whose functions are the roles. For tests; nothing else passes it.
+        on_cpu: called with the processor time of the child, when it has ended, however that came.
 
     Raises:
         OctetError: the child's own error (about the input, or `BuildFailed`).
@@ -61,13 +63,17 @@ def run_child(
     setup = {"request": request, "handlers": None if handlers is None else str(handlers)}
     if role in FORKED and fork is None:
         ZYGOTES.warm().wait(poll)
-    with Child(role, setup, access, limits, env or {}, allow_unsandboxed, unsandboxed, fork) as child:
-        conversation = child.conversation
-        try:
-            termination = child.run(on_message or (lambda message: None), poll)
-        except OctetError as error:
-            conversation.place(error)
-            raise
+    child = Child(role, setup, access, limits, env or {}, allow_unsandboxed, unsandboxed, fork)
+    try:
+        with child:
+            conversation = child.conversation
+            try:
+                termination = child.run(on_message or (lambda message: None), poll)
+            except OctetError as error:
+                conversation.place(error)
+                raise
+    finally:
+        on_cpu(child.cpu_s)
     if termination.status == 0 and conversation.error is None and conversation.result is not None:
         return conversation.result
     if termination.status < 0:

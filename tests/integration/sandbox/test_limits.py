@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -79,9 +81,29 @@ def test_descriptors_have_a_limit(scratch: Path) -> None:
 @pytest.mark.parametrize("role", ["hang", "stop"])
 def test_a_child_that_hangs_is_killed(scratch: Path, role: str) -> None:
     started_s = time.monotonic()
-    with pytest.raises(BuildTimedOut, match=f"the {role} process took longer than 1 s"):
+    with pytest.raises(BuildTimedOut, match=f"the {role} process took longer than 1 s on the clock"):
         attempt(scratch, role, limits=limited(wall_s=1))
     assert time.monotonic() - started_s < GIVE_UP_S  # the child would sleep for longer
+
+
+@pytest.mark.parametrize("role", ["hang", "stop"])
+def test_a_child_that_does_nothing_is_killed_long_before_its_time(scratch: Path, role: str) -> None:
+    with pytest.raises(BuildTimedOut, match=f"the {role} process has done nothing for 1 s"):
+        attempt(scratch, role, limits=limited(wall_s=3600, stall_s=1))
+
+
+def test_a_child_that_computes_or_waits_for_a_processor_does_not_stall(scratch: Path) -> None:
+    """It shares one processor with three others: it waits most of the time."""
+    last = max(os.sched_getaffinity(0))
+    busy = [subprocess.Popen(["taskset", "-c", str(last), sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        limits = limited(wall_s=3600, stall_s=0.5, cpu_s=1, nice=19, processors=(last,))
+        with pytest.raises(BuildTimedOut, match="used up its 1 s of processor time"):
+            attempt(scratch, "spin", {"ignore": False}, limits=limits)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize("ignore", [False, True])

@@ -1,0 +1,64 @@
+"""Detects a process that does nothing.
+
+A process that computes uses processor time. One that could compute, and waits behind others for a processor, has a
+thread in the state R (runnable) all the time. A process of which neither is so is stopped, or waits for something that
+may never come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+_LEAST_S = 0.02  # of processor time; a thread that only looks at the clock now and then uses less
+_OWN_STOP_S = 5.0  # between two looks: this process, and perhaps all others, stood still meanwhile
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_STATE, _USER_TIME, _SYSTEM_TIME = 0, 11, 12  # fields of /proc/PID/stat after the name, proc(5)
+
+
+class Stall:
+    """Of one process.
+
+    Args:
+        limit_s: how long the process may do nothing; None: for ever.
+    """
+
+    def __init__(self, pid: int, limit_s: float | None) -> None:
+        self._pid, self._limit_s = pid, limit_s
+        self._cpu_s: float | None = None  # when that last grew
+        self._since_s = self._looked_s = 0.0
+
+    def has_lasted(self, now_s: float) -> bool:
+        """Whether the process has done nothing for the limit. To be called several times a second."""
+        if self._limit_s is None:
+            return False
+        was_stopped = now_s - self._looked_s > _OWN_STOP_S
+        self._looked_s = now_s
+        cpu_s = _cpu_s(self._pid)
+        has_grown = self._cpu_s is None or cpu_s - self._cpu_s >= _LEAST_S
+        if was_stopped or has_grown or _is_runnable(self._pid):
+            self._cpu_s, self._since_s = cpu_s, now_s
+            return False
+        return now_s - self._since_s > self._limit_s
+
+
+def _cpu_s(pid: int) -> float:
+    """The time that a process has run, over all its threads, past and present."""
+    with contextlib.suppress(OSError):  # it ends
+        fields = _fields(Path(f"/proc/{pid}/stat"))
+        return (int(fields[_USER_TIME]) + int(fields[_SYSTEM_TIME])) / _TICKS_PER_S
+    return 0.0
+
+
+def _is_runnable(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                if _fields(thread / "stat")[_STATE] == "R":
+                    return True
+    return False
+
+
+def _fields(stat: Path) -> list[str]:
+    return stat.read_text().rpartition(")")[2].split()
