@@ -59,8 +59,7 @@ def _table(checks: list[Check]) -> Table:
     table = Table.grid(padding=(0, 1))
     for check in checks:
         mark, style = _MARKS[check.state]
-        detail = Text(check.detail)
+        table.add_row(Text(mark, style=style), Text(check.name, style="dim"), Text(check.detail))
         if check.hint:
-            detail.append(f"\n→ {check.hint}", style="italic")
-        table.add_row(Text(mark, style=style), Text(check.name, style="dim"), detail)
+            table.add_row("", "", Text(f"→ {check.hint}", style="italic"))
     return table

@@ -59,7 +59,7 @@ def show_graph(
     found, text = look_into(file, allow_unsandboxed, input_shape)
     if isinstance(found, Outline):
         raise from_json(dict(found.error))
-    output.document({"graph": text}) if as_json else print(text, end="")
+    output.document({"graph": text}) if as_json else output.text(text)
 
 
 def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts | Outline, str]:

@@ -1,9 +1,12 @@
-"""Output of commands: the answer goes to stdout, progress and errors go to stderr, so that stdout can be piped."""
+"""Output of commands: the answer goes to stdout, progress and errors go to stderr, so that stdout can be piped.
+
+Everything that a command writes goes through here, where control characters are escaped (`core.printable`): names and
+texts in it come from files and from servers that others wrote.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -11,9 +14,13 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from service.core.errors import Different, InvalidInput, OctetError
 from service.core.installed import not_installed
+from service.core.printable import json_text, printable, printable_text
 
 FAILURE = 1
 DIFFERENT = 3  # the build differs from its reference runtime, and nobody accepted that; 2 is typer's, of wrong usage
@@ -29,7 +36,11 @@ class Output:
     progress: Console = field(default_factory=lambda: _console(stderr=True))
 
     def document(self, value: Any) -> None:
-        print(json.dumps(value, ensure_ascii=False), flush=True)
+        print(json_text(value), flush=True)
+
+    def text(self, text: str) -> None:
+        """Writes lines as they are, but for control characters: without style, folding or a line break at the end."""
+        print(printable_text(text), end="")
 
     def show(self, *renderables: RenderableType) -> None:
         for renderable in renderables:
@@ -54,7 +65,7 @@ class Output:
             return
         self.progress.print(f"[bold red]error[/bold red] ({error.code}): {escape(error.message)}")
         for label, text in where(error.to_json()).items():
-            self.progress.print(f"  {label}: {escape(text)}")
+            self.progress.print(f"  {label}: {escape(printable(text))}")
 
 
 def where(error: Mapping[str, Any]) -> dict[str, str]:
@@ -88,8 +99,33 @@ def reporting(as_json: bool) -> Iterator[Output]:
         raise typer.Exit(FAILURE) from error
 
 
+class _SafeConsole(Console):
+    """A console that writes no control character but those of its own styles, line breaks and tabs."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        for each in objects:
+            if isinstance(each, Table):
+                _put_cells_on_one_line(each)
+        super().print(*objects, **options)
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            each if each.control else Segment(printable_text(each.text), each.style) for each in buffer
+        )
+
+
+def _put_cells_on_one_line(table: Table) -> None:
+    """A name with a line break would look like a row of its own."""
+    for column in table.columns:
+        for index, cell in enumerate(column._cells):
+            if isinstance(cell, str) and "\n" in cell:
+                column._cells[index] = printable(cell)
+            elif isinstance(cell, Text) and "\n" in cell.plain:
+                column._cells[index] = Text("\\n").join(cell.split("\n", allow_blank=True))
+
+
 def _console(stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    console = _SafeConsole(stderr=stderr, highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = _FILE_COLUMNS
     return console

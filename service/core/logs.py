@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
@@ -11,6 +10,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from time import monotonic
+
+from service.core.printable import json_text, printable, printable_text
 
 # Says, when a line is written, which request it belongs to: `request_id`, `trace_id`, `model`. The server sets it.
 about: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("about", default=dict)
@@ -31,8 +32,14 @@ class LogFormat(StrEnum):
 
 
 class _TextFormatter(logging.Formatter):
+    """Each message is one line; a traceback follows in lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message.rstrip("\n"))
+        return super().formatMessage(record)
+
     def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record))
+        return without_secrets(printable_text(super().format(record)))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -49,7 +56,7 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return without_secrets(json.dumps(line, ensure_ascii=False))
+        return without_secrets(json_text(line))
 
 
 class Seldom(logging.Filter):

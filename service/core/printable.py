@@ -7,7 +7,9 @@ control could show `gpj.exe` as `exe.jpg`.
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 # The categories Cc, Cf, Cs, Zl and Zp of Unicode 15: control characters, format characters (bidirectional controls,
 # zero-width characters, tags), lone surrogates, and separators of lines and paragraphs.
@@ -30,6 +32,19 @@ def printable(text: str) -> str:
 def printable_text(text: str) -> str:
     """The same of text that may have several lines: line breaks and tabs stay."""
     return _IN_TEXT.sub(_escape, text)
+
+
+def json_text(value: Any) -> str:
+    """JSON in one line, whose unsafe characters are JSON's escapes: it is read back as the same value."""
+    return _IN_LINE.sub(_json_escape, json.dumps(value, ensure_ascii=False))
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.types import SHORT
+from service.core.printable import printable
 
 _TYPE = "!quant."
 
@@ -31,9 +32,12 @@ class _Printer:
         self._numbers: dict[relax.Var, str] = {}
 
     def text(self) -> str:
-        head = [f"  {self._define(param)}: {_tensor(param.ty)}  // {param.name}" for param in self.function.params]
+        head = [
+            f"  {self._define(param)}: {_tensor(param.ty)}  // {printable(param.name)}"
+            for param in self.function.params
+        ]
         body = [
-            f"  {self._define(var)} = {self._value(value)} : {_tensor(var.ty)}  // {var.name}"
+            f"  {self._define(var)} = {self._value(value)} : {_tensor(var.ty)}  // {printable(var.name)}"
             for var, value in graph.bindings(self.function)
         ]
         results = ", ".join(map(self._operand, graph.results_of(self.function)))
@@ -53,7 +57,9 @@ class _Printer:
 
     def _attribute(self, value: Any) -> str:
         if isinstance(value, str):
-            return self._types.setdefault(value, f"!{len(self._types)}") if value.startswith(_TYPE) else value
+            return (
+                self._types.setdefault(value, f"!{len(self._types)}") if value.startswith(_TYPE) else printable(value)
+            )
         if hasattr(value, "__iter__"):
             return f"[{', '.join(map(self._attribute, value))}]"
         return str(value)

@@ -69,8 +69,18 @@ export function element(id) {
   return document.getElementById(id);
 }
 
+// Control characters and bidirectional controls, but for tabs and line breaks: in a name from a model file they could
+// make the page show another text than the name.
+const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+function visible(child) {
+  if (typeof child !== "string") return child;
+  return child.replace(UNSAFE, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 function present(children) {
-  return children.flat(2).filter((child) => child !== null && child !== undefined && child !== false && child !== "");
+  const isPresent = (child) => child !== null && child !== undefined && child !== false && child !== "";
+  return children.flat(2).filter(isPresent).map(visible);
 }
 
 /** Whether two elements differ only in their children, which no listener of the elements themselves goes by. */
