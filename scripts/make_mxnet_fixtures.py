@@ -31,6 +31,7 @@ from mxnet import sym as S  # noqa: E402
 from mxnet.contrib.quantization import quantize_model_mkldnn  # noqa: E402
 
 SAMPLES = 6
+LABEL = "softmax_label"  # as MXNet calls the labels of the output `softmax`
 QUIET = logging.getLogger("quantize")
 QUIET.setLevel(logging.ERROR)
 
@@ -117,12 +118,31 @@ def sg_inception(x: Any) -> Any:
     return S.FullyConnected(x, num_hidden=10, no_bias=True, name="fc2")
 
 
+def sg_float(x: Any) -> Any:
+    """Operators that MXNet leaves in float between quantized layers, a sum of int8 that it writes over uint8, and a
+    dense layer whose bias is all zeros."""
+    x = block(x, "stem", 8, bn=False, bias=True)
+    y = S.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=8, name="branch")
+    x = S.relu(S.elemwise_add(y, x, name="sum"), name="apart")
+    x = S.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool")
+    x = S.Activation(S.Convolution(x, kernel=(3, 3), num_filter=8, name="last"), act_type="tanh", name="bent")
+    return S.FullyConnected(S.flatten(x, name="flat"), num_hidden=6, name="zero")
+
+
+def sg_softmax(x: Any) -> Any:
+    """A classifier of the Module API, which ends in SoftmaxOutput and has labels."""
+    x = S.Pooling(block(x, "stem", 8), kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool")
+    return S.SoftmaxOutput(S.FullyConnected(S.flatten(x, name="flat"), num_hidden=6, name="fc"), name="softmax")
+
+
 # name -> network, input shape, input range, granularity
 SUBGRAPH_MODELS = {
     "sg_residual": (sg_residual, (1, 3, 24, 24), (-2.0, 2.0), "channel-wise"),
     "sg_inverted": (sg_inverted, (2, 3, 20, 20), (0.0, 1.0), "channel-wise"),
     "sg_inception": (sg_inception, (1, 4, 13, 13), (0.0, 1.0), "tensor-wise"),
     "sg_channels": (sg_inception, (1, 4, 13, 13), (-1.0, 1.0), "channel-wise"),
+    "sg_float": (sg_float, (1, 3, 8, 8), (-2.0, 2.0), "tensor-wise"),
+    "sg_softmax": (sg_softmax, (1, 3, 8, 8), (-2.0, 2.0), "channel-wise"),
 }
 
 
@@ -137,6 +157,7 @@ def make_subgraph(folder: Path, name: str) -> None:
 
 
 def quantized(symbol: Any, arg: Any, aux: Any, data: Any, batch: int, granularity: str) -> tuple[Any, Any, Any]:
+    labels = {LABEL: np.zeros(len(data), np.float32)} if LABEL in symbol.list_arguments() else None
     model: tuple[Any, Any, Any] = quantize_model_mkldnn(
         sym=symbol,
         arg_params=arg,
@@ -144,14 +165,14 @@ def quantized(symbol: Any, arg: Any, aux: Any, data: Any, batch: int, granularit
         ctx=mx.cpu(),
         excluded_sym_names=[],
         calib_mode="naive",
-        calib_data=mx.io.NDArrayIter(data={"data": data}, batch_size=batch),
+        calib_data=mx.io.NDArrayIter(data={"data": data}, label=labels, batch_size=batch),
         num_calib_examples=len(data),
         quantized_dtype="auto",
         quantize_mode="smart",
         quantize_granularity=granularity,
         logger=QUIET,
         data_names=("data",),
-        label_names=None,
+        label_names=labels and (LABEL,),
     )
     return model
 
@@ -159,7 +180,8 @@ def quantized(symbol: Any, arg: Any, aux: Any, data: Any, batch: int, granularit
 def parameters(symbol: Any, shape: tuple[int, ...], rng: Any) -> tuple[Any, Any]:
     """Random weights whose channels differ in size, and batch statistics to match."""
     shapes, _, aux_shapes = symbol.infer_shape(data=shape)
-    arg = {n: value(n, s, rng) for n, s in zip(symbol.list_arguments(), shapes, strict=True) if n != "data"}
+    named = zip(symbol.list_arguments(), shapes, strict=True)
+    arg = {n: value(n, s, rng) for n, s in named if n not in ("data", LABEL)}
     aux = {n: value(n, s, rng) for n, s in zip(symbol.list_auxiliary_states(), aux_shapes, strict=True)}
     return arg, aux
 
@@ -171,6 +193,8 @@ def value(name: str, shape: tuple[int, ...], rng: Any) -> Any:
         array = rng.randn(*shape) * sizes * np.sqrt(2.0 / fan_in)
     elif name.endswith(("gamma", "var")):
         array = rng.uniform(0.5, 1.5, shape)
+    elif name == "zero_bias":
+        array = np.zeros(shape)
     else:
         array = rng.randn(*shape) * 0.2
     return mx.nd.array(array.astype(np.float32))
@@ -252,7 +276,7 @@ def write(folder: Path, name: str, symbol: Any, arg: Any, aux: Any, inputs: Any)
 def answers(symbol: Any, arg: Any, aux: Any, inputs: Any) -> Any:
     outputs = []
     for sample in inputs:
-        known = {**arg, "data": mx.nd.array(sample)}
+        known = {**arg, "data": mx.nd.array(sample), LABEL: mx.nd.zeros(len(sample))}
         args = {n: known[n] for n in symbol.list_arguments()}
         auxiliary = {n: aux[n] for n in symbol.list_auxiliary_states()}
         executor = symbol.bind(mx.cpu(), args=args, aux_states=auxiliary)

@@ -23,6 +23,8 @@ from tests.support.compiling import compiled
 from tests.support.mxnet_models import NAMES, answers_of, packed, symbol_of
 from tests.support.selected import run_selected
 
+# What ends in softmax is within a few units in the last place of MXNet's.
+STEPS = {"sg_softmax": 2.0**-22}
 HERE = [target for target in TARGETS if target.architecture == "x86_64" and target.runs_on(detect_host())]
 
 
@@ -31,7 +33,7 @@ def test_the_oracle_equals_mxnet(name: str) -> None:
     inputs, expected = answers_of(name)
     imported = import_model(packed(name))
     answers = oracle.run_all(imported.module, get_mode(MXNET_ONEDNN), [[sample] for sample in inputs])
-    evidence.compare(imported, MXNET_ONEDNN, answers, [[each] for each in expected])
+    evidence.compare(imported, MXNET_ONEDNN, answers, [[each] for each in expected], STEPS.get(name, 0))
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
@@ -40,7 +42,7 @@ def test_kernels_equal_mxnet(name: str, target: Target, tmp_path: Path) -> None:
     inputs, expected = answers_of(name)
     imported = import_model(packed(name))
     selection, outputs = run_selected(move_transposes(imported.module), target, MXNET_ONEDNN, [inputs[-1]], tmp_path)
-    evidence.compare_compiled(facts_of(imported), target.name, [outputs], [[expected[-1]]])
+    evidence.compare_compiled(facts_of(imported), target.name, [outputs], [[expected[-1]]], STEPS.get(name, 0))
     kernels = Counter(layer["kernel"] for layer in selection.layers)
     convolutions = sum(node["op"].endswith(("mkldnn_conv", "quantized_conv")) for node in symbol_of(name)["nodes"])
     assert sum(kernels[family] for family in ("conv", "depthwise", "grouped", "matrix")) >= convolutions

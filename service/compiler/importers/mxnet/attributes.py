@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NoReturn
 
-from service.core.errors import MalformedModel
+from service.core.errors import MalformedModel, Unsupported
 
 _MOST = (1 << 31) - 1
 _LONGEST = 1 << 10
@@ -17,7 +17,7 @@ _NONE = "None"
 
 
 class Attributes:
-    """The attributes of a node; every method raises `MalformedModel` where an attribute cannot be read."""
+    """The attributes of a node; every method raises `MalformedModel` if an attribute cannot be read."""
 
     def __init__(self, values: Mapping[str, str], label: str) -> None:
         self._values, self._label = values, label
@@ -56,7 +56,10 @@ class Attributes:
         if not values:
             return default
         if len(values) != 2:
-            self._fail(name, "two integers")
+            raise Unsupported(
+                f"{self._label} is of {len(values)} dimensions, by its attribute {name}; 2 can be compiled",
+                op=self._label,
+            )
         return values[0], values[1]
 
     def integers(self, name: str, least: int) -> tuple[int, ...]:

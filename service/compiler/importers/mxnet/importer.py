@@ -53,7 +53,9 @@ def import_model(
 class _Importer:
     def __init__(self, symbol: Symbol, params: dict[str, Array], at: At) -> None:
         self.symbol, self.params, self.at = symbol, params, at
-        self.inputs = [node for node in symbol.nodes if node.op == VARIABLE and node.name not in params]
+        labels = _labels(symbol.nodes)
+        variables = [node for node in symbol.nodes if node.op == VARIABLE and node.name not in params]
+        self.inputs = [node for node in variables if node.index not in labels]
         self.values: dict[Entry, Value] = {}
 
     def model(self, shapes: Mapping[str, Sequence[int]]) -> ImportedModel:
@@ -118,6 +120,15 @@ class _Importer:
                 for node, head in zip(nodes, heads, strict=True)
             ]
         )
+
+
+def _labels(nodes: Sequence[SymbolNode]) -> set[int]:
+    """The variables that only a `SoftmaxOutput` reads as labels, which count in training alone."""
+    readers: dict[int, set[bool]] = {}
+    for node in nodes:
+        for place, (index, _) in enumerate(node.inputs):
+            readers.setdefault(index, set()).add(node.op == "SoftmaxOutput" and place == 1)
+    return {index for index, are_labels in readers.items() if are_labels == {True}}
 
 
 def check_support(nodes: Sequence[SymbolNode]) -> None:

@@ -73,11 +73,11 @@ class Node:
         if isinstance(value, Tensor):
             self.unsupported(f"computes its input {place} at run time, which has to be a parameter")
         if value.dtype.name != dtype or value.ndim != rank:
-            self.malformed(
+            self.unsupported(
                 f"has a parameter of {value.dtype.name} {list(value.shape)}, not {rank} dimensions of {dtype}"
             )
         if dtype == "float32" and not np.isfinite(value).all():
-            self.malformed(f"has a parameter, its input {place}, that is not finite")
+            self.unsupported(f"has a parameter, its input {place}, that is not finite")
         return value
 
     def real(self, place: int) -> np.float32:
@@ -91,19 +91,27 @@ class Node:
 
     def range(self, place: int) -> tuple[np.float32, np.float32]:
         """Smallest and largest real value, from the inputs `place` and the next."""
-        return self.checked_range(self.real(place), self.real(place + 1))
+        return self.checked_range(self.real(place), self.real(place + 1), self._name_of(place))
+
+    def is_of_zeros(self, place: int) -> bool:
+        """Returns true if the range in the inputs `place` and the next is that of a constant of zeros."""
+        return bool(self.real(place) == 0 and self.real(place + 1) == 0)
+
+    def _name_of(self, place: int) -> str:
+        """Where a range is, as errors say it."""
+        return f" in its input {place}"
 
     def calibrated(self) -> tuple[np.float32, np.float32] | None:
         """The range that the operator's output was calibrated to, if it was."""
         low, high = (self.attributes.real(f"{end}_calib_range") for end in ("min", "max"))
         return None if low is None or high is None else self.checked_range(np.float32(low), np.float32(high))
 
-    def checked_range(self, low: np.float32, high: np.float32) -> tuple[np.float32, np.float32]:
+    def checked_range(self, low: np.float32, high: np.float32, where: str = "") -> tuple[np.float32, np.float32]:
         if not (np.isfinite(low) and np.isfinite(high) and low <= high):
-            self.malformed(f"has the range {low} to {high}")
+            self.malformed(f"has the range {low} to {high}{where}")
         # A float32 scale and its reciprocal have to be normal numbers, with room for products of two.
         if not 1e-12 < max_abs(low, high) < 1e12:
-            self.unsupported(f"has the range {low} to {high}, which cannot be quantized")
+            self.unsupported(f"has the range {low} to {high}{where}, which cannot be quantized")
         return low, high
 
     def _value(self, place: int) -> Value:

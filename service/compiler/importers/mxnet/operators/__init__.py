@@ -12,6 +12,7 @@ from service.compiler.importers.mxnet.operators import (
     fully_connected,
     movement,
     pooling,
+    real,
 )
 
 # Emits a node's calls; gives its outputs.
@@ -20,6 +21,7 @@ Rule = Callable[[Node], list[Value]]
 RULES: Mapping[str, Rule] = {
     "Dropout": movement.identity,
     "Flatten": movement.flatten,
+    "Pooling": pooling.pooling,
     "_contrib_dequantize": conversion.dequantize,
     "_contrib_quantize_v2": conversion.quantize_v2,
     "_contrib_quantized_act": elementwise.quantized_activation,
@@ -34,4 +36,5 @@ RULES: Mapping[str, Rule] = {
     "_sg_mkldnn_conv": convolution.subgraph_convolution,
     "_sg_mkldnn_fully_connected": fully_connected.subgraph_fully_connected,
     "flatten": movement.flatten,
+    **real.RULES,
 }

@@ -91,7 +91,7 @@ def subgraph_convolution(node: Node) -> list[Value]:
     quantized = quantize(node, weights, bias, data_steps, geometry.groups)
     dtype = "uint8" if _activation(node, flags["with_act"] or flags["with_postsum_act"]) in _UNSIGNED else "int8"
     out_steps = steps_per_unit(dtype, *found)
-    out_type = _in_place(node, type_of(dtype, out_steps), residual)
+    out_type = _in_place(type_of(dtype, out_steps), out_steps, residual)
     multipliers = (out_steps / data_steps / quantized.steps).astype(np.float32)
     totals = source_type("int32", multipliers, out_type, axis=CHANNELS)
 
@@ -105,7 +105,17 @@ def subgraph_convolution(node: Node) -> list[Value]:
         added = source_type(residual.dtype, np.array([out_steps / steps]), out_type)
         return ops.requantize_add(sums, other, totals, added, out_type)
 
-    return [_over_images(node, x, body), *edges(*found)]
+    made = _over_images(node, x, body)
+    return [_as_declared(node, made, out_type, type_of(dtype, out_steps)), *edges(*found)]
+
+
+def _as_declared(node: Node, made: Tensor, stored: QuantizedType, declared: QuantizedType) -> Tensor:
+    """Bytes of uint8 that were written where int8 is declared, as those that read them take them: from 128 on, they
+    are negative."""
+    if stored.storage == declared.storage or declared.storage != "int8":
+        return made
+    values = np.arange(256, dtype=np.uint8).astype(np.int8).tolist()
+    return node.result(node.emit(ops.table(made.expr, stored, declared, values), "as_declared"))
 
 
 def quantized_convolution(node: Node) -> list[Value]:
@@ -122,20 +132,19 @@ def quantized_convolution(node: Node) -> list[Value]:
     return [sums, *edges(-largest, largest)]
 
 
-def _in_place(node: Node, out_type: QuantizedType, residual: Tensor | None) -> QuantizedType:
+def _in_place(out_type: QuantizedType, steps: np.float32, residual: Tensor | None) -> QuantizedType:
     """A sum is written over its residual, in the residual's storage whatever the output is said to be (observed: oneDNN
     logs `dst_s8` for a uint8 output). So a sum of int8 ends at 127."""
     if residual is None or residual.dtype == out_type.storage:
         return out_type
     if residual.dtype == "uint8":
-        node.unsupported(
-            "adds uint8 to a tensor declared as int8, and MXNet stores uint8", hint="exclude it from quantization"
-        )
+        return type_of("uint8", steps)
     return replace(out_type, storage_max=_LARGEST_INT8)
 
 
 def _over_images(node: Node, x: Tensor, body: Callable[[relax.Var], relax.Expr]) -> Tensor:
-    node.require(len(x.shape) == 4, f"has an input of {list(x.shape)}, not [N, C, H, W]")
+    if len(x.shape) != 4:
+        node.unsupported(f"has an input of {list(x.shape)}, not [N, C, H, W]")
     return node.result(in_channels_last(node.emit, x.expr, body))
 
 

@@ -127,7 +127,9 @@ def _layer(
         return _Layer(rows, x.dtype, data, data_steps, quantized, None)
     weight_range = node.range(operands + 2)
     steps = steps_per_unit("int8", *weight_range)
-    bias_range = node.range(operands + 4) if has_bias else None
+    # A bias of zeros has infinitely many steps in a unit, so that MXNet multiplies what is stored of it by 0.
+    has_steps = has_bias and not node.is_of_zeros(operands + 4)
+    bias_range = node.range(operands + 4) if has_steps else None
     quantized = _rescaled(weights, bias, bias_range, steps, data_steps, to_integer)
     return _Layer(rows, x.dtype, data, data_steps, quantized, weight_range)
 

@@ -2,15 +2,70 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from tvm import relax
 
+from service.compiler.importers import windows
 from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.mxnet.node import Node, Value, edges
 from service.compiler.importers.mxnet.scales import steps_per_unit, type_of
+from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 
 _Pads = tuple[int, int, int, int]
 _MAX_PADDED_ELEMENTS = 1 << 31
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """The attributes of a pooling of `[N, C, H, W]`, checked.
+
+    Attributes:
+        counted: whether the zeros of the padding count in an average.
+    """
+
+    kind: str
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    pads: _Pads
+    counted: bool
+
+    @staticmethod
+    def of(node: Node, shape: tuple[int, ...]) -> _Pool:
+        if len(shape) != 4:
+            node.unsupported(f"has an input of {list(shape)}, not [N, C, H, W]")
+        kind, attributes = node.attributes.text("pool_type", "max"), node.attributes
+        if kind not in ("max", "avg"):
+            node.unsupported(f"has the pool_type {kind!a:.20}; max and avg can be compiled")
+        layout = attributes.text("layout", "NCHW")
+        if layout not in ("NCHW", "None"):
+            node.unsupported(f"has the layout {layout!a:.20}, not NCHW")
+        everything = attributes.flag("global_pool")
+        window = (shape[2], shape[3]) if everything else attributes.pair("kernel", (1, 1))
+        strides = (1, 1) if everything else attributes.pair("stride", (1, 1))
+        pads = (0, 0, 0, 0) if everything else _padding(node, shape[2:], window, strides, kind)
+        return _Pool(kind, window, strides, pads, kind == "avg" and attributes.flag("count_include_pad", True))
+
+
+def pooling(node: Node) -> list[Value]:
+    """Of real values, between quantized layers or behind them (src/operator/nn/mkldnn/mkldnn_pooling-inl.h). Averages
+    are within a few units in the last place of MXNet's."""
+    node.count(1)
+    x = node.tensor(0, "float32")
+    found, made = _Pool.of(node, x.shape), Real(node.emit, x.expr)
+    if found.window == x.shape[2:] and not any(found.pads):
+        whole = relax.op.max(x.expr, [2, 3], True) if found.kind == "max" else made.mean(x.expr, [2, 3])
+        return [node.result(node.emit(whole))]
+    if math.prod(found.window) > windows.MOST_PLACES:
+        node.unsupported(
+            f"has windows of {math.prod(found.window)} real values; up to {windows.MOST_PLACES} can be compiled"
+        )
+    spread = windows.Windows((2, 3), found.window, found.strides, found.pads)
+    if found.kind == "max":
+        return [node.result(node.emit(windows.largest(made, spread)))]
+    return [node.result(node.emit(windows.average(made, spread, found.pads if found.counted else (0, 0, 0, 0))))]
 
 
 def quantized_pooling(node: Node) -> list[Value]:
@@ -18,26 +73,15 @@ def quantized_pooling(node: Node) -> list[Value]:
     then they are zeros of the image here."""
     node.count(3)
     x, data = node.tensor(0, "int8", "uint8"), node.range(1)
-    node.require(len(x.shape) == 4, f"has an input of {list(x.shape)}, not [N, C, H, W]")
-    kind, attributes = node.attributes.text("pool_type", "max"), node.attributes
-    if kind not in ("max", "avg"):
-        node.unsupported(f"has the pool_type {kind!a:.20}; max and avg can be compiled")
-    layout = attributes.text("layout", "NCHW")
-    if layout not in ("NCHW", "None"):
-        node.unsupported(f"has the layout {layout!a:.20}, not NCHW")
-    everything = attributes.flag("global_pool")
-    window = (x.shape[2], x.shape[3]) if everything else attributes.pair("kernel", (1, 1))
-    strides = (1, 1) if everything else attributes.pair("stride", (1, 1))
-    pads = (0, 0, 0, 0) if everything else _padding(node, x.shape[2:], window, strides, kind)
-    counted = kind == "avg" and attributes.flag("count_include_pad", True)
+    found = _Pool.of(node, x.shape)
     quantized = type_of(x.dtype, steps_per_unit(x.dtype, *data))
 
     def body(image: relax.Var) -> relax.Call:
-        own = pads
-        if counted and any(pads):
-            image, own = node.emit(_padded(image, pads), "padded"), (0, 0, 0, 0)
-        make = ops.max_pool2d if kind == "max" else ops.avg_pool2d
-        return make(image, quantized, quantized, pool_size=window, strides=strides, padding=own)
+        own = found.pads
+        if found.counted and any(found.pads):
+            image, own = node.emit(_padded(image, found.pads), "padded"), (0, 0, 0, 0)
+        make = ops.max_pool2d if found.kind == "max" else ops.avg_pool2d
+        return make(image, quantized, quantized, pool_size=found.window, strides=found.strides, padding=own)
 
     return [node.result(in_channels_last(node.emit, x.expr, body)), *edges(*data)]
 
