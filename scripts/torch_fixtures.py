@@ -156,6 +156,47 @@ class Squeezed(nn.Module):
         return self.back(nn.functional.avg_pool2d(x, 2))
 
 
+class Numbers(nn.Module):
+    """Sums and products of a quantized tensor and a number: positive, negative, zero, on the left, with ReLU, and so
+    large that the zero point would leave its range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.stem(x)
+        sums = (x + 0.3, 0.25 + x, torch.relu(x - -0.5), x + 9.0, x + -7.0, torch.relu(x + -0.4))
+        products = (x * 0.5, 1.75 * x, x * -1.5, torch.relu(x * -0.7), torch.relu(x * 0.6), x * 0.0)
+        return self.last(x * 0.5 + 0.25), *sums, *products
+
+
+class Sequence(nn.Module):
+    """One-dimensional convolutions, as sensors and audio have them, and pixels that are shuffled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(3, 16, 5, stride=2, padding=2), nn.Conv1d(16, 12, 3, dilation=2, groups=4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.second(torch.relu(self.first(torch.flatten(x, 2))))
+        return x, nn.functional.pixel_shuffle(torch.reshape(x, (2, 12, 4, 17)), 2)
+
+
+class Pooled(nn.Module):
+    """Adaptive averages of even areas, where many means lie halfway between two steps: in whole blocks of channels, and
+    in those left over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.rest = nn.Conv2d(3, 24, 1), nn.Conv2d(3, 13, 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pool = nn.functional.adaptive_avg_pool2d
+        a, b = self.blocks(x), self.rest(x)
+        return pool(a, 1), pool(b, 1), pool(a, (6, 2)), pool(b, (3, 4))
+
+
 class Rows(nn.Module):
     """Linear layers whose activations are quantized as they come, of weights with one scale and with many."""
 
@@ -224,6 +265,9 @@ def main() -> None:
         "branches": Branches,
         "functions": Functions,
         "unfused": Unfused,
+        "numbers": Numbers,
+        "sequence": Sequence,
+        "pooled": Pooled,
     }
     tokens = (2, 5, 37)
     with torch.no_grad():
@@ -233,6 +277,8 @@ def main() -> None:
             traced = torch.jit.trace(model, torch.randn(image))
             if name == "depthwise":
                 save(name, torch.jit.freeze(traced.eval()), image, WITHIN_7_BITS)
+            elif name == "numbers":  # of which there are many outputs
+                save(name, traced, image, (0.5, 8.0))
             else:
                 save(name, traced, image)
         for name, engine in (("eager", "x86"), ("eager_per_tensor", "qnnpack")):

@@ -145,6 +145,11 @@ class Operation:
     def floating(self, name: str) -> float:
         return float(self.attr(name))
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether it is a pooling whose result has a given size."""
+        return self.call.attrs is not None and "adaptive" in self.call.attrs.keys() and self.flag("adaptive")  # noqa: SIM118
+
     def flag(self, name: str) -> bool:
         return bool(self.attr(name))
 

@@ -9,14 +9,16 @@ from typing import Any
 
 from tvm import relax
 
-from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.node import ANOTHER_FORM, Node
 from service.compiler.importers.torch.operators import REAL_RULES, RULES, Rule
+from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import UNKNOWN, Unknown, Value
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import Unsupported, UnsupportedOperator
 
 At = Callable[[str, str], None]
 
 _LISTED = 20
+_LONGEST_ARGUMENT = 40  # in a message
 _COMPILED = "Octet compiles: " + ", ".join(
     sorted(name for name in {*RULES, *REAL_RULES} if not name.startswith("octet::"))
 )
@@ -40,13 +42,16 @@ class Graph:
         self._count += 1
         self._at(label, output)
         if rule is None:
+            self._hint = self._hint or _COMPILED
             return self._obstacle(name, output)
         if any(_is_unknown(value) for value in (*arguments, *named.values())):
             return UNKNOWN
         try:
             taken = inspect.signature(rule).bind(Node(self._builder, label, output), *arguments, **named)
-        except TypeError as exc:
-            raise MalformedModel(f"{label} has arguments that it does not accept", op=label, tensor=output) from exc
+        except TypeError:
+            given = ", ".join([*map(_kind_of, arguments), *(f"{key}={_kind_of(each)}" for key, each in named.items())])
+            self._hint = self._hint or ANOTHER_FORM
+            return self._obstacle(f"{name} of ({given})", output)
         try:
             return rule(*taken.args, **taken.kwargs)
         except Unsupported as obstacle:
@@ -73,7 +78,7 @@ class Graph:
             f"They are: {_listed(each)}",
             op=self._obstacles[0][0].split(" ")[0],
             tensor=self._obstacles[0][1],
-            hint=self._hint or _COMPILED,
+            hint=self._hint,
         )
 
 
@@ -84,6 +89,17 @@ def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:
     listed = [each for value in arguments for each in (value if isinstance(value, list | tuple) else [value])]
     stored = any(isinstance(each, Value) and each.quantized is not None for each in listed)
     return RULES[name] if stored and name in RULES else REAL_RULES[name]
+
+
+def _kind_of(argument: Any) -> str:
+    """What an argument is, as messages name it."""
+    if isinstance(argument, Value):
+        return "quantized tensor" if argument.quantized is not None else "tensor"
+    if isinstance(argument, Tensor):
+        return "constant"
+    if isinstance(argument, bool | int | float | str | None):
+        return ascii(argument)[:_LONGEST_ARGUMENT]
+    return type(argument).__name__.lower()
 
 
 def _is_unknown(value: Any) -> bool:

@@ -70,8 +70,8 @@ class Interpreter:
         return self._instances[key][1]
 
     def _instantiated(self, value: Object, kind: str) -> Any:
-        if value.kind.module == CLASSES:
-            return unpacked(value.kind.name, value.state)
+        if value.kind.module.startswith(CLASSES):
+            return unpacked(value.kind.module, value.kind.name, value.state)
         instance = Instance(kind)
         methods = self._code.methods(kind) or {}
         if "__setstate__" in methods:
@@ -240,7 +240,9 @@ class Interpreter:
     def _member(self, owner: Any, name: str) -> Any:
         if isinstance(owner, Unknown):
             return UNKNOWN
-        if not isinstance(owner, Instance) or name not in owner.attributes:
+        if not isinstance(owner, Instance):
+            raise Unsupported(f"the model's code reads the attribute {_shown(name)} of what is not a module")
+        if name not in owner.attributes:
             raise MalformedModel(f"the archive's code reads the attribute {_shown(name)} of a value that has none")
         return self.instance(owner.attributes[name])
 
@@ -275,7 +277,7 @@ class Interpreter:
         if isinstance(owner, Packed) and name == "unpack":
             return owner.weight, None if owner.bias is None else Tensor(owner.bias)
         if not isinstance(owner, Instance):
-            raise MalformedModel(f"the archive's code calls {_shown(name)} of a value that is not a module")
+            raise Unsupported(f"the model's code calls {_shown(name)} of what is not a module")
         methods = self._code.methods(owner.kind) or {}
         if name not in methods:
             raise MalformedModel(f"the class {_shown(owner.kind)} of the archive has no method {_shown(name)}")
@@ -283,8 +285,11 @@ class Interpreter:
 
     def _operation(self, name: str, output: str, arguments: list[Any], named: dict[str, Any]) -> Any:
         function = scalars.FUNCTIONS.get(name)
-        if function is not None and not named and scalars.are_scalars(arguments):
-            return function(*arguments)
+        given = [*arguments, *named.values()]
+        if function is not None and scalars.are_scalars(given):
+            return function(*arguments, **named)
+        if function is not None and any(isinstance(each, Unknown) for each in given):
+            return UNKNOWN
         return self._operators.call(name, output, arguments, named)
 
     def _refusal(self, node: ast.AST | None) -> Unsupported:

@@ -15,12 +15,13 @@ from service.compiler.importers.torch.values import Value
 from service.compiler.qnn.graph import emit
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import InvalidInput, MalformedModel, Unsupported
+from service.core.errors import InvalidInput, Unsupported
 
 # c10/core/ScalarType.h.
 STORAGES: dict[int, str] = {12: "int8", 13: "uint8"}
 
 QUANTIZE = "quantize it with torch.ao.quantization, so that no operator is left in float (docs/how-to/pytorch.md)"
+ANOTHER_FORM = "Octet compiles this operator with other operands or arguments: write this part of the model otherwise"
 _NAME_LENGTH = 120  # of a name hint
 _MOST_ELEMENTS = 1 << 31
 _LARGEST_SIZE = 1 << 31
@@ -48,7 +49,7 @@ class Node:
             constant = np.ascontiguousarray(value.data).reshape(value.data.shape)
             return Value(self.emit(relax.const(constant, constant.dtype.name), "constant"))
         if not isinstance(value, Value):
-            self.malformed("reads a value that is not a tensor")
+            self.unsupported("reads a value that is not a tensor")
         return value
 
     def activation(self, value: Any, rank: int | None = None) -> tuple[Value, QuantizedType]:
@@ -72,14 +73,14 @@ class Node:
 
     def integer(self, value: Any, least: int = -_LARGEST_SIZE) -> int:
         if type(value) is not int or not least <= value < _LARGEST_SIZE:
-            self.malformed(f"has a value other than an integer of at least {least} where it needs one")
+            self.unsupported(f"has a value other than an integer of at least {least} where it needs one")
         return value
 
     def pair(self, value: Any, least: int) -> tuple[int, int]:
         """One number for rows and one for columns, or one for both."""
         items = value if isinstance(value, list | tuple) else [value]
         if len(items) not in (1, 2):
-            self.malformed("has neither one nor two numbers for rows and columns")
+            self.unsupported("has neither one nor two numbers for rows and columns")
         numbers = [self.integer(item, least) for item in items]
         return numbers[0], numbers[-1]
 
@@ -92,7 +93,7 @@ class Node:
         """A dimension, counted from the front."""
         axis = self.integer(value)
         if not -rank <= axis < rank:
-            self.malformed(f"works along dimension {axis} of {rank}")
+            self.unsupported(f"works along dimension {axis} of {rank}")
         return axis % rank
 
     def real(self, value: Any) -> float:
@@ -100,14 +101,14 @@ class Node:
         if isinstance(value, Tensor) and value.data.size == 1:
             value = value.data.reshape(-1)[0].item()
         if isinstance(value, int) and abs(value) >= 1 << 63:
-            self.malformed("has an integer of more than 64 bits")
+            self.unsupported("has an integer of more than 64 bits")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self.malformed("has a value other than a number where it needs one")
+            self.unsupported("has a value other than a number where it needs one")
         return float(value)
 
     def flag(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            self.malformed("has a value other than true or false where it needs one")
+            self.unsupported("has a value other than true or false where it needs one")
         return value
 
     # -- types
@@ -125,7 +126,7 @@ class Node:
         try:
             return QuantizedType(storage, scales, quantization.zero_points, axis=quantization.axis)
         except InvalidInput as exc:
-            raise MalformedModel(f"{self.label}: {exc.message}", op=self.label, tensor=self.output) from exc
+            raise self._refusal(exc.message) from exc
 
     # -- what it makes
 
@@ -135,9 +136,9 @@ class Node:
         try:
             var = emit(self._builder, expr, name)
         except IllTyped as exc:
-            raise MalformedModel(f"{self.label}: {exc.message}", op=self.label, tensor=self.output) from exc
+            raise self._refusal(exc.message) from exc
         if math.prod(int(dim) for dim in var.ty.shape) >= _MOST_ELEMENTS:
-            self.malformed("makes a tensor of 2**31 elements or more")
+            self.unsupported("makes a tensor of 2**31 elements or more")
         return var
 
     def value(self, expr: relax.Expr, quantized: QuantizedType | None) -> Value:
@@ -149,13 +150,16 @@ class Node:
         return Value(in_channels_last(self.emit, x.expr, body), quantized)
 
     # -- errors
+    #
+    # Whether PyTorch runs an operator is not known here: it has more overloads than there are rules. So none of these
+    # calls the file damaged.
 
     def require(self, condition: bool, what: str) -> None:
         if not condition:
-            self.malformed(what)
-
-    def malformed(self, what: str) -> NoReturn:
-        raise MalformedModel(f"{self.label} {what}", op=self.label, tensor=self.output)
+            self.unsupported(what)
 
     def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
-        raise Unsupported(f"{self.label} {what}", op=self.label, tensor=self.output, hint=hint)
+        raise self._refusal(what, hint)
+
+    def _refusal(self, what: str, hint: str | None = None) -> Unsupported:
+        return Unsupported(f"{self.label} {what}", op=self.label, tensor=self.output, hint=hint or ANOTHER_FORM)

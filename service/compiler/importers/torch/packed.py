@@ -15,7 +15,9 @@ from service.compiler.importers.torch.tensors import Array, Tensor
 from service.core.errors import MalformedModel, Unsupported
 
 CONV2D, LINEAR = "Conv2dPackedParamsBase", "LinearPackedParamsBase"
-CLASSES = "__torch__.torch.classes.quantized"
+CLASSES = "__torch__.torch.classes."  # of PyTorch's own, which the archive's code does not define
+_QUANTIZED = f"{CLASSES}quantized"
+_LEFT_OUT = "leave this layer out of the model, or in float"
 _TRANSPOSED = 1  # the one flag
 
 
@@ -35,13 +37,17 @@ class Packed:
     groups: int = 1
 
 
-def unpacked(kind: str, state: Any) -> Packed:
-    """The parameters that a pickle has as an object of class `kind`.
+def unpacked(module: str, kind: str, state: Any) -> Packed:
+    """The parameters that a pickle has as an object of class `kind` of `module`.
 
     Raises:
         MalformedModel: the state is not that of such an object.
         Unsupported: it is of another kind of layer.
     """
+    if module != _QUANTIZED:
+        whole = f"{module.removeprefix(CLASSES)}.{kind}"[:100]
+        layer = " (a quantized LSTM or GRU)" if module == f"{CLASSES}rnn" else ""
+        raise Unsupported(f"objects of PyTorch's class {whole!a}{layer} are not compiled", hint=_LEFT_OUT)
     match kind, state:
         case "LinearPackedParamsBase", (weight, bias):
             return linear(weight, bias)
@@ -52,7 +58,7 @@ def unpacked(kind: str, state: Any) -> Packed:
         case (("LinearPackedParamsBase" | "Conv2dPackedParamsBase"), _):
             raise _misfit(kind)
         case _:
-            raise Unsupported(f"parameters of the kind {kind[:100]!a} are not compiled")
+            raise Unsupported(f"parameters of the kind {kind[:100]!a} are not compiled", hint=_LEFT_OUT)
 
 
 def linear(weight: Any, bias: Any) -> Packed:
@@ -68,6 +74,17 @@ def conv2d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, gro
         raise _misfit(CONV2D)
     steps, around, apart = _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)
     return Packed(weight, None if bias is None else bias.data, steps, around, apart, groups)
+
+
+def conv1d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
+    """`quantized::conv1d_prepack`: a convolution of images of one row, as PyTorch packs it
+    (`quantized::conv1d_prepack` in aten/src/ATen/native/quantized/cpu/qconv_prepack.cpp)."""
+    _check(CONV2D, weight, bias, rank=3)
+    steps, around, apart = (
+        (default, *(each if isinstance(each, list | tuple) else [each]))
+        for default, each in ((1, stride), (0, padding), (1, dilation))
+    )
+    return conv2d(Tensor(weight.data[:, :, None], weight.quantization), bias, steps, around, apart, groups)
 
 
 def _convolution(config: list[Any], weight: Any, bias: list[Any]) -> Packed:

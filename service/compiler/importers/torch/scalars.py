@@ -45,19 +45,23 @@ def item(whole: Any, index: Any) -> Any:
         if isinstance(whole, dict) and isinstance(index, str | int):
             return whole[index]
     except (IndexError, KeyError) as exc:
-        raise MalformedModel("the archive's code reads an element that is not there") from exc
+        raise Unsupported(
+            "the model's code reads an element that is not there, for inputs of this shape",
+            hint="check the shape of the input",
+        ) from exc
     raise Unsupported("the model's code takes elements out of a tensor one by one")
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **named: Any) -> Any:
         if any(isinstance(argument, Unknown) for argument in arguments):
             return next(argument for argument in arguments if isinstance(argument, Unknown))
         try:
-            result = function(*arguments)
+            result = function(*arguments, **named)
         except (TypeError, ValueError, ArithmeticError, IndexError, KeyError, AttributeError) as exc:
-            raise MalformedModel(
-                f"the archive's code computes with a value that is not a number: {type(exc).__name__}"
+            raise Unsupported(
+                f"the model's code computes with numbers or lists in a way that Octet does not evaluate: {exc}"[:300],
+                hint="trace the model (torch.jit.trace), or export it (torch.export)",
             ) from exc
         if isinstance(result, int) and not -_LARGEST <= result < _LARGEST:
             raise MalformedModel("the archive's code computes an integer of more than 64 bits")
@@ -92,10 +96,53 @@ def _is_flat(value: Any) -> bool:
     return isinstance(value, _SIMPLE) or (isinstance(value, list) and all(isinstance(each, _SIMPLE) for each in value))
 
 
-def _add(a: Any, b: Any) -> Any:
+def _add(a: Any, b: Any, alpha: Any = 1) -> Any:
     if isinstance(a, list) and isinstance(b, list):
         return _extend(list(a), b)
-    return _number(a) + _number(b)
+    return _number(a) + _number(alpha) * _number(b)
+
+
+def _subtract(a: Any, b: Any, alpha: Any = 1) -> Any:
+    return _number(a) - _number(alpha) * _number(b)
+
+
+def _multiply(a: Any, b: Any) -> Any:
+    """Of numbers; or of a list and how often it is repeated."""
+    if isinstance(a, list) or isinstance(b, list):
+        items, times = (a, b) if isinstance(a, list) else (b, a)
+        if type(times) is not int or times * len(items) > _LONGEST:
+            raise TypeError
+        return items * times
+    return _number(a) * _number(b)
+
+
+def _divide(a: Any, b: Any, rounding_mode: Any = None) -> Any:
+    """`aten::div`: of whole numbers, too, the quotient is real, unless it is rounded (BinaryOps.cpp, `div_trunc_kernel`
+    and `div_floor_kernel`)."""
+    dividend, divisor = _number(a), _number(b)
+    if rounding_mode is None:
+        return dividend / divisor
+    if rounding_mode not in ("floor", "trunc"):
+        raise ValueError(f"the rounding mode {str(rounding_mode)[:20]!a}")
+    floor = dividend // divisor
+    if rounding_mode == "floor" or floor * divisor == dividend or floor >= 0:
+        return floor
+    return floor + 1
+
+
+def _modulo(a: Any, b: Any) -> Any:
+    """`aten::fmod`: with the sign of the dividend."""
+    dividend, divisor = _number(a), _number(b)
+    if isinstance(dividend, float) or isinstance(divisor, float):
+        return math.fmod(dividend, divisor)
+    return dividend - divisor * _divide(dividend, divisor, "trunc")
+
+
+def _power(base: int | float, exponent: int | float) -> int | float:
+    if abs(base) > 1 and abs(exponent) > 64:  # a whole number of more bits than there are
+        raise ValueError("a power too large")
+    result: int | float = base**exponent
+    return result
 
 
 def _append(items: Any, value: Any) -> Any:
@@ -134,7 +181,7 @@ def _integer(value: Any) -> int:
 
 def _raise(message: Any = "", *_: Any) -> Any:
     said = ascii(str(message)[:200]) if isinstance(message, str) else ""
-    raise MalformedModel(f"the model itself rejects its input: {said}", hint="check the shape of the input")
+    raise Unsupported(f"the model itself rejects its input: {said}", hint="check the shape of the input")
 
 
 def _length(value: Any) -> int:
@@ -146,12 +193,21 @@ def _length(value: Any) -> int:
 _PURE: dict[str, Callable[..., Any]] = {
     "aten::len": _length,
     "aten::add": _add,
-    "aten::sub": _arithmetic(operator.sub),
-    "aten::mul": _arithmetic(operator.mul),
-    "aten::div": _arithmetic(operator.truediv),
+    "aten::sub": _subtract,
+    "aten::rsub": lambda a, b, alpha=1: _subtract(b, a, alpha),
+    "aten::mul": _multiply,
+    "aten::div": _divide,
+    "aten::divide": _divide,
+    "aten::true_divide": _arithmetic(operator.truediv),
     "aten::floor_divide": _arithmetic(operator.floordiv),
     "aten::floordiv": _arithmetic(operator.floordiv),
+    "aten::__floordiv__": _arithmetic(operator.floordiv),
     "aten::remainder": _arithmetic(operator.mod),
+    "aten::fmod": _modulo,
+    "aten::abs": lambda a: abs(_number(a)),
+    "aten::pow": lambda a, b: _power(_number(a), _number(b)),
+    "aten::sqrt": lambda a: math.sqrt(_number(a)),
+    "aten::trunc": lambda a: math.trunc(_number(a)),
     "aten::neg": lambda a: -_number(a),
     "aten::ceil": lambda a: math.ceil(_number(a)),
     "aten::floor": lambda a: math.floor(_number(a)),

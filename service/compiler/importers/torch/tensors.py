@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from service.compiler.importers.archive import Archive
 from service.compiler.importers.torch.unpickler import Unpickler
-from service.core.errors import MalformedModel
+from service.core.errors import MalformedModel, Unsupported
 
 Array = npt.NDArray[Any]
 
@@ -32,6 +32,18 @@ _STORAGES: dict[str, str] = {
     "QUInt8Storage": "uint8",
     "QInt32Storage": "int32",
 }
+
+
+# Storage classes of PyTorch that are not read -> what their elements are.
+_OTHER_STORAGES: dict[str, str] = {
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+    "QUInt4x2Storage": "4 bits",
+    "QUInt2x4Storage": "2 bits",
+}
+_OTHER_HINT = "save the model with constants of float32 (model.float()), and with weights of 8 bits"
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,8 @@ class TensorReader:
     def _storage(self, folder: str, reference: Any) -> _Storage:
         """`("storage", type, record, device, elements)`, as serialization.py's `persistent_id` writes it."""
         match reference:
+            case ("storage", str(kind), *_) if kind in _OTHER_STORAGES:
+                raise Unsupported(f"constants of {_OTHER_STORAGES[kind]} are not compiled", hint=_OTHER_HINT)
             case ("storage", str(kind), str(key), str(), int(count)) if kind in _STORAGES:
                 name = f"{folder}/{key}"
             case _:
@@ -145,8 +159,14 @@ def _quantized_tensor(storage: Any, offset: Any, size: Any, stride: Any, quantiz
             quantization = Quantization((scale,), (zero_point,))
         case ("per_channel_affine", Tensor(data=scales), Tensor(data=zero_points), int(axis)):
             quantization = per_channel(plain.data.shape, scales, zero_points, axis)
+        case ("per_channel_affine_float_qparams", *_):
+            raise Unsupported(
+                "the weights of a quantized Embedding or EmbeddingBag, whose zero points are real numbers, are not "
+                "compiled",
+                hint="leave embeddings in float: quantize_dynamic(model, {torch.nn.Linear})",
+            )
         case _:
-            raise MalformedModel("a tensor of the archive is quantized in a way that Octet does not read")
+            raise Unsupported("a tensor of the archive is quantized in a way that Octet does not read")
     return Tensor(plain.data, quantization)
 
 
@@ -199,9 +219,10 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 }
 _SPEC_MAKERS: dict[str, Callable[..., Any]] = {"torch._utils._rebuild_tensor_v2": _spec}
 _CONSTANTS: dict[str, Any] = {
-    **{f"torch.{storage}": storage for storage in _STORAGES},
+    **{f"torch.{storage}": storage for storage in (*_STORAGES, *_OTHER_STORAGES)},
     "torch.per_tensor_affine": "per_tensor_affine",
     "torch.per_channel_affine": "per_channel_affine",
+    "torch.per_channel_affine_float_qparams": "per_channel_affine_float_qparams",
 }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from service.core.errors import MalformedModel
+from service.core.errors import MalformedModel, Unsupported
 
 _MOST_STEPS = 1 << 22
 _MOST_STACKED = 1 << 20  # values on the stack, and entries of the memo
@@ -192,7 +192,9 @@ class Unpickler:
             return self._constants[str(found)]
         if str(found) in self._makers or self._classes(found.module):
             return found
-        raise MalformedModel(
+        # PyTorch's own names may stand for what is valid; of any other its loader refuses the file, too.
+        refusal = Unsupported if found.module.split(".")[0] == "torch" else MalformedModel
+        raise refusal(
             f"the pickle in the archive names {str(found)[:200]!a}, which Octet does not read; nothing was executed",
             hint="save the model with torch.jit.save or torch.export.save",
         )

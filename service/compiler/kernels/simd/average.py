@@ -18,7 +18,7 @@ from service.compiler.kernels.program import Expr, splat
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.qnn.numerics import Mode, mlas
-from service.compiler.qnn.numerics.aten import EvenAverage, reciprocal
+from service.compiler.qnn.numerics.aten import AdaptiveAverage, EvenAverage, reciprocal
 from service.compiler.qnn.numerics.decomposed import RealAverage
 from service.compiler.qnn.numerics.onednn import FloatAveragePool
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
@@ -217,6 +217,33 @@ class EvenMean:
         return lanes.isa.round_even(lanes.keep(real * reciprocal, "float32")) + zero_point
 
 
+@dataclass(frozen=True)
+class FusedMean:
+    """`AdaptiveAverage`, of whole blocks of channels: the sum less the zero points times a factor, plus the zero point,
+    rounded once to float32 and then to even.
+
+    Attributes:
+        stored: what is stored for a real zero in the bytes that are added up.
+    """
+
+    factor: float
+    zero_point: int
+    stored: int
+
+    dtype = "int32"
+
+    @property
+    def parameters(self) -> Array:
+        return np.array([self.factor, self.zero_point, self.stored], np.float32)
+
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        size = lanes.isa.lanes
+        stored = lanes.keep(tirx.Cast(f"int32x{size}", parameters(2)))
+        real = tirx.Cast(f"float32x{size}", accumulator - splat(count, size) * stored)
+        rounded = lanes.isa.round_even(lanes.fused(real, parameters(0), parameters(1)))
+        return lanes.keep(rounded) + (stored - tirx.Cast(f"int32x{size}", parameters(1)))
+
+
 def average_of(mode: Mode, operation: Operation) -> Average:
     """The averaging of `mode`.
 
@@ -237,6 +264,11 @@ def average_of(mode: Mode, operation: Operation) -> Average:
         return EvenMean(bounds(operation.per_tensor("in_type")).zero_point)
     if 256 * rows * columns >= _LARGEST_DIVIDEND:
         raise Declined(f"a window of {rows * columns} elements is too large")
+    if isinstance(formula, AdaptiveAverage):
+        if not formula.fused(operation.tensor(0)[0][-1]).all():
+            raise Declined("its last channels are rounded another way")
+        scale, _ = formula.parameters(operation)
+        return FusedMean(float(scale), in_type.zero_point, in_type.zero_point + BIAS[in_type.storage])
     if isinstance(formula, EvenAverage):
         # A half is off by the error of 1 / count, which depends on the zero point too, odd or even.
         centres = formula.centres(operation, operation.tensor(0)[0][-1])

@@ -30,6 +30,7 @@ from service.compiler.qnn.types import QuantizedType
 
 _FAR = float(1 << 30)  # beyond every 8-bit storage type
 VECTOR_CHANNELS = 16  # that average pooling takes at once
+FUSED_CHANNELS = 8  # that adaptive average pooling takes at once
 
 
 class FbgemmRequantize:
@@ -274,6 +275,51 @@ class EvenAverage:
         """The value that is subtracted from each channel: int32 `[C]`."""
         whole = channels - channels % VECTOR_CHANNELS
         return np.where(np.arange(channels) < whole, operation.per_tensor("in_type").zero_point, 0).astype(np.int32)
+
+
+class AdaptiveAverage:
+    """`_qadaptive_avg_pool_kernel` (QuantizedOpKernels.cpp), of images with their channels last, as convolutions make
+    them: the zero point is added before anything is rounded to an integer, so that halves go to the even stored value.
+
+    The order was measured on PyTorch 2.13.0: blocks of `FUSED_CHANNELS` channels are multiplied and added at once, and
+    for the channels left over the product is rounded first.
+    """
+
+    summary = "round_even(fma(sum - count * z, 1 / float(1 / float(1 / count)), z)); no fma for the last channels % 8"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type, (factor, count) = operation.per_tensor("out_type"), self.parameters(operation)
+        total = sum(windows(operation, x.astype(np.int64), 0)) - count * operation.per_tensor("in_type").zero_point
+        centred, point = np.asarray(total).astype(np.float32), np.float32(out_type.zero_point)
+        mean = np.where(self.fused(x.shape[-1]), fma(centred, factor, point), centred * factor + point)
+        return store(np.rint(mean).astype(np.int64), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type, (factor, count) = operation.per_tensor("out_type"), self.parameters(operation)
+        total = builder.emit_te(reduction(operation, te.sum, "int32"), x)
+        scale, point = tirx.const(float(factor), "float32"), tirx.const(float(out_type.zero_point), "float32")
+        centre = tirx.const(count * operation.per_tensor("in_type").zero_point, "int32")
+
+        def mean(total: Scalar, is_fused: Scalar) -> Scalar:
+            centred = (total - centre).astype("float32")
+            apart = centred * scale + point
+            value = tirx.Select(is_fused > 0, lowered_fma(centred, scale, point), apart)
+            return clamped(tirx.nearbyint(value).astype("int32"), out_type)
+
+        mask = self.fused(int(x.ty.shape[-1])).astype(np.int32)
+        return pointwise(builder, "average", mean, [total], [ChannelConstant(mask, 3)])
+
+    @staticmethod
+    def parameters(operation: Operation) -> tuple[np.float32, int]:
+        """The factor, and the elements of a window."""
+        rows, columns = operation.ints("pool_size", 2, 1)
+        one = np.float32(1)
+        return np.float32(one / (one / (one / np.float32(rows * columns)))), rows * columns
+
+    @staticmethod
+    def fused(channels: int) -> Array:
+        """Whether each channel is multiplied and added at once: bool `[C]`."""
+        return np.arange(channels) < channels - channels % FUSED_CHANNELS
 
 
 def reciprocal(quantized: QuantizedType) -> np.float32:

@@ -45,6 +45,8 @@ class Mode:
         rows = [HELD.get(name, name)]
         if operation.producer is not None:
             rows.insert(0, f"{operation.producer.name.removeprefix('qnn.')}+{rows[0]}")
+        if operation.is_adaptive:
+            rows.insert(0, f"{rows[-1]}:adaptive")
         if "int16" in operation.storages:
             rows = [f"{row}:int16" for row in rows] + rows
         return next((row for row in rows if row in self.formulas), rows[-1])

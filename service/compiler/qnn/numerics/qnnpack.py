@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.aten import EvenAverage, FloatAdd, reciprocal, rounded, stored
 from service.compiler.qnn.numerics.aten_unary import EvenFunction, hard_swish
 from service.compiler.qnn.numerics.elementwise import binary_types
 from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.pooling import reduction, windows
 from service.compiler.qnn.numerics.requantize import bias_of
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
@@ -112,6 +113,37 @@ class WindowAverage(EvenAverage):
                 "qnn.avg_pool2d: QNNPACK counts the padding, which the model says not to count", op=operation.name
             )
         return np.full(channels, operation.per_tensor("in_type").zero_point, np.int32)
+
+
+class AdaptiveAverage:
+    """q8avgpool and q8gavgpool, of windows without padding (`qnnpack_adaptive_avg_pool2d`)."""
+
+    summary = "z + round_even((sum - count * z) * float(s / float(s * count)))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type, (factor, count) = operation.per_tensor("out_type"), self.parameters(operation)
+        total = sum(windows(operation, x.astype(np.int64), 0)) - count * operation.per_tensor("in_type").zero_point
+        mean = np.rint(np.asarray(total).astype(np.float32) * factor).astype(np.int64)
+        return store(mean + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type, (factor, count) = operation.per_tensor("out_type"), self.parameters(operation)
+        total = builder.emit_te(reduction(operation, te.sum, "int32"), x)
+        centre = tirx.const(count * operation.per_tensor("in_type").zero_point, "int32")
+
+        def mean(total: Scalar) -> Scalar:
+            scaled = (total - centre).astype("float32") * tirx.const(float(factor), "float32")
+            return clamped(tirx.nearbyint(scaled).astype("int32") + out_type.zero_point, out_type)
+
+        return pointwise(builder, "average", mean, [total])
+
+    @staticmethod
+    def parameters(operation: Operation) -> tuple[np.float32, int]:
+        """The factor, and the elements of a window."""
+        _require_unsigned(operation, operation.per_tensor("in_type").storage)
+        rows, columns = operation.ints("pool_size", 2, 1)
+        scale = np.float32(operation.per_tensor("in_type").scale)
+        return np.float32(scale / (scale * np.float32(rows * columns))), rows * columns
 
 
 class ZeroPointFirst(EvenFunction):

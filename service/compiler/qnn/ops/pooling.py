@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tvm import relax
 
@@ -20,13 +21,18 @@ def avg_pool2d(
     strides: Sequence[int],
     padding: Sequence[int] = (0, 0, 0, 0),
     count_include_pad: bool = False,
+    adaptive: bool = False,
 ) -> relax.Call:
     """Mean over each window of `[N, H, W, C]`. Padding: top, left, bottom, right.
 
     Padded elements are not counted; with `count_include_pad` they are, as real zeros.
+
+    Args:
+        adaptive: whether the model gives the size of the result, for which some runtimes have a kernel of its own.
     """
-    window = {"pool_size": pool_size, "strides": strides, "padding": padding}
-    return call_of("avg_pool2d", [x], in_type=in_type, out_type=out_type, **window, count_include_pad=count_include_pad)
+    window: dict[str, Any] = {"pool_size": pool_size, "strides": strides, "padding": padding}
+    window |= {"count_include_pad": count_include_pad, **({"adaptive": True} if adaptive else {})}
+    return call_of("avg_pool2d", [x], in_type=in_type, out_type=out_type, **window)
 
 
 def max_pool2d(

@@ -111,7 +111,7 @@ def _finished(
 
 def packed_layer(node: Node, parameters: Any, rank: int) -> Packed:
     if not isinstance(parameters, Packed) or parameters.weight.data.ndim != rank:
-        node.malformed("has no packed weights of its own kind")
+        node.unsupported("has no packed weights of its own kind")
     return parameters
 
 
@@ -140,11 +140,18 @@ def _linear_prepack(_: Node, weight: Any, bias: Any = None) -> Packed:
     return packed.linear(weight, bias)
 
 
+def _conv1d_prepack(_: Node, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
+    return packed.conv1d(weight, bias, stride, padding, dilation, groups)
+
+
 def _conv2d_prepack(_: Node, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
     return packed.conv2d(weight, bias, stride, padding, dilation, groups)
 
 
 RULES = {
+    "quantized::conv1d": _fused(_conv2d, relu=False),
+    "quantized::conv1d_prepack": _conv1d_prepack,
+    "quantized::conv1d_relu": _fused(_conv2d, relu=True),
     "quantized::conv2d": _fused(_conv2d, relu=False),
     "quantized::conv2d_relu": _fused(_conv2d, relu=True),
     "quantized::linear": _fused(_linear, relu=False),

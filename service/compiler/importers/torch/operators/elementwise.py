@@ -8,26 +8,94 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from tvm import relax
 
 from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 
 Binary = Callable[[relax.Expr, relax.Expr, QuantizedType, QuantizedType, QuantizedType], relax.Call]
+OfNumber = Callable[[Node, Any, float, bool], Value]
+Stored = npt.NDArray[np.int64]
 
 
-def _binary(operator: Binary, *, relu: bool = False) -> Callable[..., Value]:
-    def convert(node: Node, qa: Any, qb: Any, scale: Any, zero_point: Any) -> Value:
+def _binary(operator: Binary, of_number: OfNumber, *, relu: bool = False) -> Callable[..., Value]:
+    """`quantized::add` and `quantized::mul`: of two tensors; or of a tensor and a number, in either order, whose result
+    has a type of its own."""
+
+    def convert(node: Node, qa: Any, qb: Any, scale: Any = None, zero_point: Any = None) -> Value:
+        if _is_number(qa) or _is_number(qb):
+            if scale is not None:
+                node.unsupported("has a number for an operand, and a scale of the result")
+            tensor, number = (qb, qa) if _is_number(qa) else (qa, qb)
+            return of_number(node, tensor, node.real(number), relu)
         (lhs, lhs_type), (rhs, rhs_type) = node.activation(qa), node.activation(qb)
+        if scale is None or zero_point is None:
+            node.unsupported("adds or multiplies two tensors without a scale of the result")
         if lhs_type.storage != rhs_type.storage:
-            node.malformed("has operands of different storage")
+            node.unsupported("has operands of different storage")
         out_type = node.per_tensor(lhs_type.storage, scale, zero_point)
         out_type = _bounded(node, out_type, out_type.zero_point) if relu else out_type
         return node.value(operator(lhs.expr, rhs.expr, lhs_type, rhs_type, out_type), out_type)
 
     return convert
+
+
+def _of_number(of_number: OfNumber, *, relu: bool = False) -> Callable[..., Value]:
+    def convert(node: Node, qa: Any, b: Any) -> Value:
+        return of_number(node, qa, node.real(b), relu)
+
+    return convert
+
+
+def _is_number(value: Any) -> bool:
+    is_constant = isinstance(value, Tensor) and value.quantization is None and value.data.size == 1
+    return is_constant or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _times_number(node: Node, value: Any, number: float, relu: bool) -> Value:
+    """`_mul_scalar_out` (aten/src/ATen/native/quantized/cpu/BinaryOps.cpp): stored values stay, and their scale is
+    multiplied. A negative number mirrors them within their range; of zero, all are 0 of the scale 1."""
+    x, in_type = node.activation(value)
+    low, high = STORAGE_RANGES[in_type.storage]
+    stored = np.arange(low, high + 1)
+    scale, point = float(np.float32(in_type.scale * abs(number))), in_type.zero_point
+    if number == 0:
+        made, scale, point = np.zeros_like(stored), 1.0, 0
+    elif number < 0:
+        made, point = low + high - stored, low + high - in_type.zero_point
+    else:
+        made = stored
+    made = np.maximum(made, point) if relu and number != 0 else made
+    return _looked_up(node, x, in_type, made, node.per_tensor(in_type.storage, scale, point))
+
+
+def _plus_number(node: Node, value: Any, number: float, relu: bool) -> Value:
+    """`_add_scalar_out` (BinaryOps.cpp): the number, in steps, moves the zero point. One that would leave the storage's
+    range stays at its end, and the steps become wider (`qadd_scalar_kernel`, QuantizedOpKernels.cpp)."""
+    x, in_type = node.activation(value)
+    low, high = STORAGE_RANGES[in_type.storage]
+    stored = np.arange(low, high + 1)
+    steps = int(np.rint(np.clip(number / in_type.scale, -(2.0**31), 2.0**31)))
+    moved = in_type.zero_point - steps
+    if low <= moved <= high:
+        made, scale, point = stored, in_type.scale, moved
+    else:
+        reach, point = (high - moved, low) if moved < low else (moved - low, high)
+        scale = reach / (high - low) * in_type.scale
+        factor = np.float32(in_type.scale) * (np.float32(1) / np.float32(scale))
+        real = (stored - in_type.zero_point + steps).astype(np.float32) * factor
+        made = np.clip(np.rint(real).astype(np.int64) + point, low, high)
+    made = np.maximum(made, point) if relu else made
+    return _looked_up(node, x, in_type, made, node.per_tensor(in_type.storage, scale, point))
+
+
+def _looked_up(node: Node, x: Value, in_type: QuantizedType, stored: Stored, out_type: QuantizedType) -> Value:
+    """The value of `stored` for each of the 256 values that `x` may have, of the type `out_type`."""
+    return node.value(ops.table(x.expr, in_type, out_type, stored.tolist()), out_type)
 
 
 def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> Value:
@@ -78,10 +146,14 @@ def _clamp(node: Node, input: Any, min: Any = None, max: Any = None) -> Value:
 
 
 RULES = {
-    "quantized::add": _binary(ops.add),
-    "quantized::add_relu": _binary(ops.add, relu=True),
-    "quantized::mul": _binary(ops.mul),
-    "quantized::mul_relu": _binary(ops.mul, relu=True),
+    "quantized::add": _binary(ops.add, _plus_number),
+    "quantized::add_relu": _binary(ops.add, _plus_number, relu=True),
+    "quantized::add_scalar": _of_number(_plus_number),
+    "quantized::add_scalar_relu": _of_number(_plus_number, relu=True),
+    "quantized::mul": _binary(ops.mul, _times_number),
+    "quantized::mul_relu": _binary(ops.mul, _times_number, relu=True),
+    "quantized::mul_scalar": _of_number(_times_number),
+    "quantized::mul_scalar_relu": _of_number(_times_number, relu=True),
     "quantized::relu6": _relu6,
     "aten::relu": _relu,
     "aten::relu_": _relu,

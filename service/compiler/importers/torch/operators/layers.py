@@ -202,21 +202,26 @@ def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
     )
 
 
-def _conv2d(
-    node: Node,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
+def _convolved(
+    node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any, places: int
 ) -> Value:
-    if isinstance(padding, str) or not isinstance(weight, Tensor) or weight.quantization is not None:
-        node.unsupported("has padding by name, or weights that are computed")
+    """The convolution of `[N, C, H, W]`; or with one of `places`, of `[N, C, L]`, which are images of one row."""
+    if not isinstance(weight, Tensor) or weight.quantization is not None:
+        node.unsupported("has weights that are computed, or quantized")
     x = node.real_tensor(input)
-    node.require(len(x.shape) == weight.data.ndim == 4, f"convolves {list(x.shape)}")
-    kernel, (down, right) = relax.const(filters_channels_last(weight.data)), node.pair(padding, 0)
+    if len(x.shape) != places + 2 or weight.data.ndim != places + 2:
+        node.unsupported(f"on a tensor of {len(x.shape)} dimensions, with weights of {weight.data.ndim}")
+    if places == 1:
+        batch, channels, length = x.shape
+        rows = node.value(relax.op.reshape(x.expr, [batch, channels, 1, length]), None)
+        of_rows = Tensor(weight.data[:, :, None])
+        steps, apart = [1, *node.sizes(stride)], [1, *node.sizes(dilation)]
+        around = padding if isinstance(padding, str) else [0, *node.sizes(padding)]
+        made = _convolved(node, rows, of_rows, bias, steps, around, apart, groups, 2)
+        return node.value(relax.op.reshape(made.expr, [*made.shape[:2], made.shape[3]]), None)
+    strides, dilations = node.pair(stride, 1), node.pair(dilation, 1)
+    sides = _sides(node, padding, weight.data.shape[2:], strides, dilations)
+    kernel = relax.const(filters_channels_last(weight.data))
     moved = None if bias is None else operand(node, bias)
 
     def body(image: relax.Var) -> relax.Expr:
@@ -224,13 +229,48 @@ def _conv2d(
             image,
             kernel,
             moved,
-            strides=node.pair(stride, 1),
-            padding=(down, right, down, right),
-            dilation=node.pair(dilation, 1),
+            strides=strides,
+            padding=sides,
+            dilation=dilations,
             groups=node.integer(groups, 1),
         )
 
     return node.image(x, body, None)
+
+
+def _sides(
+    node: Node, padding: Any, kernel: tuple[int, ...], strides: tuple[int, int], dilations: tuple[int, int]
+) -> tuple[int, int, int, int]:
+    """Padding at the top, left, bottom and right. `same` adds the odd element behind (`_convolution_same` in
+    ATen/native/Convolution.cpp)."""
+    if padding == "valid":
+        return 0, 0, 0, 0
+    if padding != "same":
+        down, right = node.pair(padding, 0)
+        return down, right, down, right
+    if strides != (1, 1):
+        node.unsupported("has strides, and padding to the same size")
+    totals = [apart * (size - 1) for size, apart in zip(kernel, dilations, strict=True)]
+    before = [total // 2 for total in totals]
+    return before[0], before[1], totals[0] - before[0], totals[1] - before[1]
+
+
+def _conv(places: int) -> Callable[..., Value]:
+    """`aten::conv1d` and `aten::conv2d`."""
+
+    def convert(
+        node: Node,
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: Any = 1,
+    ) -> Value:
+        return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
+
+    return convert
 
 
 def _convolution(
@@ -249,7 +289,10 @@ def _convolution(
     """As a trace has it; behind the groups are flags of kernels."""
     if node.flag(transposed):
         node.unsupported("is transposed")
-    return _conv2d(node, input, weight, bias, stride, padding, dilation, groups)
+    places = len(node.sizes(stride))
+    if places not in (1, 2):
+        node.unsupported(f"convolves along {places} dimensions")
+    return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
 
 
 def _attention(
@@ -330,7 +373,8 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::amin": _extreme(relax.op.min),
     "aten::batch_norm": _batch_norm,
     "aten::bmm": _matmul,
-    "aten::conv2d": _conv2d,
+    "aten::conv1d": _conv(1),
+    "aten::conv2d": _conv(2),
     "aten::cos": _function(real.of_relax(relax.op.cos)),
     "aten::elu": _elu,
     "aten::embedding": _embedding,

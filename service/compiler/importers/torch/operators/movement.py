@@ -28,9 +28,8 @@ def _reshaped(node: Node, x: Value, shape: list[int]) -> Value:
 
 def _reshape(node: Node, input: Any, shape: Any) -> Value:
     x, sizes = node.tensor(input), node.sizes(shape)
-    count, known = math.prod(x.shape), math.prod(size for size in sizes if size >= 0)
-    if sizes.count(-1) == 1 and known and count % known == 0:
-        sizes = [count // known if size == -1 else size for size in sizes]
+    count = math.prod(x.shape)
+    sizes = _inferred(sizes, count)
     node.require(math.prod(sizes) == count and min(sizes, default=0) >= 0, f"makes {sizes} of {list(x.shape)}")
     return _reshaped(node, x, sizes)
 
@@ -43,6 +42,19 @@ def _flatten(node: Node, input: Any, start_dim: Any = 0, end_dim: Any = -1) -> V
     start, end = node.axis(start_dim, rank), node.axis(end_dim, rank)
     node.require(start <= end, "flattens dimensions in reverse order")
     return _reshaped(node, x, [*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]])
+
+
+def _unflatten(node: Node, input: Any, dim: Any, sizes: Any) -> Value:
+    x = node.tensor(input)
+    axis = node.axis(dim, len(x.shape))
+    return _reshape(node, x, [*x.shape[:axis], *_inferred(node.sizes(sizes), x.shape[axis]), *x.shape[axis + 1 :]])
+
+
+def _inferred(sizes: list[int], count: int) -> list[int]:
+    """`sizes` with the one that is -1 such that they make `count` elements, if there is one."""
+    known = math.prod(size for size in sizes if size >= 0)
+    fits = sizes.count(-1) == 1 and known and count % known == 0
+    return [count // known if size == -1 else size for size in sizes] if fits else sizes
 
 
 def _permute(node: Node, input: Any, dims: Any) -> Value:
@@ -194,6 +206,46 @@ def _filling(node: Node, x: Value, real: float) -> float:
     return float(point)
 
 
+def _pixel_shuffle(node: Node, input: Any, upscale_factor: Any) -> Value:
+    """`[…, C r², H, W]` -> `[…, C, H r, W r]`."""
+    x, factor = node.tensor(input), node.integer(upscale_factor, 1)
+    node.require(len(x.shape) >= 3, f"on a tensor of {len(x.shape)} dimensions")
+    *rest, channels, height, width = x.shape
+    node.require(channels % factor**2 == 0, f"makes images {factor} times larger of {channels} channels")
+    apart = [*rest, channels // factor**2, factor, factor, height, width]
+    return _rearranged(node, x, apart, [0, 3, 1, 4, 2], [*rest, apart[-5], height * factor, width * factor])
+
+
+def _pixel_unshuffle(node: Node, input: Any, downscale_factor: Any) -> Value:
+    """`[…, C, H r, W r]` -> `[…, C r², H, W]`."""
+    x, factor = node.tensor(input), node.integer(downscale_factor, 1)
+    node.require(len(x.shape) >= 3, f"on a tensor of {len(x.shape)} dimensions")
+    *rest, channels, height, width = x.shape
+    node.require(height % factor == width % factor == 0, f"makes images {factor} times smaller of {height} x {width}")
+    apart = [*rest, channels, height // factor, factor, width // factor, factor]
+    return _rearranged(node, x, apart, [0, 2, 4, 1, 3], [*rest, channels * factor**2, apart[-4], apart[-2]])
+
+
+def _channel_shuffle(node: Node, input: Any, groups: Any) -> Value:
+    """The first channel of each group comes first, then the second of each."""
+    x, count = node.tensor(input), node.integer(groups, 1)
+    node.require(len(x.shape) >= 3, f"on a tensor of {len(x.shape)} dimensions")
+    batch, channels, *places = x.shape
+    node.require(channels % count == 0, f"makes {count} groups of {channels} channels")
+    rows = node.value(relax.op.reshape(x.expr, [batch, count, channels // count, math.prod(places)]), x.quantized)
+    turned = node.emit(relax.op.permute_dims(rows.expr, [0, 2, 1, 3]), "turned")
+    return node.value(relax.op.reshape(turned, list(x.shape)), x.quantized)
+
+
+def _rearranged(node: Node, x: Value, apart: list[int], order: list[int], shape: list[int]) -> Value:
+    """`x` as the shape `apart`, whose last five axes are put in `order`, as `shape`."""
+    first = len(apart) - 5
+    axes = [*range(first), *(first + axis for axis in order)]
+    wide = node.emit(relax.op.reshape(x.expr, apart), "apart")
+    turned = node.emit(relax.op.permute_dims(wide, axes), "turned")
+    return node.value(relax.op.reshape(turned, shape), x.quantized)
+
+
 def _stack(node: Node, tensors: Any, dim: Any = 0) -> Value:
     parts = [node.tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
     node.require(bool(parts), "joins something other than a list of tensors")
@@ -229,6 +281,7 @@ RULES = {
     "aten::reshape": _reshape,
     "aten::view": _reshape,
     "aten::flatten": _flatten,
+    "aten::unflatten": _unflatten,
     "aten::permute": _permute,
     "aten::transpose": _transpose,
     "aten::squeeze": _squeeze,
@@ -241,6 +294,9 @@ RULES = {
     "aten::repeat": _repeat,
     "aten::pad": _pad,
     "aten::constant_pad_nd": _constant_pad,
+    "aten::channel_shuffle": _channel_shuffle,
+    "aten::pixel_shuffle": _pixel_shuffle,
+    "aten::pixel_unshuffle": _pixel_unshuffle,
     "aten::stack": _stack,
     "aten::split": _split,
     "aten::split_with_sizes": _split,

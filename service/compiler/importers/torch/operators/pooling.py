@@ -89,7 +89,14 @@ def pooled(node: Node, input: Any, out_type: QuantizedType, average: Average) ->
 
 
 def _adaptive_avg_pool2d(node: Node, input: Any, output_size: Any) -> Value:
-    return adapted(node, input, output_size, node.activation(input)[1])
+    """By windows of one size, side by side."""
+    x, quantized = node.activation(input)
+    cell = cell_sizes(node, x.shape, output_size)
+
+    def body(image: relax.Var) -> relax.Expr:
+        return ops.avg_pool2d(image, quantized, quantized, pool_size=cell, strides=cell, adaptive=True)
+
+    return node.image(x, body, quantized)
 
 
 def adapted(node: Node, input: Any, output_size: Any, out_type: QuantizedType) -> Value:
@@ -105,18 +112,25 @@ def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[in
     Returns:
         The shape that has them apart (None: the image's own), the axes of the mean, and whether they are kept.
     """
+    down, across = cell_sizes(node, shape, output_size)
+    batch, channels, height, width = shape
+    if (down, across) == (height, width):
+        return None, [2, 3], True
+    return [batch, channels, height // down, down, width // across, across], [3, 5], False
+
+
+def cell_sizes(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[int, int]:
+    """The rows and columns of each window of an adaptive pooling of `[N, C, H, W]`."""
     if len(shape) != 4:
         node.unsupported(f"on a tensor of {len(shape)} dimensions, not 4")
     items = output_size if isinstance(output_size, list | tuple) else [output_size, output_size]
-    batch, channels, height, width = shape
+    height, width = shape[2:]
     rows, columns = node.pair(
         [size if wanted is None else wanted for wanted, size in zip(items, (height, width), strict=False)], 1
     )
     if height % rows or width % columns:
         node.unsupported(f"makes {rows} x {columns} windows of different sizes from {height} x {width}")
-    if (rows, columns) == (1, 1):
-        return None, [2, 3], True
-    return [batch, channels, rows, height // rows, columns, width // columns], [3, 5], False
+    return height // rows, width // columns
 
 
 def _mean(node: Node, input: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Value:

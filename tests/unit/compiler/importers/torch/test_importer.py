@@ -6,7 +6,7 @@ import pytest
 
 from service.compiler.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import Unsupported, UnsupportedOperator
 from tests.support.torchscript import FIXTURES, imported, quantized, script
 
 IMAGE = {"": (1, 3, 8, 8)}
@@ -22,7 +22,7 @@ def test_shapes_decide_what_the_code_does() -> None:
         "y = torch.reshape(q, [1, torch.mul(a, b), -1])",
     ]
     assert import_torchscript(quantized(*lines), shapes=IMAGE).signature.outputs[0].shape == (1, 64, 3)
-    with pytest.raises(MalformedModel, match="the model itself rejects its input: 'wrong'"):
+    with pytest.raises(Unsupported, match="the model itself rejects its input: 'wrong'"):
         import_torchscript(quantized(*lines), shapes={"": (3, 8, 8)})
 
 
@@ -73,7 +73,7 @@ def test_a_traced_model_carries_its_shapes() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("y = torch.relu(q, 1, 2, 3)", "arguments that it does not accept"),
+        ("y = torch.relu(q, 1, 2, 3)", r"of \(quantized tensor, 1, 2, 3\)"),
         ("y = torch.max_pool2d(q, [3, 3], [1, 1], [2, 2])", "pads by 2 a window of 3"),
         ("y = torch.max_pool2d(q, [9, 9])", "a window of 9 on 8 elements"),
         ("y = torch.max_pool2d(q, [0, 1])", "an integer of at least 1"),
@@ -85,11 +85,58 @@ def test_a_traced_model_carries_its_shapes() -> None:
         ("y = ops.quantized.conv2d(q, 3, 0.1, 0)", "no packed weights"),
         ("y = ops.quantized.add(q, q, 0., 0)", "scale must be positive"),
         ("y = ops.quantized.add(q, q, 0.1, 300)", "zero point"),
-        ("y = ops.quantized.add(q, 3, 0.1, 3)", "a value that is not a tensor"),
+        ("y = ops.quantized.add(q, 3, 0.1, 3)", "a number for an operand, and a scale"),
     ],
 )
 def test_operators_that_do_not_fit_their_operands(line: str, what: str) -> None:
-    with pytest.raises(MalformedModel, match=what) as caught:
+    """PyTorch loads such a file, and may have an overload of the operator that Octet lacks: it is not damaged."""
+    with pytest.raises(UnsupportedOperator, match=what) as caught:
         import_torchscript(quantized(line), shapes=IMAGE)
     assert caught.value.op
     assert caught.value.stage == "import"
+    assert "operands or arguments" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("expression", "size"),
+    [
+        ('torch.div(torch.size(q, 2), 3, rounding_mode="trunc")', 8 // 3),
+        ('torch.div(-7, 2, rounding_mode="trunc")', -3),
+        ('torch.div(-7, 2, rounding_mode="floor")', -4),
+        ("torch.floor_divide(-7, 2)", -4),
+        ("torch.floordiv(torch.size(q, 3), 3)", 2),
+        ("torch.remainder(-7, 3)", 2),
+        ("torch.fmod(-7, 3)", -1),
+        ("torch.sub(10, 2, alpha=3)", 4),
+        ("torch.rsub(2, 10)", 8),
+        ("torch.Int(torch.sqrt(torch.mul(torch.size(q, 2), torch.size(q, 3))))", 8),
+        ("torch.len(torch.mul([1], 5))", 5),
+    ],
+)
+def test_sizes_are_computed_as_pytorch_does(expression: str, size: int) -> None:
+    """By the number of channels that are left of 64, from the first on."""
+    lines = [f"n = torch.add({expression}, 10)", "y = torch.slice(torch.reshape(q, [3, 64]), 1, 0, n)"]
+    model = import_torchscript(quantized(*lines), shapes=IMAGE)
+    assert model.signature.outputs[0].shape == (3, size + 10)
+
+
+CELL = b"\x80\x02c__torch__\nNet\n)\x81}(X\x04\x00\x00\x00cellc__torch__.torch.classes.rnn\nCellParamsBase\n)\x81)bub."
+
+
+@pytest.mark.parametrize(
+    ("record", "content", "what"),
+    [
+        ("data__pkl", CELL, "'rnn.CellParamsBase' .a quantized LSTM or GRU. are not compiled"),
+        ("constants__pkl", b"\x80\x02ctorch\nsparse_coo\n.", "names 'torch.sparse_coo', which Octet does not read"),
+    ],
+)
+def test_what_pytorch_reads_and_octet_does_not_is_not_called_damaged(record: str, content: bytes, what: str) -> None:
+    with pytest.raises(Unsupported, match=what) as caught:
+        import_torchscript(script(["c = self.cell", "return x"], **{record: content}), shapes=IMAGE)
+    assert caught.value.hint
+
+
+def test_numbers_of_unknown_tensors_are_no_obstacles_of_their_own() -> None:
+    lines = ["e = torch.erfinv(q)", "n = ops.prim.NumToTensor(torch.size(e, 0))", "y = torch.reshape(q, [n, -1])"]
+    with pytest.raises(UnsupportedOperator, match="1 of 5 operators cannot be compiled: aten::erfinv"):
+        import_torchscript(quantized(*lines), shapes=IMAGE)
