@@ -39,11 +39,11 @@ _REAL_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a graph.
+    """The result for a graph.
 
     Attributes:
         outcome: "equal", "refused", "invalid" (the reference runtime does not run the graph), or the name of a finding.
-        text: what there is to say of it: the error, or how many values differ.
+        text: the error, or how many values differ.
         inputs: of a difference, those that show it.
     """
 

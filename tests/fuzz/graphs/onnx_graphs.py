@@ -24,7 +24,7 @@ def random_graph(rng: Rng, most: int = 7) -> Graph:
 
 
 def _outputs(writer: OnnxWriter) -> tuple[str, ...]:
-    """What nobody reads, and sometimes what somebody reads too; stored or dequantized."""
+    """The results that no operator reads, and sometimes one that an operator reads too; stored or dequantized."""
     read = {name for operator in writer.operators for name in operator.inputs}
     made = {name for operator in writer.operators for name in operator.outputs}
     ends = [value for value in writer.values if value.name in made and value.name not in read]

@@ -354,7 +354,7 @@ def reduce(writer: OnnxWriter) -> None:
 # Movement ---------------------------------------------------------------------------------------------------------
 
 
-def _move(
+def _copy(
     writer: OnnxWriter, x: Value, op_type: str, operands: Sequence[str], options: dict[str, Any], n: int = 1
 ) -> None:
     """A movement of stored values, or of real ones between conversions of one type."""
@@ -401,13 +401,13 @@ def reshape(writer: OnnxWriter) -> None:
             wanted = [shape[0], shape[1], -1]
         case _:
             wanted = [0, -1] if len(shape) != 2 else [shape[0], 1, 1, shape[1]]
-    _move(writer, x, "Reshape", [writer.constant(wanted, "int64")], {})
+    _copy(writer, x, "Reshape", [writer.constant(wanted, "int64")], {})
 
 
 def transpose(writer: OnnxWriter) -> None:
     x = writer.any_value()
     order = writer.rng.permutation(len(writer.shape(x.name))).tolist()
-    _move(writer, x, "Transpose", [], {"perm": order})
+    _copy(writer, x, "Transpose", [], {"perm": order})
 
 
 def slice_(writer: OnnxWriter) -> None:
@@ -417,7 +417,7 @@ def slice_(writer: OnnxWriter) -> None:
     start, step = int(writer.rng.integers(shape[axis])), int(writer.choose(1, 1, 2, -1))
     end = int(writer.rng.integers(start + 1, shape[axis] + 2)) if step > 0 else -(1 << 40)
     operands = [writer.constant([value], "int64") for value in (start, end, axis, step)]
-    _move(writer, x, "Slice", operands, {})
+    _copy(writer, x, "Slice", operands, {})
 
 
 def split(writer: OnnxWriter) -> None:
@@ -426,7 +426,7 @@ def split(writer: OnnxWriter) -> None:
     axis = int(writer.rng.integers(len(shape)))
     need(shape[axis] > 1, "one element")
     first = int(writer.rng.integers(1, shape[axis]))
-    _move(writer, x, "Split", [writer.constant([first, shape[axis] - first], "int64")], {"axis": axis}, n=2)
+    _copy(writer, x, "Split", [writer.constant([first, shape[axis] - first], "int64")], {"axis": axis}, n=2)
 
 
 def pad(writer: OnnxWriter) -> None:
@@ -434,7 +434,7 @@ def pad(writer: OnnxWriter) -> None:
     shape = writer.shape(x.name)
     mode = str(writer.choose("constant", "constant", "reflect", "edge"))
     pads = [int(writer.rng.integers(0, min(3, size))) if writer.often(0.5) else 0 for size in (*shape, *shape)]
-    _move(writer, x, "Pad", [writer.constant(pads, "int64")], {"mode": mode})
+    _copy(writer, x, "Pad", [writer.constant(pads, "int64")], {"mode": mode})
 
 
 def resize(writer: OnnxWriter) -> None:
@@ -464,10 +464,10 @@ def squeeze(writer: OnnxWriter) -> None:
     shape = writer.shape(x.name)
     ones = [axis for axis, size in enumerate(shape) if size == 1 and axis > 0]
     if ones and len(shape) > 2:
-        _move(writer, x, "Squeeze", [writer.constant([writer.choose(*ones)], "int64")], {})
+        _copy(writer, x, "Squeeze", [writer.constant([writer.choose(*ones)], "int64")], {})
     else:
         need(len(shape) < 4, "four axes already")
-        _move(writer, x, "Unsqueeze", [writer.constant([int(writer.rng.integers(1, len(shape) + 1))], "int64")], {})
+        _copy(writer, x, "Unsqueeze", [writer.constant([int(writer.rng.integers(1, len(shape) + 1))], "int64")], {})
 
 
 def depth_to_space(writer: OnnxWriter) -> None:
@@ -475,10 +475,10 @@ def depth_to_space(writer: OnnxWriter) -> None:
     shape = writer.shape(x.name)
     need(len(shape) == 4, "not an image")
     if shape[1] % 4 == 0 and writer.often(0.6):
-        _move(writer, x, "DepthToSpace", [], {"blocksize": 2, "mode": str(writer.choose("DCR", "CRD"))})
+        _copy(writer, x, "DepthToSpace", [], {"blocksize": 2, "mode": str(writer.choose("DCR", "CRD"))})
     else:
         need(shape[2] % 2 == 0 and shape[3] % 2 == 0, "odd sides")
-        _move(writer, x, "SpaceToDepth", [], {"blocksize": 2})
+        _copy(writer, x, "SpaceToDepth", [], {"blocksize": 2})
 
 
 def gather(writer: OnnxWriter) -> None:
@@ -486,7 +486,7 @@ def gather(writer: OnnxWriter) -> None:
     shape = writer.shape(x.name)
     axis = int(writer.rng.integers(len(shape)))
     indices = writer.rng.integers(-shape[axis], shape[axis], int(writer.rng.integers(1, 6)))
-    _move(writer, x, "Gather", [writer.constant(indices, str(writer.choose("int64", "int32")))], {"axis": axis})
+    _copy(writer, x, "Gather", [writer.constant(indices, str(writer.choose("int64", "int32")))], {"axis": axis})
 
 
 def another_input(writer: OnnxWriter) -> None:

@@ -83,7 +83,7 @@ class OnnxWriter(GraphWriter):
     def _run(self, operator: Operator) -> list[Array]:
         read = {name: self.tensors[name] for name in operator.inputs if name != OMITTED}
         given = tuple(name for name, tensor in read.items() if tensor.data is None)
-        # What the outputs are is not known before; ONNX Runtime infers it, and only warns of a wrong declaration.
+        # ONNX Runtime infers the types of the outputs.
         tensors = {**read, **{name: Tensor((), "float32") for name in operator.outputs}}
         alone = Graph("onnx", tensors, (operator,), given, operator.outputs)
         try:

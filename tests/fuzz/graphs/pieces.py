@@ -1,6 +1,6 @@
 """Cuts random pieces out of TFLite files that TensorFlow's converter wrote: forms that no generator thinks of.
 
-The files are the project's own, and those of `../shared/data` if it is there.
+The files are the project's own, and those in `../shared/data` if that folder exists.
 """
 
 from __future__ import annotations

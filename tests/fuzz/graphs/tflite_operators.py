@@ -25,7 +25,7 @@ def _result(writer: TfliteWriter, quantization: Quantization | None = None) -> T
     return Tensor((), writer.dtype, quantization or writer.drawn_quantization())
 
 
-def _computed(
+def _compute(
     writer: TfliteWriter,
     op_type: str,
     inputs: Sequence[str],
@@ -37,7 +37,7 @@ def _computed(
     writer.values += writer.node(op_type, inputs, options, [result], fit=True)
 
 
-def _moved(
+def _copy(
     writer: TfliteWriter, op_type: str, inputs: Sequence[str], options: dict[str, Any] | None, n: int = 1, of: int = 0
 ) -> None:
     """Results with the type of an operand."""
@@ -98,7 +98,7 @@ def conv(writer: TfliteWriter) -> None:
     options = {"table": "Conv2DOptionsT", "padding": int(writer.choose(_SAME, _VALID)), **strides}
     options |= {**_dilation(writer, strides), "fusedActivationFunction": _activation(writer)}
     inputs = [x, weights, _bias(writer, filters, x, weights)]
-    _computed(writer, "CONV_2D", inputs if inputs[2] or writer.often(0.5) else inputs[:2], options)
+    _compute(writer, "CONV_2D", inputs if inputs[2] or writer.often(0.5) else inputs[:2], options)
 
 
 def depthwise(writer: TfliteWriter) -> None:
@@ -112,7 +112,7 @@ def depthwise(writer: TfliteWriter) -> None:
     options |= {**_dilation(writer, strides), "fusedActivationFunction": _activation(writer)}
     options["depthMultiplier"] = multiplier
     inputs = [x, weights, _bias(writer, shape[3] * multiplier, x, weights, optional=False)]
-    _computed(writer, "DEPTHWISE_CONV_2D", inputs, options)
+    _compute(writer, "DEPTHWISE_CONV_2D", inputs, options)
 
 
 def transpose_conv(writer: TfliteWriter) -> None:
@@ -138,7 +138,7 @@ def fully_connected(writer: TfliteWriter) -> None:
     weights = _weights(writer, (units, depth), 0)
     options = {"table": "FullyConnectedOptionsT", "fusedActivationFunction": _activation(writer)}
     options["keepNumDims"] = writer.often(0.5)
-    _computed(writer, "FULLY_CONNECTED", [x, weights, _bias(writer, units, x, weights)], options)
+    _compute(writer, "FULLY_CONNECTED", [x, weights, _bias(writer, units, x, weights)], options)
 
 
 def batch_matmul(writer: TfliteWriter) -> None:
@@ -154,7 +154,7 @@ def batch_matmul(writer: TfliteWriter) -> None:
         sizes = (units, shape[-1]) if adjoint else (shape[-1], units)
         other = writer.constant(writer.stored(sizes, writer.dtype), quantization=writer.drawn_quantization(0.02))
         options = {"table": "BatchMatMulOptionsT", "adjY": adjoint}
-    _computed(writer, "BATCH_MATMUL", [x, other], options)
+    _compute(writer, "BATCH_MATMUL", [x, other], options)
 
 
 # Element by element -----------------------------------------------------------------------------------------------
@@ -185,20 +185,20 @@ def binary(writer: TfliteWriter) -> None:
     op_type, table = writer.choose(("ADD", "AddOptionsT"), ("MUL", "MulOptionsT"), ("SUB", "SubOptionsT"))
     inputs = [x, _second(writer, x)]
     options = {"table": table, "fusedActivationFunction": _activation(writer)}
-    _computed(writer, op_type, inputs if writer.often(0.6) else inputs[::-1], options)
+    _compute(writer, op_type, inputs if writer.often(0.6) else inputs[::-1], options)
 
 
 def extreme_of_two(writer: TfliteWriter) -> None:
     x = writer.any_value()
     inputs = [x, _second(writer, x, writer.quantization(x))]
-    _moved(writer, str(writer.choose("MAXIMUM", "MINIMUM")), inputs, {"table": "MaximumMinimumOptionsT"})
+    _copy(writer, str(writer.choose("MAXIMUM", "MINIMUM")), inputs, {"table": "MaximumMinimumOptionsT"})
 
 
 def squared_difference(writer: TfliteWriter) -> None:
     x = writer.any_value()
     need(writer.dtype == "int8", "int8 only")
     options = {"table": "SquaredDifferenceOptionsT"}
-    _computed(writer, "SQUARED_DIFFERENCE", [x, _second(writer, x)], options)
+    _compute(writer, "SQUARED_DIFFERENCE", [x, _second(writer, x)], options)
 
 
 _COMPUTED: Sequence[tuple[str, dict[str, Any] | None]] = (
@@ -219,7 +219,7 @@ _COMPUTED: Sequence[tuple[str, dict[str, Any] | None]] = (
 
 def unary(writer: TfliteWriter) -> None:
     op_type, options = _COMPUTED[int(writer.rng.integers(len(_COMPUTED)))]
-    _computed(writer, op_type, [writer.any_value()], options)
+    _compute(writer, op_type, [writer.any_value()], options)
 
 
 def sigmoid(writer: TfliteWriter) -> None:
@@ -243,7 +243,7 @@ def prelu(writer: TfliteWriter) -> None:
     slope = writer.constant(
         writer.stored((1,) * (len(shape) - 2) + shape[-1:], writer.dtype), quantization=writer.drawn_quantization(0.01)
     )
-    _computed(writer, "PRELU", [x, slope], None)
+    _compute(writer, "PRELU", [x, slope], None)
 
 
 def real_island(writer: TfliteWriter) -> None:
@@ -285,7 +285,7 @@ def pool(writer: TfliteWriter) -> None:
     height, width = _kernel(writer, shape)
     options = {"table": "Pool2DOptionsT", "padding": int(writer.choose(_SAME, _VALID)), **_strides(writer)}
     options |= {"filterHeight": height, "filterWidth": width, "fusedActivationFunction": _activation(writer)}
-    _moved(writer, str(writer.choose("MAX_POOL_2D", "AVERAGE_POOL_2D")), [x], options)
+    _copy(writer, str(writer.choose("MAX_POOL_2D", "AVERAGE_POOL_2D")), [x], options)
 
 
 def reduction(writer: TfliteWriter) -> None:
@@ -297,9 +297,9 @@ def reduction(writer: TfliteWriter) -> None:
     op_type = str(writer.choose("MEAN", "MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"))
     inputs, options = [x, writer.ints(*sorted(axes.tolist()))], {"table": "ReducerOptionsT", "keepDims": keep}
     if op_type in ("REDUCE_MAX", "REDUCE_MIN") or writer.often(0.3):
-        _moved(writer, op_type, inputs, options)
+        _copy(writer, op_type, inputs, options)
     else:
-        _computed(writer, op_type, inputs, options)
+        _compute(writer, op_type, inputs, options)
 
 
 def place_of_extreme(writer: TfliteWriter) -> None:
@@ -334,9 +334,9 @@ def concatenation(writer: TfliteWriter) -> None:
     parts = [fitting[int(place)] for place in writer.rng.integers(len(fitting), size=int(writer.rng.integers(1, 4)))]
     options = {"table": "ConcatenationOptionsT", "axis": axis if writer.often(0.6) else axis - len(shape)}
     if writer.often(0.5):
-        _moved(writer, "CONCATENATION", parts, options)
+        _copy(writer, "CONCATENATION", parts, options)
     else:
-        _computed(writer, "CONCATENATION", parts, options)
+        _compute(writer, "CONCATENATION", parts, options)
 
 
 def reshape(writer: TfliteWriter) -> None:
@@ -344,13 +344,13 @@ def reshape(writer: TfliteWriter) -> None:
     shape = writer.shape(x)
     wanted = writer.choose((shape[0], -1), (-1,), (shape[0], 1, -1, shape[-1]), (*shape, 1)[:4])
     need(int(np.prod(shape)) % abs(int(np.prod(wanted))) == 0, "another number of elements")
-    _moved(writer, "RESHAPE", [x, writer.ints(*wanted)], {"table": "ReshapeOptionsT", "newShape": list(wanted)})
+    _copy(writer, "RESHAPE", [x, writer.ints(*wanted)], {"table": "ReshapeOptionsT", "newShape": list(wanted)})
 
 
 def transpose(writer: TfliteWriter) -> None:
     x = writer.any_value()
     order = writer.rng.permutation(len(writer.shape(x))).tolist()
-    _moved(writer, "TRANSPOSE", [x, writer.ints(*order)], {"table": "TransposeOptionsT"})
+    _copy(writer, "TRANSPOSE", [x, writer.ints(*order)], {"table": "TransposeOptionsT"})
 
 
 def pad(writer: TfliteWriter) -> None:
@@ -359,12 +359,12 @@ def pad(writer: TfliteWriter) -> None:
     amounts = writer.constant(writer.rng.integers(0, 3, (len(shape), 2)).astype(np.int32))
     match int(writer.rng.integers(3)):
         case 0:
-            _moved(writer, "PAD", [x, amounts], {"table": "PadOptionsT"})
+            _copy(writer, "PAD", [x, amounts], {"table": "PadOptionsT"})
         case 1:
             value = writer.constant(writer.stored((1,), writer.dtype), quantization=writer.quantization(x))
-            _moved(writer, "PADV2", [x, amounts, value], {"table": "PadV2OptionsT"})
+            _copy(writer, "PADV2", [x, amounts, value], {"table": "PadV2OptionsT"})
         case _:
-            _moved(writer, "MIRROR_PAD", [x, amounts], {"table": "MirrorPadOptionsT", "mode": int(writer.often(0.5))})
+            _copy(writer, "MIRROR_PAD", [x, amounts], {"table": "MirrorPadOptionsT", "mode": int(writer.often(0.5))})
 
 
 def slice_(writer: TfliteWriter) -> None:
@@ -373,7 +373,7 @@ def slice_(writer: TfliteWriter) -> None:
     begin = [int(writer.rng.integers(size)) for size in shape]
     if writer.often(0.5):
         size = [int(writer.rng.integers(1, total - first + 1)) for total, first in zip(shape, begin, strict=True)]
-        _moved(writer, "SLICE", [x, writer.ints(*begin), writer.ints(*size)], {"table": "SliceOptionsT"})
+        _copy(writer, "SLICE", [x, writer.ints(*begin), writer.ints(*size)], {"table": "SliceOptionsT"})
         return
     end = [int(writer.rng.integers(first + 1, total + 2)) for total, first in zip(shape, begin, strict=True)]
     strides = [int(writer.choose(1, 1, 2)) for _ in shape]
@@ -384,7 +384,7 @@ def slice_(writer: TfliteWriter) -> None:
     }
     if writer.often(0.2) and len(shape) > 1:
         options["shrinkAxisMask"] = 1 << int(writer.rng.integers(1, len(shape)))
-    _moved(writer, "STRIDED_SLICE", [x, writer.ints(*begin), writer.ints(*end), writer.ints(*strides)], options)
+    _copy(writer, "STRIDED_SLICE", [x, writer.ints(*begin), writer.ints(*end), writer.ints(*strides)], options)
 
 
 def split(writer: TfliteWriter) -> None:
@@ -394,10 +394,10 @@ def split(writer: TfliteWriter) -> None:
     need(shape[axis] > 1, "one element")
     name = writer.constant(np.array(axis, np.int32))
     if shape[axis] % 2 == 0 and writer.often(0.5):
-        _moved(writer, "SPLIT", [name, x], {"table": "SplitOptionsT", "numSplits": 2}, n=2, of=1)
+        _copy(writer, "SPLIT", [name, x], {"table": "SplitOptionsT", "numSplits": 2}, n=2, of=1)
     else:
         sizes = writer.ints(1, shape[axis] - 1)
-        _moved(writer, "SPLIT_V", [x, sizes, name], {"table": "SplitVOptionsT", "numSplits": 2}, n=2)
+        _copy(writer, "SPLIT_V", [x, sizes, name], {"table": "SplitVOptionsT", "numSplits": 2}, n=2)
 
 
 def resize(writer: TfliteWriter) -> None:
@@ -408,7 +408,7 @@ def resize(writer: TfliteWriter) -> None:
     corners = writer.often(0.3)
     options = {"table": f"Resize{kind}OptionsT", "alignCorners": corners}
     options["halfPixelCenters"] = not corners and writer.often(0.5)
-    _moved(writer, "RESIZE_BILINEAR" if kind == "Bilinear" else "RESIZE_NEAREST_NEIGHBOR", [x, size], options)
+    _copy(writer, "RESIZE_BILINEAR" if kind == "Bilinear" else "RESIZE_NEAREST_NEIGHBOR", [x, size], options)
 
 
 def block(writer: TfliteWriter) -> None:
@@ -417,7 +417,7 @@ def block(writer: TfliteWriter) -> None:
     op_type, table = writer.choose(
         ("SPACE_TO_DEPTH", "SpaceToDepthOptionsT"), ("DEPTH_TO_SPACE", "DepthToSpaceOptionsT")
     )
-    _moved(writer, op_type, [x], {"table": table, "blockSize": 2})
+    _copy(writer, op_type, [x], {"table": table, "blockSize": 2})
 
 
 def gather(writer: TfliteWriter) -> None:
@@ -425,7 +425,7 @@ def gather(writer: TfliteWriter) -> None:
     shape = writer.shape(x)
     axis = int(writer.rng.integers(len(shape)))
     indices = writer.constant(writer.rng.integers(0, shape[axis], int(writer.rng.integers(1, 6))).astype(np.int32))
-    _moved(writer, "GATHER", [x, indices], {"table": "GatherOptionsT", "axis": axis})
+    _copy(writer, "GATHER", [x, indices], {"table": "GatherOptionsT", "axis": axis})
 
 
 def pack(writer: TfliteWriter) -> None:
@@ -433,7 +433,7 @@ def pack(writer: TfliteWriter) -> None:
     shape = writer.shape(x)
     need(len(shape) < 4, "four axes already")
     axis = int(writer.rng.integers(len(shape) + 1))
-    _moved(writer, "PACK", [x, x], {"table": "PackOptionsT", "valuesCount": 2, "axis": axis})
+    _copy(writer, "PACK", [x, x], {"table": "PackOptionsT", "valuesCount": 2, "axis": axis})
 
 
 def unpack(writer: TfliteWriter) -> None:
@@ -442,7 +442,7 @@ def unpack(writer: TfliteWriter) -> None:
     axis = int(writer.rng.integers(len(shape)))
     need(len(shape) > 1 and shape[axis] <= 4, "too many parts")
     options = {"table": "UnpackOptionsT", "num": shape[axis], "axis": axis}
-    _moved(writer, "UNPACK", [x], options, n=shape[axis])
+    _copy(writer, "UNPACK", [x], options, n=shape[axis])
 
 
 def squeeze(writer: TfliteWriter) -> None:
@@ -450,17 +450,17 @@ def squeeze(writer: TfliteWriter) -> None:
     shape = writer.shape(x)
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     if ones and len(shape) > 2:
-        _moved(writer, "SQUEEZE", [x], {"table": "SqueezeOptionsT", "squeezeDims": [writer.choose(*ones)]})
+        _copy(writer, "SQUEEZE", [x], {"table": "SqueezeOptionsT", "squeezeDims": [writer.choose(*ones)]})
     else:
         need(len(shape) < 4, "four axes already")
         axis = writer.constant(np.array(int(writer.rng.integers(len(shape))), np.int32))
-        _moved(writer, "EXPAND_DIMS", [x, axis], {"table": "ExpandDimsOptionsT"})
+        _copy(writer, "EXPAND_DIMS", [x, axis], {"table": "ExpandDimsOptionsT"})
 
 
 def tile(writer: TfliteWriter) -> None:
     x = writer.any_value()
     repeats = [int(writer.choose(1, 1, 2)) for _ in writer.shape(x)]
-    _moved(writer, "TILE", [x, writer.ints(*repeats)], {"table": "TileOptionsT"})
+    _copy(writer, "TILE", [x, writer.ints(*repeats)], {"table": "TileOptionsT"})
 
 
 def another_input(writer: TfliteWriter) -> None:
