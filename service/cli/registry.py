@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.core.digest import Digest, parse_digest
-from service.core.errors import Conflict, NotFound, NotReady
+from service.core.errors import Conflict, CorruptBlob, InvalidInput, NotFound, NotReady, RegistryFailed
 from service.core.provenance import signer_of
 from service.core.settings import PlainHttp, Settings
 from service.registry import Choose, Reference, Registry, parse_reference, pull, push
@@ -48,30 +49,60 @@ def push_served(client: Client, model: str, version: int | None, to: str, settin
 def pull_to(reference: Reference, directory: Path, settings: Settings, choose: Choose | None = None) -> list[Digest]:
     """Writes what `reference` stands for as a new folder, whole or not at all; its artifacts.
 
-    A pull that was cut off goes on from what is in `DIRECTORY.partial`.
+    A pull that was cut off leaves what has arrived in `DIRECTORY.partial`, and the next one goes on from there. One
+    that failed for another reason leaves nothing: it would fail again.
 
     Raises:
         Untrusted: none of the trusted keys signed it; the folder is not written.
         OctetError: as `service.registry.pull`.
     """
-    from service.cache import OciLayout
     from service.runtime.trust import Trust
 
     trust = Trust.of(settings)
     if directory.exists():
         raise Conflict(f"{directory} exists already", hint="name another folder, or remove it")
     partial = directory.with_name(f"{directory.name}.partial")
-    partial.mkdir(parents=True, exist_ok=True)
-    layout = OciLayout(partial)
-    for listed in layout.index():
-        layout.remove(listed.digest)
-    with Registry(reference, settings) as registry:
-        digests = pull(registry, layout, settings.max_upload_bytes, choose)
-    for digest in digests:
-        trust.check(layout, digest)
-    layout.collect_garbage(min_age_s=0)
-    partial.rename(directory)
+    try:
+        layout = _partial_layout(partial)
+        for listed in layout.index():
+            layout.remove(listed.digest)
+        with Registry(reference, settings) as registry:
+            digests = pull(registry, layout, settings.max_upload_bytes, choose)
+        for digest in digests:
+            trust.check(layout, digest)
+        layout.collect_garbage(min_age_s=0)
+        partial.rename(directory)
+    except RegistryFailed as error:
+        if not _has_blobs(partial):
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            error.hint = f"pull again, which goes on from {partial}, or delete that folder"
+        raise
+    except Exception:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    except BaseException:  # Ctrl-C: it may be called again
+        if not _has_blobs(partial):
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
     return digests
+
+
+def _partial_layout(folder: Path) -> OciLayout:
+    """What an earlier pull has left; anew if that is damaged, as by a power cut."""
+    from service.cache import OciLayout
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return OciLayout(folder)
+    except (CorruptBlob, InvalidInput):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        return OciLayout(folder)
+
+
+def _has_blobs(layout: Path) -> bool:
+    return any((layout / "blobs").rglob("sha256/*"))
 
 
 def _push(artifacts: list[tuple[OciLayout, Digest]], to: str, settings: Settings) -> Digest:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from service.core.elf import ElfError, check_object
 from service.core.errors import BuildFailed
 from service.core.target import Target
 
+_LEFT_BEHIND_S = 3600.0  # no process writes an object for as long
 _SYMBOL = re.compile(r"octet_[a-z0-9_]{1,120}")
 
 
@@ -105,6 +107,13 @@ class ObjectCache:
             finally:
                 partial.unlink(missing_ok=True)
         return path
+
+    def sweep(self) -> None:
+        """Deletes what processes that were killed have left half written."""
+        for left in self._directory.glob(".*"):
+            with suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:
+                    left.unlink()
 
     def _path(self, program: KernelProgram) -> Path:
         return self._directory / f"{program.key.removeprefix('sha256:')}.o"

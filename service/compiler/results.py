@@ -93,6 +93,14 @@ class Results:
             left -= size
 
 
+def sweep(directory: Path) -> None:
+    """Deletes what processes that were killed have left half written, or half deleted."""
+    for left in directory.glob(f"{_PARTIAL}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:
+                shutil.rmtree(left, ignore_errors=True)
+
+
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from service.cache import OciLayout
-from service.compiler import toolchain
+from service.compiler import results, toolchain
+from service.compiler.object_cache import ObjectCache
 from service.compiler.pipeline import CompileRequest
 from service.compiler.sandbox import shut_down, warm
 from service.compiler.tuning import build_artifact
@@ -231,6 +232,8 @@ def run(
     database.migrate()
     layout = open_store(settings, database)
     sweep(settings.scratch_dir)
+    ObjectCache(settings.objects_dir).sweep()
+    results.sweep(settings.results_dir)
     toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
     warm()
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.compiler.results import Results
+from service.compiler.object_cache import ObjectCache
+from service.compiler.results import Results, sweep
 
 QUESTION = {"role": "oracle", "source": "sha256:a", "numerics": "xnnpack"}
 
@@ -62,3 +63,20 @@ def test_the_least_recently_used_make_room(tmp_path: Path, file: Path, into: Pat
     assert results.take(questions[0], into) is not None  # used last, whichever came first
     results.keep(questions[2], {}, [file])
     assert [results.take(question, into) is not None for question in questions] == [True, False, True]
+
+
+@pytest.mark.parametrize("name", [".partial-1234", ".0123456789abcdef"])
+def test_what_a_killed_process_left_half_written_is_swept(tmp_path: Path, name: str) -> None:
+    old, new = tmp_path / name, tmp_path / f"{name}-of-now"
+    for each in (old, new):
+        if name.startswith(".partial"):
+            each.mkdir()
+            (each / "answer.json").write_text("{")
+        else:
+            each.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    if name.startswith(".partial"):
+        sweep(tmp_path)
+    else:
+        ObjectCache(tmp_path).sweep()
+    assert [each.name for each in tmp_path.iterdir()] == [new.name]
