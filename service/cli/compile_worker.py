@@ -28,9 +28,11 @@ def compile_worker(
     settings = load_checked({**flags, "allow_unsandboxed": allow_unsandboxed or None})
     welcome.log(settings, verbose)
     with reporting(as_json) as output:
+        from service.core.notify import ServiceManager
         from service.workers.compile_worker import run_until_signaled
 
         run_until_signaled(
             settings,
             on_started=lambda name: welcome.tell(lambda: welcome.compile_worker(output, name, settings)),
+            systemd=ServiceManager(),
         )

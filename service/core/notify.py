@@ -39,6 +39,19 @@ class ServiceManager:
     def stopping(self) -> None:
         self._send(_STOPPING)
 
+    def connected(self) -> socket.socket | None:
+        """A socket on which a program that replaces this one goes on to report; None if systemd does not listen."""
+        if self._address is None:
+            return None
+        to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            to.connect(self._address)
+        except OSError:
+            to.close()
+            return None
+        to.setblocking(False)
+        return to
+
     def _send(self, message: bytes) -> None:
         if self._address is None:
             return

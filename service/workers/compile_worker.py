@@ -40,6 +40,7 @@ from service.core.errors import (
     OctetError,
     StoreUnreachable,
 )
+from service.core.notify import ServiceManager
 from service.core.outage import log_trouble
 from service.core.quantization import is_quantization
 from service.core.scheduling import step_back
@@ -258,6 +259,7 @@ def run_until_signaled(
     on_started: Callable[[str], None] = lambda worker: None,
     is_lasting: bool = True,
     beat: Callable[[], None] = lambda: None,
+    systemd: ServiceManager | None = None,
 ) -> None:
     """`run`, until SIGTERM or SIGINT comes; this process and all that it starts are as nice as builds are.
 
@@ -266,14 +268,26 @@ def run_until_signaled(
 
     Args:
         beat: called again and again while the process is not stopped.
+        systemd: is told of the process, if systemd started it.
     """
+    manager = systemd or ServiceManager({})
+
+    def started(worker: str) -> None:
+        manager.ready()
+        on_started(worker)
+
     step_back(settings.build_nice)  # before there are threads: each has its own niceness
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with ThreadPoolExecutor(1, "octet-compile") as executor:
-        running = executor.submit(run, settings, stop, on_started, is_lasting)
+        running = executor.submit(run, settings, stop, started, is_lasting)
+        is_stopping = False
         beat()
         while not wait([running], BEAT_EVERY_S).done:
             beat()
+            manager.alive()
+            if stop.is_set() and not is_stopping:
+                is_stopping = True
+                manager.stopping()
         running.result()

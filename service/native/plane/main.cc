@@ -1,7 +1,7 @@
 // The data plane: a process that answers predictions, and nothing else. docs/adr/0042 says what it is told by whom.
 //
 //     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--reads PATH]...
-//                 [--writes PATH]... [--held FD] [--cards PATH]
+//                 [--writes PATH]... [--held FD] [--cards PATH] [--notify FD]
 //
 // FD is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
 // table of what runs; frames that are obeyed first, as if the control plane had sent them. PATH is where artifacts are:
@@ -11,7 +11,8 @@
 // answered, and once more at once. So does a card that fails, with status 3: another process can use it again. SIGUSR1
 // ends it, with status 4, as soon as it has answered what is under way with 503: a call hangs, and the supervising process,
 // which sees that by the table, starts another. A line is written to the pipe every half a second, by which that process
-// sees that the event loop runs.
+// sees that the event loop runs. Without a table, this process looks for hung calls itself, and ends likewise. With
+// `--notify`, a socket to systemd, it reports that it runs.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,6 +32,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "control/lockdown.h"
@@ -49,6 +52,7 @@ namespace {
 
 constexpr double kReportEveryS = 0.5;
 constexpr double kBeatEveryS = 0.5;
+constexpr double kHangLookEveryS = 0.1;  // for calls that hang
 constexpr double kGivingUpS = 0.1;  // in which responses are sent, before the process ends
 constexpr int kGivenUp = 4;  // exit status
 constexpr double kPartingS = 1;  // who asks more often than that asks once more before his connection ends
@@ -73,7 +77,7 @@ bool is_ours(int descriptor) {
 class Process {
  public:
   explicit Process(const std::map<std::string, int>& descriptors)
-      : reactor_(plane_.budgets), running_(descriptors.count("running") ? Running(descriptors.at("running")) : Running()), orders_(plane_, running_) {
+      : reactor_(plane_.budgets), running_(descriptors.count("running") ? Running(descriptors.at("running")) : Running::own()), orders_(plane_, running_) {
     plane_.with = [this](int64_t exchange, const auto& act) { reactor_.with(Plane::descriptor_of(exchange), act); };
     plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
     plane_.upstreams = std::make_shared<Upstreams>(plane_);
@@ -91,6 +95,8 @@ class Process {
       plane_.link.is_open() ? orders_.report(0) : orders_.gather();
       end_if_card_is_lost();
     });
+    if (!descriptors.count("running")) reactor_.every(kHangLookEveryS, [this](double now_s) { look_for_hung_calls(now_s); });
+    if (descriptors.count("notify")) keep_telling_systemd(descriptors.at("notify"));
     if (descriptors.count("held")) reactor_.every(kBeatEveryS, [pipe = descriptors.at("held")](double) { beat(pipe); });
     if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
     if (descriptors.count("updates")) hear_updates(descriptors.at("updates"));
@@ -121,12 +127,36 @@ class Process {
           give_up();
           continue;
         }
+        if (!plane_.is_stopping && notify_ >= 0) tell(notify_, "STOPPING=1");
         if (!plane_.is_stopping) plane_.parts_s = now_s() + kPartingS;
         plane_.is_stopping = true;
         plane_.not_ready = "the server is shutting down";
         reactor_.stop();
       }
     });
+  }
+
+  // Of a process that nobody supervises. Whoever has started it starts it again.
+  void look_for_hung_calls(double now_s) {
+    // If this thread did not run either, for whatever reason, the call is not to blame.
+    double elapsed_s = std::min(now_s - std::exchange(looked_s_, now_s), 2 * kHangLookEveryS);
+    if (is_given_up_) return;
+    std::string model = running_.hung(elapsed_s);
+    if (model.empty()) return;
+    std::fprintf(stderr, "octet-plane: a call of %s did not end, and the process ends\n", model.c_str());
+    give_up();
+  }
+
+  // sd_notify(3), on a socket that is connected to systemd's: `READY=1` was sent before this program began.
+  void keep_telling_systemd(int socket) {
+    const char* period_us = std::getenv("WATCHDOG_USEC");
+    double every_s = period_us == nullptr ? 0 : std::atof(period_us) / 2e6;
+    if (every_s > 0) reactor_.every(every_s, [socket](double) { tell(socket, "WATCHDOG=1"); });
+    notify_ = socket;
+  }
+
+  static void tell(int socket, std::string_view message) {
+    [[maybe_unused]] ssize_t count = ::write(socket, message.data(), message.size());
   }
 
   // Threads of this process never return, so it ends without them.
@@ -258,6 +288,8 @@ class Process {
   Orders orders_;
   Link updates_;
   bool is_given_up_ = false;
+  double looked_s_ = now_s();
+  int notify_ = -1;  // a socket to systemd
 };
 
 int numbered(const char* text) {

@@ -18,6 +18,7 @@ from service.core.artifact import ARTIFACT_TYPE, OPTIONS_ANNOTATION
 from service.core.certificate import certificate_of
 from service.core.digest import Digest
 from service.core.errors import Conflict, InvalidInput, NotFound
+from service.core.notify import ServiceManager
 from service.core.options import batch_of
 from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
@@ -111,6 +112,10 @@ def serve(
     said.append((orders.routes(named), b""))
     grpc = listeners.get("grpc")
     on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
+    systemd = ServiceManager()
+    systemd.ready()
+    if (notify := systemd.connected()) is not None:
+        inherited["notify"] = notify.detach()
     inherited |= {name: listener.fileno() for name, listener in listeners.items()}
     folders = [source.folder for source in sources]
     program.become(inherited, folders, program.writable(settings), said, uses_cards=uses_cards)

@@ -6,10 +6,8 @@ import json
 import os
 import re
 import signal
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest
 
 from tests.support.endless import FOREVER, request, status, write_endless
 from tests.support.serving import Served, serving
+from tests.support.systemd import notified
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 HANGS = 3  # of one artifact, until it is in quarantine
@@ -50,27 +49,6 @@ def served(request: pytest.FixtureRequest, folder: Path, log: Path) -> Iterator[
         assert each.stop() == 0
         eventually(lambda: b"STOPPING=1" in messages)
         assert set(messages) == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
-
-
-@contextmanager
-def notified() -> Iterator[list[bytes]]:
-    """The messages that systemd gets from processes that are started meanwhile."""
-    messages: list[bytes] = []
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener, pytest.MonkeyPatch.context() as patch:
-        listener.bind("")
-        patch.setenv("NOTIFY_SOCKET", "@" + listener.getsockname()[1:].decode())
-        patch.setenv("WATCHDOG_USEC", "2000000")
-
-        def hear() -> None:
-            while message := listener.recv(100):
-                messages.append(message)
-
-        hearing = threading.Thread(target=hear)
-        hearing.start()
-        yield messages
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-            end.sendto(b"", listener.getsockname())
-        hearing.join()
 
 
 def hang(served: Served, times: int) -> list[httpx.Response | httpx.TransportError]:

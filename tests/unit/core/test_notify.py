@@ -33,6 +33,17 @@ def test_it_is_told_what_happens(named: tuple[socket.socket, str]) -> None:
     assert [listener.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
+def test_a_program_may_go_on_by_a_connected_socket(named: tuple[socket.socket, str]) -> None:
+    listener, name = named
+    connected = ServiceManager({"NOTIFY_SOCKET": name}).connected()
+    assert connected is not None
+    with connected:
+        connected.send(b"WATCHDOG=1")
+    assert listener.recv(100) == b"WATCHDOG=1"
+    assert ServiceManager({}).connected() is None
+    assert ServiceManager({"NOTIFY_SOCKET": "@nobody-at-all"}).connected() is None
+
+
 def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
     for name in ("", "relative", str(tmp_path / "nobody"), "@nobody-at-all"):
         ServiceManager({"NOTIFY_SOCKET": name}).ready()

@@ -1,6 +1,7 @@
 #include "control/loading.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -99,6 +100,50 @@ Running::Running(int descriptor) {
   memory_ = static_cast<uint8_t*>(memory);
 }
 
+Running Running::own() {
+  void* memory = ::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
+  Running running;
+  running.memory_ = static_cast<uint8_t*>(memory);
+  return running;
+}
+
+// The processor time that a thread has had; pthread_getcpuclockid makes the same number of a clock.
+double Running::cpu_s_of(int32_t thread) {
+  constexpr uint32_t kThreadsSchedule = 6;
+  timespec time{};
+  ::clock_gettime(static_cast<clockid_t>(~static_cast<uint32_t>(thread) << 3 | kThreadsSchedule), &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+std::string Running::hung(double elapsed_s) {
+  constexpr double kWaiting = 0.1;
+  std::map<size_t, Seen> seen;
+  std::string found;
+  for (size_t slot = 0; memory_ != nullptr && slot < used_.load(std::memory_order_acquire); ++slot) {
+    if (static_cast<volatile uint8_t*>(memory_)[slot] == 0) continue;
+    const auto& record = *reinterpret_cast<const CallRecord*>(memory_ + kRecordsAt + slot * sizeof(CallRecord));
+    uint64_t calls = record.calls.load(std::memory_order_relaxed);
+    double limit_s = record.limit_s.load(std::memory_order_relaxed);
+    Seen& its = seen[slot];
+    its.calls = calls;
+    auto before = seen_.find(slot);
+    if (before == seen_.end() || before->second.calls != calls) continue;
+    its = before->second;
+    if (its.total_s < limit_s / 2) {
+      its.total_s += elapsed_s;
+    } else {
+      double cpu_s = cpu_s_of(record.thread.load(std::memory_order_relaxed));
+      double computed_s = its.cpu_s > 0 ? cpu_s - its.cpu_s : 0;
+      its.total_s += computed_s > 0 ? std::min(elapsed_s, computed_s) : kWaiting * elapsed_s;
+      its.cpu_s = cpu_s;
+    }
+    if (its.total_s > limit_s) found = record.model;
+  }
+  seen_ = std::move(seen);
+  return found;
+}
+
 // Slots are not given back: each is a load of an instance, and a crash, after which there is a new table, is nearer than
 // the last of them; of one artifact they are used again.
 Running::Slot Running::place(const std::string& artifact, const std::string& model) {
@@ -108,7 +153,7 @@ Running::Slot Running::place(const std::string& artifact, const std::string& mod
   std::memcpy(memory_ + kDigestsAt + used_ * kDigestTextBytes, artifact.data(), kDigestTextBytes);
   auto* record = new (memory_ + kRecordsAt + used_ * sizeof(CallRecord)) CallRecord;
   model.copy(record->model, sizeof record->model - 1);
-  return {memory_ + used_++, record};
+  return {memory_ + used_.fetch_add(1, std::memory_order_release), record};
 }
 
 ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool) {

@@ -1,7 +1,9 @@
 // From what the control plane says of a model to one that takes requests.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,8 +17,11 @@ namespace octet::plane {
 class Running {
  public:
   Running() = default;
+  Running(Running&& other) noexcept : memory_(other.memory_), used_(other.used_.load()) {}
   // Maps it. Throws std::system_error.
   explicit Running(int descriptor);
+  // A table of this process alone, which no other reads. Throws std::system_error.
+  static Running own();
 
   struct Slot {
     volatile uint8_t* mark = nullptr;  // 1 while an instance of the artifact runs; null: not recorded
@@ -25,9 +30,21 @@ class Running {
   // A slot for a new instance. `model` is its name and version, for messages. Throws Problem if all slots are used.
   Slot place(const std::string& artifact, const std::string& model);
 
+  // For a process that nobody supervises, from one thread: the name and version of a model whose call has taken longer
+  // than it may; empty if there is none. `elapsed_s`: since the last look. As service/workers/watching.py does it, but that
+  // the state of threads is not known here: of a thread that got no processor time, a tenth of the time counts.
+  std::string hung(double elapsed_s);
+
  private:
+  struct Seen {
+    uint64_t calls = 0;
+    double total_s = 0, cpu_s = 0;
+  };
+  static double cpu_s_of(int32_t thread);
+
   uint8_t* memory_ = nullptr;
-  size_t used_ = 0;
+  std::atomic<size_t> used_{0};
+  std::map<size_t, Seen> seen_;  // by slot
 };
 
 // An artifact that is one size of a model.

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "net/http1.h"
-#include "net/reading.h"
 #include "request/problem.h"
 
 namespace octet::plane {
@@ -92,7 +91,10 @@ std::string content_coding(const std::vector<HeaderField>& fields) {
     for (std::string_view rest = field.value; !rest.empty();) {
       std::string_view item = rest.substr(0, rest.find(','));
       rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-      std::string coding = lower(stripped(item));
+      std::string coding(stripped(item));
+      for (char& each : coding) {
+        if (each >= 'A' && each <= 'Z') each = static_cast<char>(each - 'A' + 'a');
+      }
       if (coding.empty() || coding == "identity") continue;
       all.append(all.empty() ? "" : ", ").append(coding);
     }
