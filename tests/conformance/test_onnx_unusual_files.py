@@ -165,6 +165,27 @@ def conditions() -> bytes:
     return model.build()
 
 
+def condition_in_a_function() -> bytes:
+    """An `If` in a function: its branches read an input, a tensor and an attribute of the function, and one has an `If`
+    of its own."""
+    model, body, inner = OnnxBuilder(), OnnxBuilder(), OnnxBuilder()
+    body.node("Neg", ["a"], ["negated"])
+    inner.node("Add", ["a", "negated"], ["zero"])
+    inner.node("LeakyRelu", ["a"], ["sloped"])
+    inner.nodes[-1] += message(5, message(1, "alpha") + message(21, "slope") + number(20, 1))
+    chosen = choice(inner, "flag", "sloped")
+    inner.output(inner.node("Add", [chosen, "zero"], ["total"]), "float32")
+    other = OnnxBuilder()
+    other.output(other.node("Identity", ["negated"], ["same"]), "float32")
+    body.node("If", ["flag"], ["b"], then_branch=inner.graph(), else_branch=other.graph())
+    model.functions = [body.function("Chooses", ["a", "flag"], ["b"]) + message(6, "slope")]
+    model.constants += [tensor("yes", np.array(True)), tensor("no", np.array(False))]
+    x = model.node("Identity", [stored(model, image(model))], ["sloped"])  # as a tensor of the branch is called
+    for condition in ("yes", "no"):
+        model.output(model.node("Chooses", [x, condition], domain="local", slope=0.25), "float32")
+    return model.build()
+
+
 def empty_constants() -> bytes:
     model = OnnxBuilder()
     x = model.input("x", "float32", [1, 1, 1])
@@ -259,6 +280,7 @@ KINDS: dict[str, Callable[[], bytes]] = {
     "outputs without a type": outputs_without_a_type,
     "functions": functions,
     "conditions": conditions,
+    "a condition in a function": condition_in_a_function,
     "constants without elements": empty_constants,
     "constants in unusual places": constants_in_unusual_places,
     "scales of 0": scales_of_zero,

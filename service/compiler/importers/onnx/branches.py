@@ -5,7 +5,7 @@ A branch that is taken becomes a part of that graph (`taken`), under names of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from service.compiler.importers.onnx.model import Branch, Tensor
@@ -48,8 +48,7 @@ def taken(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str
     if not isinstance(branch, Branch) or len(branch.outputs) != len(operator.outputs):
         raise MalformedModel(f"{operator.label} has a branch of another number of outputs, or none", op=operator.label)
     prefix = f"{operator.outputs[0]}/{'then' if condition else 'else'}/"
-    local = {*branch.constants, *(name for each in branch.operators for name in each.outputs if name)}
-    names = {name: prefix + name for name in local}
+    names = {name: prefix + name for name in _local(branch)}
     inside = [replace(each, index=operator.index) for each in _renamed(branch.operators, names)]
     constants = {
         names[name]: replace(tensor, name=names[name]) for name, tensor in branch.constants.items() if name in names
@@ -70,7 +69,7 @@ def _renamed(operators: Iterable[Operator], names: Mapping[str, str]) -> list[Op
             inputs=tuple(names.get(name, name) for name in operator.inputs),
             outputs=tuple(names.get(name, name) for name in operator.outputs),
             attributes={
-                key: _branch_renamed(value, names) if isinstance(value, Branch) else value
+                key: with_names(value, names) if isinstance(value, Branch) else value
                 for key, value in operator.attributes.items()
             },
         )
@@ -78,12 +77,32 @@ def _renamed(operators: Iterable[Operator], names: Mapping[str, str]) -> list[Op
     ]
 
 
-def _branch_renamed(branch: Branch, names: Mapping[str, str]) -> Branch:
-    """The branch with other names for its captures. Its own tensors keep theirs."""
+def with_names(branch: Branch, names: Mapping[str, str]) -> Branch:
+    """Returns the branch with other names for its captures. Its own tensors keep theirs, unless a capture gets one."""
     captured = {name: names[name] for name in branch.captures if name in names}
+    local = _local(branch)
+    used = {*local, *branch.captures, *captured.values()}
+    changed = dict(captured)
+    for name in local.intersection(captured.values()):
+        changed[name] = _unused(name, used)
+        used.add(changed[name])
     return Branch(
-        tuple(_renamed(branch.operators, captured)),
-        branch.constants,
-        tuple(captured.get(name, name) for name in branch.outputs),
+        tuple(_renamed(branch.operators, changed)),
+        {
+            changed.get(name, name): replace(each, name=changed.get(name, name))
+            for name, each in branch.constants.items()
+        },
+        tuple(changed.get(name, name) for name in branch.outputs),
         tuple(captured.get(name, name) for name in branch.captures),
     )
+
+
+def _local(branch: Branch) -> set[str]:
+    """The names of the branch's own tensors."""
+    return {*branch.constants, *(name for operator in branch.operators for name in operator.outputs if name)}
+
+
+def _unused(name: str, used: Container[str]) -> str:
+    while name in used:
+        name += "'"
+    return name

@@ -8,6 +8,7 @@ call (`ref_attr_name`). ONNX Runtime prefers a model's function to an operator o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from service.compiler.importers.onnx.message import Values
@@ -19,8 +20,36 @@ ONNX_DOMAINS = ("", "ai.onnx")
 _MOST_NODES = 50_000  # after inlining: functions that call each other may grow without bound
 _DEEPEST = 64
 _SEPARATOR = "/"
+SCOPE = "scope"
 
 Key = tuple[str, str, str]  # domain, name, overload
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The names and attributes of one call of a function. A subgraph inside of the function, which is not yet read,
+    carries it under `SCOPE` beside its bytes.
+
+    Attributes:
+        names: by the function's names of tensors, those in the graph of the call.
+        prefix: of the names of further tensors.
+        given: the call's attributes by name.
+        is_nested: whether the subgraph is inside of another one, which gives the names of both.
+    """
+
+    names: dict[str, str]
+    prefix: str
+    given: Mapping[str, Values]
+    is_nested: bool = False
+
+    def renamed(self, name: str) -> str:
+        """The name in the graph of the call; "" of ""."""
+        return name and self.names.setdefault(name, self.prefix + name)
+
+    def bound(self, node: Values) -> Values:
+        """The node with the call's attributes in place of references to them."""
+        attributes = list(_bound(node.get("attribute", ()), self.given))
+        return {**node, "attribute": [{**each, SCOPE: self} if "g" in each else each for each in attributes]}
 
 
 class Functions:
@@ -77,32 +106,25 @@ class Functions:
     def _body(self, call: Values, function: Values, label: str) -> list[Values]:
         """The function's nodes with the call's tensors and attributes."""
         self._calls += 1
-        prefix = f"{label}{_SEPARATOR}{self._calls}{_SEPARATOR}"
-        names = {
-            **_paired(call.get("input", ()), function.get("input", ()), label, "inputs"),
-            **_paired(call.get("output", ()), function.get("output", ()), label, "outputs"),
-        }
+        inputs = _paired(call.get("input", ()), function.get("input", ()), label, "inputs")
+        outputs = _paired(call.get("output", ()), function.get("output", ()), label, "outputs")
         given = {text(each.get("name")): each for each in function.get("attribute_proto", ())}
         given |= {text(each.get("name")): each for each in call.get("attribute", ())}
-        return [self._local(node, names, prefix, given, label) for node in function.get("node", ())]
+        prefix = f"{label}{_SEPARATOR}{self._calls}{_SEPARATOR}"
+        scope = Scope({**outputs, **inputs}, prefix, given)
+        passed = [(inputs[name], own) for name, own in outputs.items() if name in inputs]
+        return [
+            *(_local(node, scope) for node in function.get("node", ())),
+            *({"op_type": b"Identity", "input": [_raw(name)], "output": [_raw(own)]} for name, own in passed),
+        ]
 
-    def _local(
-        self, node: Values, names: dict[str, str], prefix: str, given: Mapping[str, Values], label: str
-    ) -> Values:
-        def renamed(raw: memoryview) -> memoryview:
-            name = text(raw)
-            return _raw(name and names.setdefault(name, prefix + name))
 
-        result: dict[str, Any] = dict(node)
-        for ends in ("input", "output"):
-            result[ends] = [renamed(raw) for raw in node.get(ends, ())]
-        result["attribute"] = list(_bound(node.get("attribute", ()), given))
-        if any("g" in each or "graphs" in each for each in result["attribute"]):
-            raise Unsupported(
-                f"the model's function {label} has a node {shortened(text(node.get('op_type')))} with a subgraph",
-                hint="inline its functions (onnx.inliner)",
-            )
-        return result
+def _local(node: Values, scope: Scope) -> Values:
+    """A node of a function, in the graph of the call."""
+    result: dict[str, Any] = dict(scope.bound(node))
+    for ends in ("input", "output"):
+        result[ends] = [_raw(scope.renamed(text(raw))) for raw in node.get(ends, ())]
+    return result
 
 
 def _key(values: Values, name: str) -> Key:

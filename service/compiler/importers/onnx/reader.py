@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.compiler.importers.onnx.branches import IF, branch_of, with_captures
-from service.compiler.importers.onnx.functions import ONNX_DOMAINS, Functions
+from service.compiler.importers.onnx.branches import IF, branch_of, with_captures, with_names
+from service.compiler.importers.onnx.functions import ONNX_DOMAINS, SCOPE, Functions, Scope
 from service.compiler.importers.onnx.graph import check_graph
 from service.compiler.importers.onnx.message import Values, read_message
 from service.compiler.importers.onnx.metadata import KEY
@@ -148,7 +148,7 @@ def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
         if key in attributes:
             raise MalformedModel(f"{name} #{index} has its attribute {shortened(key)} twice", op=f"{name} #{index}")
         if name == IF and "g" in attribute:
-            attributes[key] = _branch(attribute["g"], f"{name} #{index}", file, depth + 1)
+            attributes[key] = _branch(attribute, f"{name} #{index}", file, depth + 1)
         else:
             attributes[key] = _attribute(attribute, file)
     operator = Operator(
@@ -162,12 +162,19 @@ def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
     return with_captures(operator) if name == IF else operator
 
 
-def _branch(data: memoryview, label: str, file: _File, depth: int) -> Branch:
+def _branch(attribute: Values, label: str, file: _File, depth: int) -> Branch:
     if depth > _DEEPEST:
         raise Unsupported(f"the model has Ifs inside of more than {_DEEPEST} others", op=label)
-    graph = read_message(data, "Graph", label, file.budget)
+    graph = read_message(attribute["g"], "Graph", label, file.budget)
+    scope: Scope | None = attribute.get(SCOPE)
+    if scope is not None:
+        inner = replace(scope, is_nested=True)
+        graph = {**graph, "node": [inner.bound(node) for node in graph.get("node", ())]}
     operators, constants = _contents(graph, file, depth)
-    return branch_of(operators, constants, (text(end.get("name")) for end in graph.get("output", ())))
+    branch = branch_of(operators, constants, (text(end.get("name")) for end in graph.get("output", ())))
+    if scope is None or scope.is_nested:
+        return branch
+    return with_names(branch, {name: scope.renamed(name) for name in branch.captures})
 
 
 def _attribute(values: Values, file: _File) -> AttributeValue:

@@ -25,6 +25,8 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
         InvalidInput: the given shapes contradict the file.
     """
     label = shortened(end.name)
+    if not end.dtype:
+        raise Unsupported(f"the file gives no type for the input {label}", tensor=label, hint="export it with types")
     check_sendable(end, "input")
     if end.shape is None:
         raise Unsupported(f"the file does not say which shape the input {label} has", tensor=label)

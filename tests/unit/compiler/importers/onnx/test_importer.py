@@ -10,7 +10,7 @@ from service.compiler.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
 from service.core.errors import InvalidInput, Unsupported, UnsupportedOperator
 from service.core.signature import Quantization
-from tests.support.onnx_builder import Dims, OnnxBuilder
+from tests.support.onnx_builder import Dims, OnnxBuilder, message
 
 
 def model_of(shape: Dims | None) -> bytes:
@@ -29,6 +29,14 @@ def test_an_open_batch_is_one() -> None:
 def test_other_dimensions_need_numbers(shape: Dims | None) -> None:
     with pytest.raises(Unsupported, match="input x"):
         import_model(model_of(shape))
+
+
+def test_an_input_needs_a_type() -> None:
+    model = OnnxBuilder()
+    model.inputs.append(message(1, "x"))
+    model.output(model.node("Relu", ["x"], ["y"]), "float32")
+    with pytest.raises(Unsupported, match="the file gives no type for the input x"):
+        import_model(model.build())
 
 
 def test_open_dimensions_may_be_said() -> None:
