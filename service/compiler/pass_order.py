@@ -9,6 +9,7 @@ from service.core.build import Stage
 
 # Pass -> the stage of a build that it belongs to.
 ORDER: dict[str, Stage] = {
+    "choose-kernels": Stage.SELECT,
     "batch": Stage.SELECT,
     "move-transposes": Stage.SELECT,
     "decompose": Stage.SELECT,

@@ -23,6 +23,7 @@ from service.compiler.qnn.batch import batched
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.joins import join_moves
+from service.compiler.qnn.kernels import choose_kernels
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.passes import run_pass
@@ -123,7 +124,7 @@ class Pipeline:
 
 
 class Dump:
-    """Writes what each pass made into a folder: `00-import.txt`, `01-batch.txt` …"""
+    """Writes what each pass made into a folder: `00-import.txt`, `01-choose-kernels.txt` …"""
 
     def __init__(self, folder: Path, module: tvm.IRModule) -> None:
         """`module` is what the first pass gets."""
@@ -177,6 +178,7 @@ def _lift_activations(module: tvm.IRModule, context: Context) -> tvm.IRModule:
 
 
 _RUNS: dict[str, Run] = {
+    "choose-kernels": lambda module, context: choose_kernels(module, context.mode),
     "batch": _batch,
     "move-transposes": lambda module, context: move_transposes(join_moves(module)),
     "decompose": lambda module, context: decompose(module),

@@ -16,6 +16,9 @@ from service.core.errors import InvalidInput, UnsupportedOperator
 
 T = TypeVar("T")
 
+BUILTIN = "builtin"  # the attribute that names the kernel of an operation; see `qnn.ops.builtin`
+VECTORIZED = "qnn.vector_requantize"  # a `qnn.requantize` whose rounding depends on the position of an element
+
 
 class IllTyped(InvalidInput):
     """A quantized operator's operands do not fit together."""
@@ -72,6 +75,13 @@ class Operation:
         quantized = self.quantized(name)
         self.require(quantized.is_per_tensor, f"{name} is per-axis or in blocks, but has to be per-tensor")
         return quantized
+
+    @property
+    def builtin(self) -> str | None:
+        """The kernel of LiteRT that computes this operation, where its default delegate does not take it."""
+        if self.call.attrs is None or BUILTIN not in self.call.attrs.keys():  # noqa: SIM118 (DictAttrs has no `in`)
+            return None
+        return str(self.call.attrs[BUILTIN])
 
     @property
     def storages(self) -> set[str]:

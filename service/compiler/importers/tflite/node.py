@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
+from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
@@ -13,8 +14,10 @@ from tvm import relax
 from service.compiler.importers.tflite import activations, schema
 from service.compiler.importers.tflite.model import Array, Model, Operator, OptionValue, Quantization, Tensor
 from service.compiler.importers.tflite.tensors import MAX_BYTES
+from service.compiler.qnn import ops
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped, value_of
+from service.compiler.qnn.ops.builtin import with_builtin
 from service.compiler.qnn.plain import fold
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.errors import MalformedModel, Unsupported
@@ -77,11 +80,15 @@ class Node:
         builder: relax.BlockBuilder,
         values: MutableMapping[int, relax.Expr],
         constants: Constants,
+        kernel_of: Callable[[Node], str | None] = lambda node: None,
     ) -> None:
+        """`kernel_of` names the kernel that computes the node where LiteRT's default delegate does not take it; it is
+        called after the converter has checked the operands, with the first QNN call."""
         self.model, self.operator = model, operator
         self.outputs = tuple(model.tensors[index] for index in operator.outputs)
         self.output = self.outputs[0]
         self._builder, self._values, self._constants = builder, values, constants
+        self._kernel_of = kernel_of
 
     # -- what it is given
 
@@ -224,12 +231,18 @@ class Node:
         if not self._constants.affords(size_bytes):
             self.unsupported(f"needs a table of {size_bytes} bytes, far more than the file holds")
 
+    @cached_property
+    def _kernel(self) -> str | None:
+        return self._kernel_of(self)
+
     def emit(self, expr: relax.Expr, part: str = "", tensor: Tensor | None = None) -> relax.Expr:
         """Binds a value, under a name by which later errors can tell operator and tensor; or computes it, if it is a
         plain operator on constants."""
         name = "_".join(
             filter(None, (self.operator.name, str(self.operator.index), part, (tensor or self.output).name))
         )
+        if ops.name_of(expr) is not None and self._kernel is not None:
+            expr = with_builtin(expr, self._kernel, math.prod(self.output.shape))
         try:
             folded = fold(self._builder, expr, self._constants.affords)
             return folded or emit(self._builder, expr, name[:_NAME_LENGTH])

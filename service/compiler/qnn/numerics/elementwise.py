@@ -11,6 +11,8 @@ from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.errors import UnsupportedOperator
 
 
 class FixedPointAdd:
@@ -56,6 +58,16 @@ class FixedPointAdd:
         twice_largest = 2 * max(lhs, rhs)
         reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.left_shift) * out))
         return [fixed_point.quantize_multiplier(real) for real in reals]
+
+
+class NarrowAdd(FixedPointAdd):
+    """LiteRT's optimized kernel: as its reference kernel, as long as no sum leaves the 16 bits to which vector
+    instructions narrow it (AddElementwiseInt8 in optimized/integer_ops/add.h)."""
+
+    def multipliers(self, operation: Operation) -> list[tuple[int, int]]:
+        lhs, rhs, out = binary_types(operation)
+        require_narrow(operation, sum(_reach(quantized) * quantized.scale for quantized in (lhs, rhs)) / out.scale)
+        return super().multipliers(operation)
 
 
 class SharedShiftAdd:
@@ -122,6 +134,24 @@ class FixedPointMul:
         return pointwise(builder, "mul", compute, [a, b])
 
 
+class NarrowMul(FixedPointMul):
+    """LiteRT's optimized kernel: as its reference kernel, as long as no product leaves the 16 bits to which vector
+    instructions narrow it (MulElementwise in optimized/integer_ops/mul.h)."""
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        self._check(operation)
+        return super().evaluate(operation, a, b)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        self._check(operation)
+        return super().lower(operation, builder, a, b)
+
+    @staticmethod
+    def _check(operation: Operation) -> None:
+        lhs, rhs, _ = binary_types(operation)
+        require_narrow(operation, _reach(lhs) * _reach(rhs) * product_scale(operation))
+
+
 class FloatMul:
     """XNNPACK: the qs8/qu8 vmul micro-kernels, one float32 multiplication rounded to the nearest even integer."""
 
@@ -144,6 +174,28 @@ class FloatMul:
             return clamped(tirx.nearbyint(scaled).astype("int32") + out_type.zero_point, out_type)
 
         return pointwise(builder, "mul", compute, [a, b])
+
+
+def require_narrow(operation: Operation, reach: float) -> None:
+    """Requires that results, of a magnitude up to `reach` steps, fit the 16 bits of LiteRT's vector instructions.
+
+    Raises:
+        UnsupportedOperator: they do not; then what LiteRT computes depends on where in the tensor an element is.
+    """
+    largest = reach + abs(operation.per_tensor("out_type").zero_point)
+    if largest >= 1 << 15:
+        raise UnsupportedOperator(
+            f"{operation.name.removeprefix('qnn.')} has results of up to {largest:.3g} output steps, but the kernel of "
+            "LiteRT computes them in 16 bits",
+            op=operation.name,
+            hint="compile with --numerics litert-reference, or quantize the output with a larger scale",
+        )
+
+
+def _reach(quantized: QuantizedType) -> int:
+    """The largest distance of a stored value from the zero point."""
+    low, high = STORAGE_RANGES[quantized.storage]
+    return max(high - quantized.zero_point, quantized.zero_point - low)
 
 
 def product_scale(operation: Operation) -> float:

@@ -84,6 +84,19 @@ def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
     return np.asarray((x >> np.asarray(exponent, np.int64)) + ((x & mask) > threshold))
 
 
+def rounding_divide_by_pot_up(x: Array, exponent: Array | int) -> Array:
+    """x / 2**exponent, halves up: the rounding shift of vector instructions."""
+    exponent = np.asarray(exponent, np.int64)
+    return np.asarray((x + ((np.int64(1) << exponent) >> 1)) >> exponent)
+
+
+def multiply_rounding_up(x: Array, significand: Array | int, shift: Array | int) -> Array:
+    """`multiply_by_quantized_multiplier` as vector instructions compute it: halves round up both times."""
+    shift = np.asarray(shift, np.int64)
+    shifted = (x << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
+    return rounding_divide_by_pot_up(saturating_rounding_doubling_high_mul(shifted, significand), np.maximum(-shift, 0))
+
+
 def multiply_by_quantized_multiplier(x: Array, significand: Array | int, shift: Array | int) -> Array:
     """TFLite's MultiplyByQuantizedMultiplier: rounds twice. One multiplier, or one for each index of the last axis."""
     shift = np.asarray(shift, np.int64)
@@ -159,23 +172,26 @@ def high_mul(a: Scalar, b: Scalar) -> Scalar:
     return (product >> tirx.const(31, "int64")).astype("int32")
 
 
-def divide_by_pot(x: Scalar, exponent: Scalar) -> Scalar:
-    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1.
+def divide_by_pot(x: Scalar, exponent: Scalar, away: Scalar | None = None) -> Scalar:
+    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1; or, where the int32
+    mask `away` is 0 instead of -1, `rounding_divide_by_pot_up`.
 
     x less one where negative, halved all but once, plus one, halved: nothing overflows, and `x` stands here only
     twice. (Tensor IR is a tree. A formula that names its operand three times stands 27 times when nested three deep.)
     """
     one, sign = tirx.const(1, "int32"), tirx.const(31, "int32")
     exponent = shift_count(exponent, "int32", 1, 31)
-    return (((x + (x >> sign)) >> (exponent - one)) + one) >> one
+    less = x >> sign if away is None else (x >> sign) & away
+    return (((x + less) >> (exponent - one)) + one) >> one
 
 
-def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array) -> Scalar:
-    """`multiply_by_quantized_multiplier` of int32 values; `shifts` are all the values that `shift` can take."""
+def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array, away: Scalar | None = None) -> Scalar:
+    """`multiply_by_quantized_multiplier` of int32 values; `shifts` are all the values that `shift` can take. Where the
+    int32 mask `away` is 0 instead of -1, `multiply_rounding_up`."""
     if (shifts > 0).any():
         x = x << shift_count(shift, "int32", 0, 30)
     x = high_mul(x, significand)
     if (shifts >= 0).all():
         return x
-    divided = divide_by_pot(x, -shift)
+    divided = divide_by_pot(x, -shift, away)
     return divided if (shifts < 0).all() else tirx.Select(shift < tirx.const(0, "int32"), divided, x)

@@ -105,7 +105,16 @@ class Table:
         return tensor
 
 
-Constant = ChannelConstant | BlockConstant | Table
+class Index:
+    """The index of an element, one number for each axis."""
+
+    operands: tuple[relax.Expr, ...] = ()
+
+    def at(self, _tensors: Sequence[te.Tensor], index: Sequence[Any]) -> Sequence[Any]:
+        return index
+
+
+Constant = ChannelConstant | BlockConstant | Table | Index
 
 
 def parameter(values: Sequence[float] | Sequence[int], dtype: str, quantized: QuantizedType) -> Constant:

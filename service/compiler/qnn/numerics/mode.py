@@ -20,7 +20,7 @@ from service.compiler.qnn.numerics.simulated import FORMULAS, HELD, Held
 from service.compiler.qnn.numerics.summation import RealSum
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
 from service.compiler.qnn.numerics.unary import Table
-from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.operation import VECTORIZED, Operation
 from service.core.errors import UnsupportedOperator
 
 
@@ -32,7 +32,8 @@ class Mode:
         name: as in `core.numerics`.
         reference: the runtime and kernels whose answers it gives.
         formulas: QNN operator name -> its arithmetic; `conv2d+requantize` is what takes accumulators to storage, and
-            `…:int16` what reads or writes 16-bit values, where that differs.
+            `…:int16` what reads or writes 16-bit values, where that differs, and `…:gemm` and its like what a kernel of
+            `qnn.ops.builtin` computes.
     """
 
     name: str
@@ -41,15 +42,21 @@ class Mode:
 
     def key(self, operation: Operation) -> str:
         """The row of `formulas` that `operation` falls under; it may depend on what made its operand."""
-        name = operation.name.removeprefix("qnn.")
-        rows = [HELD.get(name, name)]
+        name = _row_of(operation)
+        rows = [name]
         if operation.producer is not None:
             rows.insert(0, f"{operation.producer.name.removeprefix('qnn.')}+{rows[0]}")
         if operation.is_adaptive:
             rows.insert(0, f"{rows[-1]}:adaptive")
         if "int16" in operation.storages:
             rows = [f"{row}:int16" for row in rows] + rows
+        if operation.builtin is not None:
+            rows.insert(0, f"{name}:{operation.builtin}")
         return next((row for row in rows if row in self.formulas), rows[-1])
+
+    def has_kernel(self, operation: Operation) -> bool:
+        """Returns true if the mode has a row for the kernel that computes `operation`."""
+        return f"{_row_of(operation)}:{operation.builtin}" in self.formulas
 
     def formula(self, operation: Operation) -> Formula:
         """The arithmetic of `operation`.
@@ -67,6 +74,12 @@ class Mode:
                 hint="leave the numerics to the file's own framework",
             )
         return Held(self.formulas[key]) if operation.name.removeprefix("qnn.") in HELD else self.formulas[key]
+
+
+def _row_of(operation: Operation) -> str:
+    """The row of an operator, whatever its operands."""
+    name = operation.name.removeprefix("qnn.")
+    return "requantize" if operation.name == VECTORIZED else HELD.get(name, name)
 
 
 # What has one meaning: because nothing is rounded, because all runtimes round alike, or, for functions and sums of real

@@ -158,10 +158,7 @@ class FixedPointSum:
 
 
 class FloatMean:
-    """XNNPACK: the sum of the stored values times a float32 factor, plus a float32 bias, rounded to the nearest even.
-
-    xnn_define_static_reduce of qs8/qu8 (reduce-nd.c). The order of the float32 roundings was measured on LiteRT 2.3.0.
-    """
+    """ATen: the sum of the stored values times a float32 factor, plus a float32 bias, rounded to the nearest even."""
 
     summary = "round_even(float(sum) * (float(s_in / s) * float(1 / count)) + (z - z_in * float(s_in / s)))"
 
@@ -191,8 +188,23 @@ class FloatMean:
         return np.float32(ratio * (np.float32(1) / np.float32(count))), np.float32(bias)
 
 
+class CountedMean(FloatMean):
+    """XNNPACK: as `FloatMean`, but the bias is taken from the factor, and so rounded with 1 / count.
+
+    xnn_define_static_reduce of qs8/qu8 (reduce-nd.c). The order of the float32 roundings was measured on LiteRT 2.3.0.
+    """
+
+    summary = "round_even(float(sum) * f + (z - float(count * z_in) * f)), f = float(s_in / s) * float(1 / count)"
+
+    def parameters(self, operation: Operation, count: int) -> tuple[np.float32, np.float32]:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        factor, _ = super().parameters(operation, count)
+        return factor, np.float32(np.float32(out_type.zero_point) - np.float32(count * in_type.zero_point) * factor)
+
+
 class FloatSum(FloatMean):
-    """XNNPACK: as its mean, of a count of one (xnn_define_static_reduce)."""
+    """XNNPACK: as its mean, of a count of one (xnn_define_static_reduce). LiteRT's own optimized kernel computes the
+    same."""
 
     summary = "round_even(float(sum) * float(s_in / s) + (z - float(count * z_in) * float(s_in / s)))"
 

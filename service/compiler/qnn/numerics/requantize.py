@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from tvm import relax, tirx
 
 from service.compiler.qnn.numerics import fixed_point
-from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Index, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.rounding import round_even
-from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.operation import VECTORIZED, Operation, value_of
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import UnsupportedOperator
 
@@ -79,6 +82,72 @@ class OneRounding:
 
         constants = [ChannelConstant(values, in_type.axis) for values in (significands, halves, 31 - shifts)]
         return pointwise(builder, "requantize", scale, [x], constants)
+
+
+class HalvesUp:
+    """LiteRT's optimized kernels on x86-64, which compute what the default delegate leaves: the multiplier of the
+    reference kernels, but vector instructions round the second half up.
+
+    Subclasses leave a part of the elements to the scalar code, which rounds away from zero. Measured on LiteRT 2.3.0:
+    matrix multiplications by ruy (FULLY_CONNECTED, CONV_2D in one group) have no such part.
+    """
+
+    summary = "z + ((high_mul(acc, m) + (1 << (-e - 1))) >> -e), m * 2**(e - 31) ~= s_x * s_w / s: halves up, twice"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        significands, shifts = multipliers(operation)
+        values = x.astype(np.int64) - np.array(in_type.zero_points)
+        up = fixed_point.multiply_rounding_up(values, significands, shifts)
+        away = fixed_point.multiply_by_quantized_multiplier(values, significands, shifts)
+        scalar = np.broadcast_to(self.in_scalar_code(operation, np.indices(x.shape, sparse=True), x.shape), x.shape)
+        return store(np.where(scalar, away, up) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        significands, shifts = multipliers(operation)
+        shape = [int(dim) for dim in x.ty.shape]
+
+        def scale(value: Scalar, significand: Scalar, shift: Scalar, index: Sequence[Scalar]) -> Scalar:
+            centered = value.astype("int32") - in_type.zero_point
+            scalar = self.in_scalar_code(operation, [i.astype("int64") for i in index], shape)
+            minus_one, zero = tirx.const(-1, "int32"), tirx.const(0, "int32")
+            away = zero if scalar is False else tirx.Select(scalar, minus_one, zero)
+            scaled = fixed_point.scale_by(centered, significand, shift, shifts, away)
+            return clamped(scaled + out_type.zero_point, out_type)
+
+        constants = [ChannelConstant(values, in_type.axis) for values in (significands, shifts)]
+        return pointwise(builder, "requantize", scale, [x], [*constants, Index()])
+
+    def in_scalar_code(self, operation: Operation, index: Sequence[Any], shape: Sequence[int]) -> Any:
+        """Returns true if the element at `index`, one number for each axis, is left to the scalar code."""
+        return False
+
+
+class ChannelVectors(HalvesUp):
+    """As `HalvesUp`, but the channels beyond the last whole vector of 8 round away from zero: DEPTHWISE_CONV_2D and
+    TRANSPOSE_CONV of int8. Measured on LiteRT 2.3.0."""
+
+    summary = f"{HalvesUp.summary}; the last channels % 8 away from zero"
+    LANES = 8
+
+    def in_scalar_code(self, operation: Operation, index: Sequence[Any], shape: Sequence[int]) -> Any:
+        return index[-1] >= shape[-1] - shape[-1] % self.LANES
+
+
+class ElementVectors(HalvesUp):
+    """As `HalvesUp`, but the elements beyond the last whole vector of 16, counted through the whole tensor, round away
+    from zero: TRANSPOSE_CONV of uint8, and QUANTIZE from int8 to uint8 and back. Measured on LiteRT 2.3.0."""
+
+    summary = f"{HalvesUp.summary}; the last elements % 16 away from zero"
+    LANES = 16
+
+    def in_scalar_code(self, operation: Operation, index: Sequence[Any], shape: Sequence[int]) -> Any:
+        count = operation.integer("elements")  # of one request: a batch has several
+        position: Any = 0
+        for i, extent in zip(index, shape, strict=True):
+            position = position * extent + i
+        return position % count >= count - count % self.LANES
 
 
 class FloatRequantize:
@@ -186,7 +255,8 @@ def multipliers(operation: Operation) -> tuple[Array, Array]:
     """
     out_type, producer = operation.per_tensor("out_type"), operation.producer
     scales = operation.quantized("in_type").scales
-    if producer is not None and producer.name in _CONVOLUTIONS and out_type.storage == "uint8":
+    convolved = operation.name == VECTORIZED or (producer is not None and producer.name in _CONVOLUTIONS)
+    if convolved and out_type.storage == "uint8":
         scales = tuple(float(np.float32(scale)) for scale in scales)
     return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 

@@ -68,10 +68,25 @@ class RealFunction(Tabulated):
         real = np.float32(in_type.scale) * (x - in_type.zero_point).astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             scaled = self.function(operation, real) * (np.float32(1) / np.float32(out_type.scale))
-        scaled = np.clip(scaled, -_FAR, _FAR)
+        return self.rounded(np.clip(scaled, -_FAR, _FAR), out_type.zero_point)
+
+    def rounded(self, scaled: Array, zero_point: int) -> Array:
+        """`scaled`, values in steps of the output, as stored values that are not clamped yet."""
         whole = np.trunc(scaled)
         rounded = whole + np.sign(scaled) * (np.abs(scaled - whole) >= 0.5)
-        return np.asarray((rounded + np.float32(out_type.zero_point)).astype(np.int64))
+        return np.asarray((rounded + np.float32(zero_point)).astype(np.int64))
+
+
+class EvenRealFunction(RealFunction):
+    """XNNPACK: as `RealFunction`, but the zero point is added in float32, and the sum is rounded to the nearest even
+    (the look-up table of xnn_create_unary_elementwise_nc in unary-elementwise-nc.c). Measured on LiteRT 2.3.0."""
+
+    def __init__(self, name: str, function: Callable[[Operation, Array], Array]) -> None:
+        super().__init__(name, function)
+        self.summary = f"round_even({name}(s_in * (q - z_in)) * float(1 / s) + z), in float32"
+
+    def rounded(self, scaled: Array, zero_point: int) -> Array:
+        return np.asarray(np.rint(scaled + np.float32(zero_point)).astype(np.int64))
 
 
 def _logistic(_operation: Operation, x: Array) -> Array:
@@ -81,6 +96,10 @@ def _logistic(_operation: Operation, x: Array) -> Array:
 
 def _tanh(_operation: Operation, x: Array) -> Array:
     return np.asarray(np.tanh(x.astype(np.float64)).astype(np.float32))
+
+
+def _square(_operation: Operation, x: Array) -> Array:
+    return np.asarray(x * x)
 
 
 def _elu(_operation: Operation, x: Array) -> Array:
@@ -159,24 +178,28 @@ class LeakyRelu(Tabulated):
         return np.where(centered >= 0, above, below) + operation.per_tensor("out_type").zero_point
 
 
+class Square(Tabulated):
+    """TFLite's kernels, which multiply a value by itself: `FixedPointMul`, of one operand."""
+
+    summary = "z + mul((q - z_in) ** 2, m), m ~= float(s_in * s_in / s), rounded twice"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        in_scale = np.float32(in_type.scale)
+        multiplier = fixed_point.quantize_multiplier(float(in_scale * in_scale / np.float32(out_type.scale)))
+        product = (x - in_type.zero_point) ** 2
+        return multiply_by_quantized_multiplier(product, *multiplier) + out_type.zero_point
+
+
 class SharedMultiplierLeakyRelu(Tabulated):
-    """XNNPACK: an 8-bit fraction for each side of zero, rounded once, halves up (qs8/qu8 vlrelu micro-kernels).
+    """XNNPACK: an 8-bit fraction for each side of zero, rounded once, halves up (qs8/qu8 vlrelu micro-kernels)."""
 
-    Where a side's scale is outside 2**-8 to 2**7 the delegate leaves the operator to LiteRT's own kernel
-    (VisitLeakyReluNode in tflite/delegates/xnnpack/xnnpack_delegate.cc).
-    """
-
-    summary = (
-        "((q - z_in) * m + (z << 8) + 128) >> 8, m = round_even(256 * float(s_in / s)), or * alpha below zero; beyond "
-        "m in 1..32768 as in litert-reference"
-    )
+    summary = "((q - z_in) * m + (z << 8) + 128) >> 8, m = round_even(256 * float(s_in / s)), or * alpha below zero"
 
     def values(self, operation: Operation, x: Array) -> Array:
         centered, out_type = x - operation.per_tensor("in_type").zero_point, operation.per_tensor("out_type")
         scale = np.float32(operation.per_tensor("in_type").scale) / np.float32(out_type.scale)
-        slopes = [float(scale), float(scale * np.float32(operation.floating("alpha")))]
-        if not all(2**-8 <= abs(slope) <= 2**7 for slope in slopes):
-            return LeakyRelu().values(operation, x)
+        slopes = float(scale), float(scale * np.float32(operation.floating("alpha")))
         above, below = (round(256 * slope) for slope in slopes)
         return (centered * np.where(centered >= 0, above, below) + (out_type.zero_point << 8) + 128) >> 8
 
@@ -267,3 +290,7 @@ ELU = RealFunction("elu", _elu)
 EXP = RealFunction("exp", _exp)
 LOG = RealFunction("log", _log)
 GELU = RealFunction("gelu", _gelu)
+EVEN_LOGISTIC = EvenRealFunction("logistic", _logistic)
+EVEN_TANH = EvenRealFunction("tanh", _tanh)
+EVEN_ELU = EvenRealFunction("elu", _elu)
+EVEN_SQUARE = EvenRealFunction("square", _square)

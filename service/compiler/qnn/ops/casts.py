@@ -103,4 +103,5 @@ RULES: dict[str, Rule] = {
     "requantize": _requantize,
     "requantize_add": _requantize_add,
     "storage_cast": _storage_cast,
+    "vector_requantize": _requantize,
 }

@@ -24,6 +24,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "relu": (),  # and its like: the storage bounds of the output's type say which
     "rsqrt": (),
     "silu": (),
+    "square": (),
     "sqrt": (),
     "tanh": (),
 }

@@ -17,6 +17,7 @@ from service.compiler.kernels.libraries import library_for
 from service.compiler.passes import PIPELINE, Context, Dump, Pass
 from service.compiler.qnn import ops, printer
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.ops.builtin import GEMM, with_builtin
 from service.compiler.qnn.ops.dynamic import CONV2D, SCALE
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.targets import codegen_target
@@ -105,6 +106,7 @@ def padded(emit: Emit, x: relax.Var) -> relax.Var:
 
 # Pass -> the shape and dtype of a model's input, and the model.
 MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
+    "choose-kernels": ((ROW, "int8"), lambda emit, x: emit(with_builtin(ops.requantize(x, X, Y), GEMM, elements=4))),
     "batch": ((ROW, "int8"), lambda emit, x: emit(ops.requantize(x, X, Y))),
     "move-transposes": (((1, 2, 3, 4), "int8"), permuted),
     "decompose": (((1, 2, 2, 1), "int8"), transposed),

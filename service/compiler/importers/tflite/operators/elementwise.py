@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite import activations
+from service.compiler.importers.tflite import activations, delegate
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.fixed_point import power_of_two
@@ -35,6 +35,9 @@ def sub(node: Node) -> relax.Expr:
 
 
 def mul(node: Node) -> relax.Expr:
+    """XNNPACK computes the product of a tensor with itself as a function of one operand, and rounds it differently."""
+    if node.operator.inputs[0] == node.operator.inputs[1] and node.is_quantized and delegate.takes(node):
+        return node.emit(ops.unary("square", node.expr(0), node.in_type(0), node.out_type(node.activation())))
     return _binary(node, ops.mul, relax.op.multiply)
 
 

@@ -16,7 +16,14 @@ from service.compiler.qnn.numerics.detecting import Detect
 from service.compiler.qnn.numerics.division import FixedPointDivision
 from service.compiler.qnn.numerics.dynamic import PadByZeroPoint
 from service.compiler.qnn.numerics.dynamic_litert import Parameter, QuantizeByParameters, ScaleByParameters
-from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
+from service.compiler.qnn.numerics.elementwise import (
+    FixedPointAdd,
+    FixedPointMul,
+    FloatMul,
+    NarrowAdd,
+    NarrowMul,
+    SharedShiftAdd,
+)
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.int16 import (
     DoubleScale,
@@ -28,13 +35,25 @@ from service.compiler.qnn.numerics.int16 import (
 )
 from service.compiler.qnn.numerics.l2 import L2Normalize
 from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.pooling import FixedPointMean, FixedPointSum, FloatMean, FloatSum
+from service.compiler.qnn.numerics.pooling import CountedMean, FixedPointMean, FixedPointSum, FloatSum
 from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescale, TimeDense
-from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, SharedMultiplier, TwoRoundings
+from service.compiler.qnn.numerics.requantize import (
+    ChannelVectors,
+    ElementVectors,
+    FloatRequantize,
+    HalvesUp,
+    OneRounding,
+    SharedMultiplier,
+    TwoRoundings,
+)
 from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
 from service.compiler.qnn.numerics.softmax import FixedPointSoftmax, TableSoftmax
 from service.compiler.qnn.numerics.unary import (
     ELU,
+    EVEN_ELU,
+    EVEN_LOGISTIC,
+    EVEN_SQUARE,
+    EVEN_TANH,
     EXP,
     GELU,
     LOG,
@@ -46,11 +65,14 @@ from service.compiler.qnn.numerics.unary import (
     ReciprocalSquareRoot,
     Relu,
     SharedMultiplierLeakyRelu,
+    Square,
     SquareRoot,
 )
+from service.compiler.qnn.numerics.unreproduced import Unreproduced
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 
-# The delegate leaves these to LiteRT's own kernels, of which there is one each, or computes the same itself.
+# The delegate leaves these to LiteRT's own kernels, of which there is one each, or computes the same itself. Operators
+# that it takes in some nodes and leaves in others have a row for the kernel of those (`importers.tflite.delegate`).
 _SHARED: Mapping[str, Formula] = {
     **EXACT,
     **COMPARISONS,
@@ -58,23 +80,19 @@ _SHARED: Mapping[str, Formula] = {
     "detect": Detect(),
     "dynamic_pad": PadByZeroPoint(),
     "div": FixedPointDivision(),
-    "elu": ELU,
     "exp": EXP,
     "gelu": GELU,
     "hard_swish": HardSwish(),
     "l2_normalize": L2Normalize(),
     "log": LOG,
-    "logistic": LOGISTIC,
     "lstm_cell": LstmCell(),
     "lstm_output": LstmOutput(),
-    "matmul+requantize": TwoRoundings(),
     "prelu": PRelu(),
     "relu": Relu(),
     "rescale": Rescale(),
     "rsqrt": ReciprocalSquareRoot(),
     "sqrt": SquareRoot(),
     "squared_difference": SquaredDifference(),
-    "tanh": TANH,
     "time_dense": TimeDense(),
     "add:int16": FixedPointAdd(left_shift=15),
     "conv2d+requantize:int16": ReducedMultiplier(),
@@ -96,6 +114,11 @@ REFERENCE = Mode(
         "conv2d+requantize": TwoRoundings(),
         "conv2d_transpose+requantize": TwoRoundings(),
         "dense+requantize": OneRounding(),
+        "matmul+requantize": TwoRoundings(),
+        "elu": ELU,
+        "logistic": LOGISTIC,
+        "square": Square(),
+        "tanh": TANH,
         "add": FixedPointAdd(),
         "resize_bilinear": ByStorage(),
         "sub": FixedPointSub(),
@@ -124,17 +147,38 @@ DELEGATE = Mode(
         "conv2d+requantize": FloatRequantize(),
         "conv2d_transpose+requantize": FloatRequantize(),
         "dense+requantize": FloatRequantize(),
+        "matmul+requantize": FloatRequantize(),
+        "elu": EVEN_ELU,
+        "logistic": EVEN_LOGISTIC,
+        "square": EVEN_SQUARE,
+        "tanh": EVEN_TANH,
         "add": SharedShiftAdd(),
         "resize_bilinear": ElevenBits(),
         "sub": SharedShiftSub(),
         "sum": FloatSum(),
         "mul": FloatMul(),
         "leaky_relu": SharedMultiplierLeakyRelu(),
-        "mean": FloatMean(),
+        "mean": CountedMean(),
         "softmax": TableSoftmax(),
         "dynamic_parameter": Parameter(delegated=True),
         "dynamic_quantize": QuantizeByParameters(delegated=True),
         "dynamic_scale": ScaleByParameters(delegated=True),
+        "requantize:reference": TwoRoundings(),
+        "requantize:gemm": HalvesUp(),
+        "requantize:channels": ChannelVectors(),
+        "requantize:elements": ElementVectors(),
+        "add:reference": NarrowAdd(),
+        "elu:reference": ELU,
+        "mean:optimized": Unreproduced("a mean whose axes are computed when the model runs", LITERT_REFERENCE),
+        "resize_bilinear:optimized": Unreproduced(
+            "a bilinear interpolation of uint8 whose size is computed when the model runs", LITERT_REFERENCE
+        ),
+        "leaky_relu:reference": LeakyRelu(),
+        "logistic:reference": LOGISTIC,
+        "mul:reference": NarrowMul(),
+        "resize_bilinear:reference": ByStorage(),
+        "sub:reference": FixedPointSub(),
+        "tanh:reference": TANH,
         "dense+requantize:int16": OptimizedDense(),
         "logistic:int16": InterpolatedLogistic(optimized=True),
         "tanh:int16": InterpolatedTanh(optimized=True),

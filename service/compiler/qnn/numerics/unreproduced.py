@@ -1,0 +1,33 @@
+"""Kernels of a reference runtime whose values no formula here gives."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tvm import relax
+
+from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.operation import Operation
+from service.core.errors import UnsupportedOperator
+
+
+class Unreproduced:
+    """Declines an operation that the runtime computes by such a kernel."""
+
+    def __init__(self, what: str, instead: str) -> None:
+        """`what` names the operation and the circumstance, `instead` a mode that does define it."""
+        self._what, self._instead = what, instead
+        self.summary = "none: such models are declined"
+
+    def evaluate(self, operation: Operation, *_operands: Array) -> Array:
+        self._decline(operation)
+
+    def lower(self, operation: Operation, _builder: relax.BlockBuilder, *_operands: relax.Expr) -> relax.Expr:
+        self._decline(operation)
+
+    def _decline(self, operation: Operation) -> NoReturn:
+        raise UnsupportedOperator(
+            f"{self._what} is computed by a kernel whose rounding this numerics mode does not reproduce",
+            op=operation.name,
+            hint=f"compile with --numerics {self._instead}",
+        )
