@@ -16,6 +16,7 @@ from tvm import relax, te
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.fixed_point import multiply_by_quantized_multiplier, rounding_divide_by_pot
 from service.compiler.qnn.numerics.formula import Array, store
+from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES
 
@@ -86,7 +87,7 @@ class EvenRealFunction(RealFunction):
         self.summary = f"round_even({name}(s_in * (q - z_in)) * float(1 / s) + z), in float32"
 
     def rounded(self, scaled: Array, zero_point: int) -> Array:
-        return np.asarray(np.rint(scaled + np.float32(zero_point)).astype(np.int64))
+        return np.asarray(round_even(scaled + np.float32(zero_point)).astype(np.int64))
 
 
 def _logistic(_operation: Operation, x: Array) -> Array:
