@@ -8,7 +8,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from service.core.numerics import LITERT_REFERENCE
-from tests.support.conformance import assert_equals_litert
+from tests.support.conformance import assert_equals_litert, assert_oracle_equals_litert
 from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_operator import End, operator_model
 
@@ -40,3 +40,16 @@ def test_the_logarithm_of_zero_equals_litert(zero_point: int) -> None:
     every = np.arange(-128, 128).astype(np.int8)
     with np.errstate(divide="ignore", invalid="ignore"):
         assert_equals_litert(builder.build([x], [y]), LITERT_REFERENCE, [[every]])
+
+
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("name", ["QUANTIZE", "DEQUANTIZE"])
+def test_activations_quantized_per_axis_are_converted_as_litert_converts_them(
+    name: str, dtype: type, axis: int
+) -> None:
+    shape = (2, 3, 4)
+    quant = Quant([0.1 * (i + 1) for i in range(shape[axis])], [5 * i for i in range(shape[axis])], axis)
+    real, stored = End(shape, np.float32), End(shape, dtype, quant)
+    ends = (real, stored) if name == "QUANTIZE" else (stored, real)
+    assert_oracle_equals_litert(operator_model(name, ends[:1], ends[1:]), samples=2)

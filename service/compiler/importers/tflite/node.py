@@ -189,15 +189,20 @@ class Node:
 
     def per_tensor(self, tensor: Tensor) -> QuantizedType:
         """The type of an activation: one scale and zero point."""
+        if tensor.quantization is not None and tensor.quantization.per_axis:
+            self.unsupported(f"works on the tensor {tensor.label}, an activation that is quantized per axis", tensor)
+        return self.quantized(tensor)
+
+    def quantized(self, tensor: Tensor) -> QuantizedType:
+        """The type of a tensor with one scale and zero point, or with one for each index of an axis."""
         quantization = tensor.quantization
         if quantization is None:
             self.malformed(f"works on the {tensor.dtype} tensor {tensor.label}, which has no quantization", tensor)
-        if quantization.per_axis:
-            self.unsupported(f"works on the tensor {tensor.label}, an activation that is quantized per axis", tensor)
         self.check_quantization(tensor, quantization)
         if tensor.dtype == "int16" and any(quantization.zero_points):
             self.unsupported(f"works on the 16-bit tensor {tensor.label}, whose zero point is not 0", tensor)
-        return QuantizedType(tensor.dtype, quantization.scales, quantization.zero_points)
+        axis = quantization.axis if quantization.per_axis else None
+        return QuantizedType(tensor.dtype, quantization.scales, quantization.zero_points, axis=axis)
 
     def check_quantization(self, tensor: Tensor, quantization: Quantization) -> None:
         """Requires scales that are positive and finite, and zero points that can be stored."""

@@ -80,6 +80,6 @@ def _specs(tensors: Sequence[Tensor], names: dict[int, list[str]], what: str) ->
 
 def _quantization(tensor: Tensor) -> Quantization | None:
     stored = tensor.quantization
-    if stored is None or tensor.dtype == "float32" or stored.fault_for(tensor.dtype) is not None:
+    if stored is None or stored.per_axis or tensor.dtype == "float32" or stored.fault_for(tensor.dtype) is not None:
         return None
     return Quantization(stored.scales[0], stored.zero_points[0])

@@ -17,7 +17,7 @@ from service.core.errors import MalformedModel
 def quantize(node: Node) -> relax.Expr:
     """float32 -> stored values, or one quantized type -> another (`Prepare` in tflite/kernels/quantize.cc)."""
     if node.input(0).dtype == "float32":
-        return node.emit(ops.quantize(node.expr(0), node.out_type()))
+        return node.emit(ops.quantize(node.expr(0), node.quantized(node.output)))
     return node.emit(ops.requantize(node.expr(0), node.in_type(0), node.out_type()))
 
 
@@ -28,7 +28,7 @@ def dequantize(node: Node) -> relax.Expr:
         return relax.const(node.data(0).astype(np.float32))
     if tensor.data is not None and tensor.quantization is not None:
         return relax.const(real_values(node, tensor.data, tensor.quantization))
-    return node.emit(ops.dequantize(node.expr(0), node.in_type(0)))
+    return node.emit(ops.dequantize(node.expr(0), node.quantized(tensor)))
 
 
 def densify(node: Node) -> relax.Expr:

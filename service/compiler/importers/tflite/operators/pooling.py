@@ -23,17 +23,15 @@ def max_pool2d(node: Node) -> relax.Var:
 
 
 def _pool(node: Node, make: Callable[..., relax.Call]) -> relax.Var:
-    """The kernels pool stored values, so input and output have to have one quantization; `GenericPrepare` in
-    tflite/kernels/pooling.cc allows their scales to differ by 1e-6 and then ignores the difference, as is done here."""
+    """The kernels pool stored values and never look at scales. Scales that differ by no more than 1e-6, as converters
+    write them, are the same here; other quantizations than the input's are refused."""
     source = node.input(0)
     node.require(len(source.shape) == 4, f"has an input of {list(source.shape)}, not [N, H, W, C]", source)
     in_type, out_type = node.in_type(0), node.out_type(node.activation())
-    node.require(
-        in_type.storage == out_type.storage
-        and in_type.zero_point == out_type.zero_point
-        and abs(in_type.scale - out_type.scale) <= _SCALE_TOLERANCE,
-        f"pools {in_type} into {out_type}, which has another quantization",
-    )
+    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    same_scale = abs(in_type.scale - out_type.scale) <= _SCALE_TOLERANCE
+    if in_type.zero_point != out_type.zero_point or not same_scale:
+        node.unsupported(f"pools {in_type} into {out_type}, which has another quantization")
     window = (node.int_option("filter_height", least=1), node.int_option("filter_width", least=1))
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     call = make(

@@ -70,7 +70,8 @@ def squared_difference(node: Node) -> relax.Expr:
 
 def leaky_relu(node: Node) -> relax.Expr:
     alpha = float(cast(float, node.option("alpha")))
-    node.require(math.isfinite(alpha), f"has alpha {alpha}")
+    if not math.isfinite(alpha):
+        node.unsupported(f"has alpha {alpha}")
     return node.emit(real.sloped(Real(node.emit, node.expr(0)), relax.const(np.array(alpha, np.float32))))
 
 

@@ -36,7 +36,8 @@ def clamp(node: Node) -> relax.Var:
 
 def leaky_relu(node: Node) -> relax.Var:
     alpha = float(node.option("alpha"))  # type: ignore[arg-type]
-    node.require(math.isfinite(alpha), f"has alpha {alpha}")
+    if not math.isfinite(alpha):
+        node.unsupported(f"has alpha {alpha}")
     return _unary(node, "leaky_relu", alpha=alpha)
 
 
