@@ -15,6 +15,7 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle, printer
 from service.compiler.qnn.numerics import get_mode
+from service.core.errors import MalformedModel
 from service.core.numerics import ONNXRUNTIME
 from service.core.target import TARGETS, detect_host
 from service.core.vectors import sample_inputs
@@ -187,6 +188,45 @@ def several_scales(axis: int, block: int, dtype: str) -> Write:
     return write
 
 
+def mean(op_type: str, types: tuple[str, str], shape: Sequence[int] = (2, 3, 7, 5), **attributes: Any) -> Write:
+    """A mean between values of two types, which ONNX Runtime computes in float32. Scales are alike, so that many means
+    are halves of a step."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        points = [128 if dtype == "uint8" else 0 for dtype in types]
+        x = pair(model, model.input("x", "float32", shape), 0.0055, points[0], types[0])
+        y = model.node(op_type, [x], **attributes)
+        model.output(pair(model, y, 0.0055, points[1], types[1]), "float32")
+
+    return write
+
+
+def cubic(scales: tuple[float, float], **attributes: Any) -> Write:
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", (1, 3, 5, 7)), 0.03, 3, "int8")
+        sizes = model.constant([1, 1, *scales], "float32")
+        y = model.node("Resize", [x, "", sizes], mode="cubic", **attributes)
+        model.output(pair(model, y, 0.03, -4, "int8"), "float32")
+
+    return write
+
+
+TURNS = (("uint8", "int8"), ("int8", "uint8"))
+REAL: dict[str, Write] = {
+    **{f"GlobalAveragePool, {types}": mean("GlobalAveragePool", types) for types in TURNS},
+    **{f"GlobalAveragePool, 2x2, {types}": mean("GlobalAveragePool", types, (2, 3, 2, 2)) for types in TURNS},
+    **{f"ReduceMean, {types}": mean("ReduceMean", types, axes=[2, 3], keepdims=1) for types in TURNS},
+    **{f"AveragePool, whole, {types}": mean("AveragePool", types, kernel_shape=[7, 5]) for types in TURNS},
+    "AveragePool": mean("AveragePool", TURNS[0], kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[2, 1]),
+    "AveragePool, padding counted": mean(
+        "AveragePool", TURNS[0], kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
+    ),
+    "cubic": cubic((1.5, 3.0)),
+    "cubic, smaller": cubic((0.6, 0.7)),
+    "cubic, rows alone": cubic((1.3, 1.0)),
+    "cubic, without what is outside": cubic((2.0, 1.7), exclude_outside=1),
+    "cubic, corners": cubic((2.0, 1.7), coordinate_transformation_mode="align_corners", cubic_coeff_a=-0.5),
+}
 OPSET_21: dict[str, Write] = {
     f"{dtype}, {axis} {block}": several_scales(axis, block, dtype)
     for dtype in ("uint8", "int8")
@@ -274,6 +314,20 @@ def test_constants_behind_conversions_are_stored_values(name: str) -> None:
     text = printer.text_of(import_model(model.build()).module)
     assert "qnn.real_" not in text
     assert text.count("qnn.quantize") == 1  # of the input
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_values_in_one_order(name: str, tmp_path: Path) -> None:
+    compare(REAL[name], tmp_path)
+
+
+def test_a_gemm_whose_bias_does_not_fit_is_named() -> None:
+    model = OnnxBuilder()
+    operands = [model.input("x", "float32", (4, 3)), model.constant(np.ones((4, 5)), "float32")]
+    model.output(model.node("Gemm", [*operands, model.constant(np.ones(2), "float32")], transA=1), "float32")
+    with pytest.raises(MalformedModel, match=r"adds \[2\], which cannot be broadcast to \[3, 5\]") as caught:
+        import_model(model.build())
+    assert caught.value.op == "Gemm #0"
 
 
 @pytest.mark.parametrize("name", EXTREMES)

@@ -13,7 +13,7 @@ from tvm import relax
 from service.compiler.importers.onnx.channels_last import channels_last
 from service.compiler.importers.onnx.evaluating import evaluated
 from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Array, Model, Tensor, shortened
-from service.compiler.importers.onnx.rewriting import BYTES
+from service.compiler.importers.onnx.rewriting import BYTES, DEQUANTIZE
 from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
@@ -196,6 +196,13 @@ class Node:
         value = self.number(place)
         self.require(math.isfinite(value) and value == int(value), f"has an input {place} that is no whole number")
         return int(value)
+
+    def is_channels_first(self, place: int) -> bool:
+        """Returns true if ONNX Runtime keeps a real image as the file has it. It puts the channels of others last, in
+        blocks, which float convolutions read and write (optimizer/nchwc_transformer.cc)."""
+        name = self.name(place)
+        maker = next((each for each in self.state.model.operators if name in each.outputs), None)
+        return maker is None or maker.op_type == DEQUANTIZE
 
     def expr(self, place: int) -> relax.Expr:
         """The input as an expression, whether it is computed or constant."""

@@ -19,7 +19,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.real import FOLDS, FOURS, LANES, PACKETS, PARTIAL_SUMS, SEQUENTIAL, reduced_axes
+from service.compiler.qnn.ops.real import FOLDS, FOURS, LANES, PACKETS, PARTIAL_SUMS, SEQUENTIAL, STRIPS, reduced_axes
 
 _LANES = 4  # of a packet: SSE's, for which ONNX Runtime compiles Eigen
 _PAIR = 2 * _LANES  # two packets are added up at a time
@@ -45,10 +45,18 @@ class RealSum:
             return _in_packets(terms, operation.integer("rows"))
         if order == SEQUENTIAL:
             return _added(terms, np.zeros(terms.shape[1], np.float32))
+        if order == STRIPS:
+            return _in_strips(terms)
         return _in_fours(terms) if order == FOURS else in_lanes(terms)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        lowered = {SEQUENTIAL: _lowered, FOURS: _lowered_fours, PACKETS: _lowered_packets, LANES: _lowered_lanes}
+        lowered = {
+            SEQUENTIAL: _lowered,
+            FOURS: _lowered_fours,
+            STRIPS: _lowered_strips,
+            PACKETS: _lowered_packets,
+            LANES: _lowered_lanes,
+        }
         return lowered[str(operation.attr("order"))](operation, builder, x)
 
 
@@ -115,6 +123,43 @@ def _start(row: int, count: int) -> int:
 
 
 # -- in tensor IR
+
+
+def _in_strips(terms: Array) -> Array:
+    """The sum of a whole image (`MlasPoolGlobalKernel` in mlas/lib/pooling.cpp): vectors of four are added up and
+    folded by `MlasReduceAddFloat32x4`, and the elements that fill no vector are added one by one."""
+    whole = len(terms) // _LANES * _LANES
+    if not whole:
+        return _added(terms, np.zeros(terms.shape[1], np.float32))
+    lanes = _added(terms[:whole].reshape(-1, _LANES, terms.shape[1]), np.zeros((_LANES, terms.shape[1]), np.float32))
+    return _added(terms[whole:], (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]))
+
+
+def _lowered_strips(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    count = _count(operation, x)
+    whole = count // _LANES * _LANES
+
+    def lanes(x: te.Tensor) -> te.Tensor:
+        """`[…, 4]`: the partial sums."""
+        at, step = _elements(operation, x), te.reduce_axis((0, whole // _LANES), "step")
+
+        def total(*index: Any) -> Scalar:
+            *place, lane = index
+            return te.sum(at(place, step * _LANES + lane), axis=step)
+
+        return te.compute([*_shape(operation), _LANES], total, name="lanes")
+
+    def joined(x: te.Tensor, *lanes: te.Tensor) -> te.Tensor:
+        at = _elements(operation, x)
+
+        def total(*index: Any) -> Scalar:
+            folded = [(own(*index, 0) + own(*index, 2)) + (own(*index, 1) + own(*index, 3)) for own in lanes]
+            return _chain([*folded, *(at(index, place) for place in range(whole, count))])
+
+        return te.compute(_shape(operation), total, name="joined")
+
+    strips = [emitted(builder, "lanes", lanes, x)] if whole else []
+    return emitted(builder, "joined", joined, x, *strips)
 
 
 def _lowered(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:

@@ -51,6 +51,7 @@ SEQUENTIAL = "sequential"  # one after the other
 FOURS = "fours"  # four of them, then that to the sum
 PACKETS = "packets"  # eight partial sums, from an aligned address on
 LANES = "lanes"  # 16 partial sums along the last axis, the i-th term to that of i % 16, then folded
+STRIPS = "strips"  # four partial sums, the i-th term to that of i % 4; those that fill no strip come last, one by one
 PARTIAL_SUMS = 16
 FOLDS = (8, 1, 2, 4)  # in turn: the i-th partial sum and that of i ^ 8 become one, then those of i ^ 1, and so on
 
@@ -59,8 +60,8 @@ def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -
     """Sums of float32 over `axes` (not negative), which stay with a length of 1. Each step is rounded to float32.
 
     Args:
-        order: `SEQUENTIAL`, `FOURS` or `PACKETS`, where terms count by the axes in order, the last one fastest; or
-            `LANES`, along the last axis.
+        order: `SEQUENTIAL`, `FOURS`, `STRIPS` or `PACKETS`, where terms count by the axes in order, the last one
+            fastest; or `LANES`, along the last axis.
         rows: of packets: how many sums lie behind each other in memory, from an aligned address on.
     """
     return call_of("real_sum", [x], axes=sorted(axes), order=order, rows=rows)
@@ -101,7 +102,7 @@ def _real_sum(o: Operation) -> relax.TensorType:
     o.require(dtype == "float32", f"adds {dtype}, not float32")
     o.require(bool(axes) and set(axes) <= set(range(len(shape))), f"axes {axes} of the shape {list(shape)}")
     order = str(o.attr("order"))
-    o.require(order in (SEQUENTIAL, FOURS, PACKETS, LANES), f"does not know the order {order}")
+    o.require(order in (SEQUENTIAL, FOURS, STRIPS, PACKETS, LANES), f"does not know the order {order}")
     o.require(order != LANES or axes == [len(shape) - 1], f"adds lanes along the axes {axes} of {len(shape)}")
     o.require(o.integer("rows") > 0, f"has {o.integer('rows')} rows")
     return tensor_type([1 if axis in axes else dim for axis, dim in enumerate(shape)], "float32")

@@ -13,11 +13,12 @@ from tvm import relax
 from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node
-from service.compiler.importers.onnx.operators.real import float32
+from service.compiler.importers.onnx.operators.real import float32, mean_of_images
 from service.compiler.importers.onnx.operators.windows import Windows
-from service.compiler.importers.real import Wide
+from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.ops.real import STRIPS
 from service.compiler.qnn.types import QuantizedType
 
 _MOST_WINDOWS = 1 << 24
@@ -54,18 +55,33 @@ def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
 
 
 def average_pool(node: Node) -> relax.Var:
-    """The average of real values: sums in float64, divided and rounded once."""
+    """The average of real values, as ONNX Runtime has it (mlas/lib/pooling.cpp): the rows of each window are added up
+    in float32, then its columns, and the sum is divided; a window that is the whole image is added up in strips."""
     windows = _windows(node)
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")
     float32(node)
     top, left, bottom, right = windows.padding
-    sides = [0, 0, 0, 0, top, bottom, left, right]
-    wide = Wide(node.emit, windows.image(node.expr(0)))
-    x = wide(relax.op.nn.pad(wide.x, sides))
-    total = functools.reduce(lambda a, b: wide(relax.op.add(a, b)), _shifted(node, x, windows))
-    counts = node.literal(_counts(node, windows, shape_of(total)[2:]))
-    return windows.restored(node.emit(wide.rounded(wide(relax.op.divide(total, counts)))))
+    image = windows.image(node.expr(0))
+    if windows.kernel == shape_of(image)[2:] and not any(windows.padding):
+        return windows.restored(mean_of_images(node, image, STRIPS))
+    real = Real(node.emit, image)
+    x = real.apply(relax.op.nn.pad, image, [0, 0, 0, 0, top, bottom, left, right])
+    for axis in (2, 3):
+        parts = _along(node, x, windows, axis)
+        x = functools.reduce(lambda a, b: real.apply(relax.op.add, a, b), parts)
+    counts = node.literal(_counts(node, windows, shape_of(x)[2:]).astype(np.float32))
+    return windows.restored(node.emit(relax.op.divide(x, counts)))
+
+
+def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax.Var]:
+    """The image `[N, C, H, W]`, once for each place in the window along an axis."""
+    kernel, stride, extent = windows.kernel[axis - 2], windows.strides[axis - 2], shape_of(x)[axis]
+    if kernel > _MOST_PLACES:
+        node.unsupported(f"has windows of {kernel} real values along axis {axis}; up to {_MOST_PLACES} can be compiled")
+    ends = [place + (extent - kernel) // stride * stride + 1 for place in range(kernel)]
+    slices = [relax.op.strided_slice(x, [axis], [place], [end], [stride]) for place, end in enumerate(ends)]
+    return [node.emit(each, "shifted") for each in slices]
 
 
 def _shifted(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:

@@ -20,7 +20,8 @@ from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
-from service.compiler.qnn.ops.real import SEQUENTIAL
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.ops.real import SEQUENTIAL, STRIPS
 
 Convert = Callable[[Node], Value]
 
@@ -259,8 +260,14 @@ def global_average_pool(node: Node) -> Value:
     float32(node)
     rank = len(node.shape(0))
     node.require(rank >= 3, f"has an input of {list(node.shape(0))}, not [N, C, …]")
-    total = ops.real_sum(node.expr(0), axes=range(2, rank), order=SEQUENTIAL)  # wherever the channels lie
-    return node.emit(relax.op.divide(node.emit(total, INSIDE), _number(math.prod(node.shape(0)[2:]))))
+    return mean_of_images(node, node.expr(0), STRIPS if node.is_channels_first(0) else SEQUENTIAL)
+
+
+def mean_of_images(node: Node, x: relax.Expr, order: str) -> Value:
+    """The mean of each channel `[N, C, 1, …]` of `[N, C, …]`."""
+    shape = shape_of(x)
+    total = ops.real_sum(x, axes=range(2, len(shape)), order=order)
+    return node.emit(relax.op.divide(node.emit(total, INSIDE), _number(math.prod(shape[2:]))))
 
 
 def global_max_pool(node: Node) -> Value:

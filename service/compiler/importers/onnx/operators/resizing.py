@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -51,6 +52,8 @@ def resize(node: Node) -> Value:
         return antialiasing.resized(node, {axis: filters[axis].taps(node, places[axis], axis) for axis in moving})
     if mode == "linear" and len(shape) == 4 and {2, 3} >= {*moving}:
         return _bilinear(node, places[2:])
+    if mode == "cubic" and len(shape) in (2, 4) and {len(shape) - 2, len(shape) - 1} >= {*moving}:
+        return _bicubic(node, places)
     if mode != "nearest":
         taps = _linear if mode == "linear" else _cubic
         return _interpolated(node, {axis: taps(node, places[axis], shape[axis]) for axis in moving})
@@ -109,6 +112,54 @@ def _bilinear(node: Node, places: Sequence[Array]) -> Value:
     height, width = (len(place) for place in places)
     node.state.constants.charge(24 * height + 48 * width, node.output)
     return node.emit(bilinear(Real(node.emit, node.expr(0)), (2, 3), places))
+
+
+def _bicubic(node: Node, places: Sequence[Array]) -> Value:
+    """Images, between four elements along the columns and then along the rows (`ResizeBiCubic` in
+    core/providers/cpu/tensor/upsample.cc): weights and sums of float32, from the first element on. Elements outside are
+    the ones at the edge; or left out of the sum, which is divided by the sum of the other weights (`exclude_outside`).
+    """
+    float32(node)
+    shape, outside = node.shape(0), not node.attribute("exclude_outside", 0)
+    a, real = np.float32(node.attribute("cubic_coeff_a", -0.75)), Real(node.emit, node.expr(0))
+    x: relax.Expr = real.x
+    for axis in (len(shape) - 1, len(shape) - 2):
+        place = np.asarray(places[axis], np.float32)
+        first = np.floor(place).astype(np.int64)
+        weights = _cubic_weights(place - first.astype(np.float32), a)
+        at = [first + step for step in (-1, 0, 1, 2)]
+        extent = (-1, 1) if axis == len(shape) - 2 else (-1,)
+        total = None
+        if not outside:
+            weights = [
+                np.where((each >= 0) & (each < shape[axis]), weight, np.float32(0))
+                for each, weight in zip(at, weights, strict=True)
+            ]
+            total = ((weights[0] + weights[1]) + weights[2]) + weights[3]
+        if total is not None and axis == len(shape) - 1:
+            weights, total = [weight / total for weight in weights], None
+        parts = []
+        for each, weight in zip(at, weights, strict=True):
+            taken = real.apply(relax.op.take, x, node.literal(np.clip(each, 0, shape[axis] - 1)), axis)
+            part = real.apply(relax.op.multiply, taken, node.literal(weight.reshape(extent)))
+            if total is not None:
+                part = real.apply(relax.op.divide, part, node.literal(total.reshape(extent)))
+            parts.append(part)
+        x = functools.reduce(lambda one, other: real.apply(relax.op.add, one, other), parts)
+    return node.emit(x)
+
+
+def _cubic_weights(s: Array, a: np.float32) -> list[Array]:
+    """`GetCubicCoeffs` of distances from 0 to 1, each step in float32."""
+    one, two, three, four, five, eight = map(np.float32, (1, 2, 3, 4, 5, 8))
+
+    def far(x: Array) -> Array:
+        return np.asarray(((a * x - five * a) * x + eight * a) * x - four * a)
+
+    def near(x: Array) -> Array:
+        return np.asarray(((a + two) * x - (a + three)) * x * x + one)
+
+    return [far(s + one), near(s), near(one - s), far(two - s)]
 
 
 # For each element of the result: places in the operand, and the weight of what is there.
