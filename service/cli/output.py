@@ -6,9 +6,12 @@ texts in it come from files and from servers that others wrote.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -18,7 +21,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from service.core.errors import Different, InvalidInput, OctetError
+from service.core.errors import Different, InternalError, InvalidInput, OctetError
 from service.core.installed import not_installed
 from service.core.printable import json_text, printable, printable_text
 
@@ -63,9 +66,27 @@ class Output:
         if self.as_json:
             self.document({"error": error.to_json()})
             return
+        written = _written(error)
         self.progress.print(f"[bold red]error[/bold red] ({error.code}): {escape(error.message)}")
         for label, text in where(error.to_json()).items():
             self.progress.print(f"  {label}: {escape(printable(text))}")
+        if written is not None:
+            self.progress.print(
+                f"  report: {escape(str(written))}, without weights or names: safe to attach to an issue"
+            )
+
+
+def _written(error: OctetError) -> Path | None:
+    """The file of an internal error's report, in the working directory; None if there is no report, or no room."""
+    if not isinstance(error, InternalError) or not error.report:
+        return None
+    text = json.dumps(error.report, indent=1) + "\n"
+    path = Path(f"octet-report-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json")
+    try:
+        path.write_text(text)
+    except OSError:
+        return None
+    return path.absolute()
 
 
 def where(error: Mapping[str, Any]) -> dict[str, str]:

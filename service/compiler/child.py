@@ -30,6 +30,7 @@ from service.compiler.sandbox.zygotes import ChildDescriptors
 from service.core.errors import BuildFailed, InternalError, OctetError
 from service.core.imports import without_torch
 
+_MOST_REPORT_BYTES = 64 << 10
 Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 
 # role -> "package.module:function"
@@ -160,7 +161,7 @@ def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
     """The error that is sent to the parent. The traceback goes to the log."""
     who = f"the {role} process"
     if isinstance(error, InternalError):
-        error.hint = error.hint or BUG
+        error.hint, error.report = error.hint or BUG, _incident(role, error)
     if isinstance(error, OctetError):
         return error
     if isinstance(error, MemoryError) or is_out_of_memory(str(error)):
@@ -172,7 +173,20 @@ def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
             f"{who} may not read {error.filename}",
             hint="it gives up root's right to the files of others: run it as their owner, or let others read them",
         )
-    return InternalError(described(error), hint=BUG)
+    return InternalError(described(error), hint=BUG, report=_incident(role, error))
+
+
+def _incident(role: str, error: BaseException) -> dict[str, Any]:
+    """`compiler.incident.report`, if this process has loaded the compiler, and the report can be sent."""
+    module = sys.modules.get("service.compiler.incident")
+    if module is None:
+        return {}
+    try:
+        report: dict[str, Any] = module.report(role, error)
+        return report if len(json.dumps(report)) <= _MOST_REPORT_BYTES else {**report, "operators": []}
+    except Exception:  # the error itself is worth more than what is said about it
+        traceback.print_exc()
+        return {}
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ import numpy as np
 import tvm
 from tvm_ffi.serialization import from_json_graph_str
 
-from service.compiler import codegen, constants, coverage, probing
+from service.compiler import codegen, constants, coverage, incident, probing
 from service.compiler.bounds import bounded
 from service.compiler.call_plan import call_plan
 from service.compiler.checking_roles import EXPECTED_FILE, PROBES_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
+from service.compiler.importers.detect import HEAD_BYTES, detect_format
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.outline import outline_of
 from service.compiler.kernels.choices import Choices
@@ -57,6 +58,7 @@ def import_role(request: Request, report: Report) -> Result:
     """A model file -> `module.json` in the working directory, and the signature."""
     report.stage(Stage.IMPORT)
     data = Path(request["source"]).read_bytes()
+    incident.about({"format": detect_format(data[:HEAD_BYTES]) or ""})
     imported = _imported(data, request, report)
     Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
     return {
@@ -113,6 +115,7 @@ def oracle_role(request: Request, report: Report) -> Result:
     samples = sample_inputs(signature, request["samples"])
     ones = [_part(sample, place, batch) for sample in samples for place in range(batch)]
     module, mode = _loaded(request), get_mode(request["numerics"])
+    incident.about({"numerics": mode.name}, module)
     observer = probing.Observer(news=[0] * len(ones))
     if signature.states:
         answers = oracle.run_sequence(module, mode, ones, [state.first() for state in signature.states])
@@ -172,6 +175,8 @@ def build_role(request: Request, report: Report) -> Result:
     context = Context(mode, target, library_for(name, mode, choices), request["batch"])
     reporting = _reporting(report)
     imported = _loaded(request)
+    asked = {"target": name.name, "numerics": mode.name}
+    incident.about(asked, imported, lambda module: _lowered(module, request))
     lowered = PIPELINE.run(imported, context, before=reporting)
     model, selection = context.model, context.selection
     assert model is not None
@@ -198,6 +203,13 @@ def build_role(request: Request, report: Report) -> Result:
         "formulas": _formulas(model, request["numerics"]),
         "deviations": [each.to_json() for each in deviations_of(imported, mode)],
     }
+
+
+def _lowered(module: tvm.IRModule, request: Request) -> object:
+    """What the passes make of `module`, with the settings of a build."""
+    name, mode = parse_target(request["target"]), get_mode(request["numerics"])
+    library = library_for(name, mode, Choices(request["tiles"], request["rank"]))
+    return PIPELINE.run(module, Context(mode, codegen_target(name), library, request["batch"]))
 
 
 def kernel_role(request: Request, report: Report) -> Result:

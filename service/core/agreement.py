@@ -21,8 +21,6 @@ ACCEPT_HINT = "octet compile and octet push serve it with --accept-differences; 
 # operation; sums of 4,096 products in another order, 20 layers deep, stay below this. One quantization step of 8 bits
 # is 40 times as much.
 REAL_TOLERANCE = 1e-4
-# How much further than in Octet's own trials an output may move when real values change in their last places.
-_SENSITIVITY_MARGIN = 4.0
 
 
 class Outcome(StrEnum):
@@ -171,12 +169,14 @@ class Deviation:
         operator: as in the mode's table of formulas.
         sentence: what the runtime does and Octet does not.
         bound_steps: by how many quantization steps the operator's output differs at most; None if there is no bound.
+        bound_relative: by what share of its range a real output of the model may differ.
         layers: how often the operator occurs in the model in the form that the deviation is about.
     """
 
     operator: str
     sentence: str
     bound_steps: int | None
+    bound_relative: float = 0.0
     layers: int = 1
 
     def of_layers(self, layers: int) -> Deviation:
@@ -198,6 +198,7 @@ class Deviation:
             "operator": self.operator,
             "sentence": self.sentence,
             "bound_steps": self.bound_steps,
+            "bound_relative": self.bound_relative,
             "layers": self.layers,
         }
 
@@ -209,38 +210,37 @@ class Deviation:
         """
         bound = said["bound_steps"]
         return Deviation(
-            str(said["operator"]), str(said["sentence"]), None if bound is None else int(bound), int(said["layers"])
+            str(said["operator"]),
+            str(said["sentence"]),
+            None if bound is None else int(bound),
+            float(said["bound_relative"]),
+            int(said["layers"]),
         )
 
 
-def decide(
-    comparison: Comparison, deviations: Sequence[Deviation] = (), sensitivity: Sequence[float] | None = None
-) -> Outcome:
+def decide(comparison: Comparison, deviations: Sequence[Deviation] = ()) -> Outcome:
     """The outcome of comparing a build with the runtime that its mode names.
 
     Args:
         deviations: those that the mode documents for operators of this model.
-        sensitivity: how far each output moved in trials in which Octet's real functions and sums changed in their last
-            places (`compiler.roles.sensitivity_role`); None if there was no trial.
     """
     if comparison.is_equal:
         return Outcome.EQUAL
-    moved = sensitivity if sensitivity is not None else [0.0] * len(comparison.outputs)
-    documented = all(
-        output.is_equal or _is_documented(output, deviations, by)
-        for output, by in zip(comparison.outputs, moved, strict=True)
-    )
+    documented = all(output.is_equal or _is_documented(output, deviations) for output in comparison.outputs)
     return Outcome.DOCUMENTED if documented else Outcome.DIFFERENT
 
 
-def _is_documented(output: OutputComparison, deviations: Sequence[Deviation], moved: float) -> bool:
+def _is_documented(output: OutputComparison, deviations: Sequence[Deviation]) -> bool:
     largest, relative = output.largest_difference, output.relative_difference
     if largest is None:
         return False
-    if largest <= _SENSITIVITY_MARGIN * moved or (relative is not None and relative <= REAL_TOLERANCE):
-        return True
     bounds = [each.bound_steps for each in deviations]
-    return None in bounds or (not output.is_real and largest <= max((each or 0 for each in bounds), default=0))
+    if None in bounds:
+        return True
+    if output.is_real:
+        tolerance = max([REAL_TOLERANCE, *(each.bound_relative for each in deviations)])
+        return relative is not None and relative <= tolerance
+    return largest <= max((each or 0 for each in bounds), default=0)
 
 
 def may_serve(report: Mapping[str, Any]) -> bool:

@@ -101,7 +101,10 @@ def from_json(members: dict[str, Any]) -> OctetError:
     known = {kind.code: kind for kind in _tree(OctetError)}
     kind = known.get(str(members.get("code")), BuildFailed)
     stage, op, tensor, hint = (str(members[name]) if members.get(name) else None for name in _WHERE)
-    return kind(str(members.get("message", "")) or None, stage=stage, op=op, tensor=tensor, hint=hint)
+    error = kind(str(members.get("message", "")) or None, stage=stage, op=op, tensor=tensor, hint=hint)
+    if isinstance(error, InternalError) and isinstance(members.get("report"), dict):
+        error.report = members["report"]
+    return error
 
 
 def _tree(kind: type[OctetError]) -> list[type[OctetError]]:
@@ -256,6 +259,18 @@ class InternalError(BuildFailed):
     """The compiler has a defect."""
 
     code = "internal_error"
+
+    def __init__(self, message: str | None = None, *, report: dict[str, Any] | None = None, **where: Any) -> None:
+        """
+        Args:
+            report: as `compiler.incident` writes it, to be attached to an issue.
+            where: as for every error.
+        """
+        super().__init__(message, **where)
+        self.report = report or {}
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | ({"report": self.report} if self.report else {})
 
 
 class BuildTimedOut(BuildFailed):

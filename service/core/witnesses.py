@@ -54,7 +54,6 @@ class Statement:
         reason: why it did not run.
         refused: number of an input that it did not accept -> its message.
         deviations: those that the mode documents for operators of this model; none of another session of the runtime.
-        sensitivity: as in `core.agreement.decide`.
     """
 
     witness: Witness
@@ -62,12 +61,11 @@ class Statement:
     reason: str = ""
     refused: Mapping[int, str] = field(default_factory=dict)
     deviations: Sequence[Deviation] = ()
-    sensitivity: Sequence[float] | None = None
 
     @property
     def outcome(self) -> Outcome | None:
         """What the comparison means; None if the witness did not run."""
-        return None if self.comparison is None else decide(self.comparison, self.deviations, self.sensitivity)
+        return None if self.comparison is None else decide(self.comparison, self.deviations)
 
     def to_json(self, kinds: Sequence[str]) -> dict[str, Any]:
         """
@@ -130,21 +128,26 @@ def report(
     Returns:
         `exact`: True if every value equalled the canonical form's; `outcome` (`core.agreement.decide`); `verified`:
         True if it is exact and its outcome is not `different`; `accepted`, present and true if a different build may be
-        served; `summary`, a sentence; `reference`, the runtime that ran, or None; `inputs`, how many of which kind;
-        `deviations`, those that the mode documents for operators of this model; `witnesses` and `other_sessions`.
+        served; `summary`, a sentence; `reference`, the runtime that ran, or None; `follows`, present if another
+        session of that runtime gives Octet's values, and the one that decides does not; `inputs`, how many of which
+        kind; `deviations`, those that the mode documents for operators of this model; `witnesses` and
+        `other_sessions`.
     """
     own, *others = statements
     ran = next((statement for statement in others if statement.comparison is not None), None)
     outcome = (ran.outcome if ran else None) or Outcome.OWN_ONLY
     exact = own.comparison is not None and own.comparison.is_equal
+    followed = _followed(ran, sessions)
     is_accepted = exact and accepts and outcome is Outcome.DIFFERENT
     return {
         "exact": exact,
         "verified": exact and outcome is not Outcome.DIFFERENT,
         **({"accepted": True} if is_accepted else {}),
         "outcome": outcome,
-        "summary": _summary(own, ran, others, no_witness) + ("; the differences were accepted" if is_accepted else ""),
+        "summary": _summary(own, ran, others, no_witness, followed)
+        + ("; the differences were accepted" if is_accepted else ""),
         "reference": ran.witness.title if ran else None,
+        **({"follows": followed.witness.title} if followed else {}),
         "inputs": _inputs(own, kinds),
         "deviations": [each.to_json() | {"text": each.text} for each in (ran.deviations if ran else ())],
         "witnesses": [statement.to_json(kinds) for statement in statements],
@@ -203,10 +206,30 @@ def _inputs(own: Statement, kinds: Sequence[str]) -> dict[str, Any]:
     return {"count": len(numbers), "kinds": dict(Counter(kinds[number] for number in numbers))}
 
 
-def _summary(own: Statement, ran: Statement | None, others: Sequence[Statement], no_witness: str) -> str:
+def _followed(ran: Statement | None, sessions: Sequence[Statement]) -> Statement | None:
+    """The other session of the same runtime whose values ours are, if they are not those of the one that decides."""
+    if ran is None or ran.comparison is None or decide(ran.comparison) is not Outcome.DIFFERENT:
+        return None  # they agree, but for the last places of real values
+    return next((session for session in sessions if session.outcome is Outcome.EQUAL), None) or next(
+        (session for session in sessions if session.outcome is Outcome.DOCUMENTED != ran.outcome), None
+    )
+
+
+def _summary(
+    own: Statement,
+    ran: Statement | None,
+    others: Sequence[Statement],
+    no_witness: str,
+    followed: Statement | None,
+) -> str:
     if ran is not None:
         why = f": {next(iter(ran.refused.values()))}" if ran.refused else ""
         explained = "" if ran.outcome is Outcome.EQUAL else _explained(ran)
+        if followed is not None:
+            witness = followed.witness
+            explained += (
+                f"; sessions of {witness.name} disagree, and Octet follows the session {witness.note}: {followed.text}"
+            )
         return f"checked against {ran.witness.title}: {ran.text}{why}{explained}"
     reasons = [f"{statement.witness.name} {statement.reason}" for statement in others] or [no_witness]
     return f"checked against {own.witness.name} only: {own.text}; {'; '.join(reasons)}"

@@ -18,6 +18,7 @@ from service.core.errors import BuildFailed, OctetError
 MAX_MESSAGES = 100_000
 MAX_TOTAL_BYTES = 64 << 20
 _NAME_CHARACTERS = 200
+_REPORT_DEPTH, _REPORT_BYTES = 6, 64 << 10
 _TEXT_CHARACTERS = 2000
 
 # What a child may blame: the file, the request, or itself. Not the server: "not_ready" is not for it to say.
@@ -141,6 +142,8 @@ class Conversation:
         error = errors.from_json(texts)
         if not isinstance(error, allowed):
             error = errors.from_json({**texts, "code": BuildFailed.code})
+        if isinstance(error, errors.InternalError):
+            error.report = _report(members.get("report"))
         if error.stage is not None and error.stage not in {stage.value for stage in Stage}:
             error.stage = None
         return self.place(error)
@@ -152,6 +155,26 @@ class Conversation:
                 hint="it was taken over by the model file or is defective; please report the file",
             )
         )
+
+
+def _report(value: object) -> dict[str, Any]:
+    """The report of an internal error, as far as it is text, numbers, lists and objects of moderate size."""
+    cleaned = _cleaned(value, _REPORT_DEPTH)
+    if not isinstance(cleaned, dict) or len(json.dumps(cleaned)) > _REPORT_BYTES:
+        return {}
+    return cleaned
+
+
+def _cleaned(value: object, depth: int) -> Any:
+    if isinstance(value, str):
+        return clean(value, _TEXT_CHARACTERS)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, list) and depth:
+        return [_cleaned(each, depth - 1) for each in value]
+    if isinstance(value, dict) and depth:
+        return {clean(str(name), _NAME_CHARACTERS): _cleaned(each, depth - 1) for name, each in value.items()}
+    return None
 
 
 def clean(text: str, limit: int) -> str:

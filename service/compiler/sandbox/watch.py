@@ -18,7 +18,10 @@ _SMALLEST_FILE_BYTES = 4096
 _DEEPEST = 8
 
 REPORT_IT = "this is a defect of the compiler or a malicious file; please report the model"
-BUG = "this is a bug in Octet, not in your file: please report it, with the model and the traceback in the build's log"
+BUG = (
+    "this is a bug in Octet, not in your file: please report it, with the file that octet compile and octet push write "
+    "and the traceback in the build's log"
+)
 
 
 class Watch:

@@ -71,7 +71,7 @@ def test_an_exception_arrives_as_an_error_with_its_place(
 
 def test_the_traceback_of_a_bug_is_in_the_build_s_log(scratch: Path) -> None:
     messages: list[dict[str, Any]] = []
-    with pytest.raises(BuildFailed) as caught:
+    with pytest.raises(InternalError) as caught:
         attempt(scratch, "fail", {"what": "python"}, on_message=messages.append)
     assert "the traceback in the build's log" in str(caught.value.hint)
     log = [each["log"] for each in messages if "log" in each]

@@ -156,3 +156,21 @@ def test_float_operators_are_named_with_their_share_and_the_ends_of_the_model_ar
     found = float_share({"macs": 100, "integer_macs": 75, "floating": floating})
     assert [operator["op"] for operator in found["operators"]] == ["softmax", "gelu"]
     assert found["text"] == "2 operators in float, 25 % of the multiply-accumulates"
+
+
+def test_of_two_sessions_that_disagree_the_one_that_is_followed_is_named() -> None:
+    optimized = Statement(Witness("ONNX Runtime", "1.31.1", {"level": "all"}), integers(5, 7.0))
+    default = Statement(Witness("ONNX Runtime", "1.31.1", {}, "a default session"), integers(5, 7.0))
+    plain = Statement(Witness("ONNX Runtime", "1.31.1", {"level": "none"}, "without graph optimizations"), EQUAL)
+    found = report([OWN, optimized], [default, plain], KINDS, "")
+    assert (found["outcome"], found["follows"]) == ("different", plain.witness.title)
+    assert "35 of 40 values from 4 inputs differ" in found["summary"]
+    assert found["summary"].endswith(
+        "; sessions of ONNX Runtime disagree, and Octet follows the session without graph optimizations: "
+        "all 40 values from 4 inputs are equal"
+    )
+
+
+def test_no_session_is_followed_where_the_one_that_decides_is_equal() -> None:
+    plain = Statement(Witness("ONNX Runtime", "1.31.1", {}, "without graph optimizations"), EQUAL)
+    assert "follows" not in report([OWN, Statement(LITERT, EQUAL)], [plain], KINDS, "")

@@ -25,6 +25,11 @@ class BuildError(Wire):
     op: str | None = None
     tensor: str | None = None
     hint: str | None = None
+    report: dict[str, Any] | None = Field(
+        None,
+        description="Of an `internal_error`: the failing part of the graph without weights or names, versions "
+        "and a traceback, to be attached to an issue.",
+    )
 
 
 class BuildLinks(Wire):

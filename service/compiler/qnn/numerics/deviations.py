@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import tvm
+from tvm import relax
 
+from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.mode import Mode
 from service.compiler.qnn.numerics.saturation import saturating_layers
 from service.core.agreement import Deviation
-from service.core.numerics import FBGEMM, TORCH_X86
+from service.core.numerics import FBGEMM, MODES, TORCH_X86
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,57 @@ _SATURATION = Documented(
     saturating_layers,
 )
 
+# Operators that copy or choose real values, or compute each of them exactly: every runtime has the same results.
+_EXACT = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("abs", "broadcast_to", "concat", "expand_dims", "flatten", "maximum", "max", "minimum", "min", "negative"),
+        *("nn.pad", "nn.relu", "permute_dims", "qnn.dequantize", "reshape", "split", "squeeze", "strided_slice"),
+        *("take", "tile", "where", "astype", "clip", "flip", "repeat"),
+    )
+)
+
+
+def _quantized_again(operator: str) -> Callable[[tvm.IRModule, Mode], int]:
+    """Counts operators that quantize real values which the model computes, and which are not its inputs."""
+
+    def layers(module: tvm.IRModule, _mode: Mode) -> int:
+        computed: set[relax.Var] = set()
+        count = 0
+        for var, value, operation in graph.operations(graph.main_of(module)):
+            reads_computed = any(each in computed for each in graph.variables(value))
+            if operation is not None and operation.name == f"qnn.{operator}":
+                count += reads_computed
+                continue
+            name = str(getattr(getattr(value, "op", None), "name", "")) if isinstance(value, relax.Call) else ""
+            is_computed = name not in ("", *_EXACT) and str(getattr(var.ty, "dtype", "")).startswith("float")
+            if is_computed or (reads_computed and name in ("", *_EXACT)):
+                computed.add(var)
+        return count
+
+    return layers
+
+
+# A real value that two runtimes compute to within a few units in the last place may be rounded to neighbouring steps; a
+# real output of the model then moves by as much as a step of 8 bits.
+_ROUNDED_REALS = tuple(
+    Documented(
+        Deviation(
+            operator,
+            "real values are computed to within a few units in the last place, and may round to a neighbouring step",
+            bound_steps=1,
+            bound_relative=5e-3,
+        ),
+        _quantized_again(operator),
+    )
+    for operator in ("quantize", "dynamic_quantize")
+)
+
 # Numerics mode -> what its runtime is known to compute otherwise.
-DEVIATIONS: Mapping[str, tuple[Documented, ...]] = {FBGEMM: (_SATURATION,), TORCH_X86: (_SATURATION,)}
+DEVIATIONS: Mapping[str, tuple[Documented, ...]] = {
+    **dict.fromkeys(MODES, _ROUNDED_REALS),
+    **dict.fromkeys((FBGEMM, TORCH_X86), (_SATURATION, *_ROUNDED_REALS)),
+}
 
 
 def deviations_of(module: tvm.IRModule, mode: Mode) -> list[Deviation]:

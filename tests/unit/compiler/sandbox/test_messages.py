@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.compiler.sandbox import messages
 from service.compiler.sandbox.messages import Conversation, clean
-from service.core.errors import BuildFailed, CorruptBlob, MalformedModel, OctetError, SandboxUnavailable
+from service.core.errors import BuildFailed, CorruptBlob, InternalError, MalformedModel, OctetError, SandboxUnavailable
 
 
 def feed(conversation: Conversation, *said: Any) -> list[dict[str, Any]]:
@@ -200,3 +200,26 @@ def test_a_child_says_what_it_may_besides() -> None:
     conversation = Conversation((CorruptBlob,))
     feed(conversation, {"locked": True}, {"error": {"code": "corrupt_blob", "message": "m"}})
     assert type(conversation.error) is CorruptBlob
+
+
+def report_of(report: Any) -> Any:
+    """What arrives of an internal error's report."""
+    conversation = Conversation()
+    error = {"code": "internal_error", "message": "it failed", "report": report}
+    feed(conversation, {"locked": True}, {"error": error})
+    assert isinstance(conversation.error, InternalError)
+    return conversation.error.report
+
+
+def test_the_report_of_an_internal_error_is_cleaned() -> None:
+    deep = {"a": {"b": {"c": [[1]]}}}
+    report = report_of({"role": "build\x1b[31m", "operators": [{"op": "qnn.conv2d", "line": 7, "deep": deep}]})
+    assert report["role"] == "build [31m"
+    (operator,) = report["operators"]
+    assert (operator["op"], operator["line"]) == ("qnn.conv2d", 7)
+    assert "1" not in json.dumps(operator["deep"])
+
+
+@pytest.mark.parametrize("report", ["text", [1], None, {"operators": ["x" * 1000] * 100}])
+def test_a_report_that_is_none_or_too_large_is_left_out(report: Any) -> None:
+    assert report_of(report) == {}
