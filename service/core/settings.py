@@ -240,6 +240,9 @@ class Settings(BaseSettings, Serving, DataDir):
         120.0, gt=0, description="a build's process that neither runs nor waits for a processor for this long is ended"
     )
     quantize_time_limit_s: float = Field(3600.0, gt=0, description="of a quantization, with all builds that it takes")
+    build_passing_s: float = Field(
+        30.0, gt=0, description="a build that has taken this long is passed by the smallest that waits, one at a time"
+    )
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")
     build_cores: int = Field(

@@ -47,13 +47,14 @@ class BuildQueue:
         """Rung when a build waits, ends or is to be canceled."""
         return self._database.bell
 
-    def claim(self, owner: str, lease_s: float, targets: Collection[str] = ()) -> Claim | None:
+    def claim(self, owner: str, lease_s: float, targets: Collection[str] = (), passing: bool = False) -> Claim | None:
         """The oldest build that is queued or whose worker fell silent, if there is one; it is `owner`'s now.
 
         A build that too many workers died of fails with `BuildCrashed` instead.
 
         Args:
             targets: only builds for these are claimed; empty: for any.
+            passing: the smallest instead of the oldest, and none in the background (`claims.Claimable`).
         """
         taken: list[Claim] = []
 
@@ -70,7 +71,7 @@ class BuildQueue:
 
         def take_of(silent: Collection[int]) -> bool:
             with self._database.write() as connection:
-                claimable = Claimable(self._now(connection), silent, targets)
+                claimable = Claimable(self._now(connection), silent, targets, passing)
                 claim = claims.claim(connection, owner, claimable, lease_s, self._max_attempts)
                 taken.extend([claim] if claim else [])
                 return claim is not None

@@ -18,7 +18,7 @@ from service.core.build import Build, BuildCanceled, BuildInputs, BuildState, Le
 from service.core.digest import Digest
 from service.core.errors import BuildCrashed, OctetError
 from service.db.rows import Row, append_event, build_from, change, inputs_from
-from service.db.tables import build_stages, builds, is_unfinished
+from service.db.tables import build_stages, builds, is_unfinished, model_versions
 
 _MAX_EVENTS = 10_000  # a build's log is written by a compiler that reads hostile files: it shall not fill the disk
 _MAX_LINE = 4_000
@@ -61,18 +61,30 @@ class Claimable:
         now: leases that ended before are over.
         silent: rows of builds that gave no sign of life for the time of a lease, whatever the clock says.
         targets: only builds for these; empty: for any.
+        passing: no background builds, and the smallest model file first: the worker passes a long build.
     """
 
     now: datetime
     silent: Collection[int]
     targets: Collection[str] = ()
+    passing: bool = False
 
     @property
     def condition(self) -> sa.ColumnElement[bool]:
         is_over = sa.or_(builds.c.lease_until < self.now, builds.c.sequence.in_(self.silent))
         fell_silent = sa.and_(builds.c.state == BuildState.RUNNING, is_over)
         is_free = sa.or_(builds.c.state == BuildState.QUEUED, fell_silent)
-        return sa.and_(is_free, builds.c.target.in_(self.targets)) if self.targets else is_free
+        if self.targets:
+            is_free = sa.and_(is_free, builds.c.target.in_(self.targets))
+        return sa.and_(is_free, builds.c.background.is_(sa.false())) if self.passing else is_free
+
+    @property
+    def order(self) -> tuple[sa.ColumnElement[Any], ...]:
+        """A background build comes only if there is no other; else the oldest, or the smallest, comes first."""
+        if not self.passing:
+            return builds.c.background, builds.c.sequence
+        size = sa.select(sa.func.min(model_versions.c.size_bytes)).where(model_versions.c.source == builds.c.source)
+        return size.scalar_subquery(), builds.c.sequence
 
 
 def any_to_claim(connection: sa.Connection, claimable: Claimable) -> bool:
@@ -84,19 +96,19 @@ def any_to_claim(connection: sa.Connection, claimable: Claimable) -> bool:
 def claim(
     connection: sa.Connection, owner: str, claimable: Claimable, lease_s: float, max_attempts: int
 ) -> Claim | None:
-    """The oldest build that no worker has; a background build only if there is no other.
+    """The first build, by the order of `claimable`, that no worker has.
 
     Ends those on the way that are not to be tried again.
     """
     now = claimable.now
-    oldest = (
+    first = (
         sa.select(builds)
         .where(is_unfinished, claimable.condition)
-        .order_by(builds.c.background, builds.c.sequence)
+        .order_by(*claimable.order)
         .limit(1)
         .with_for_update(skip_locked=True)
     )
-    while (row := connection.execute(oldest).one_or_none()) is not None:
+    while (row := connection.execute(first).one_or_none()) is not None:
         if row.state == BuildState.RUNNING and row.cancel_requested:
             end(connection, row, now, BuildState.CANCELED)
         elif row.attempt >= max_attempts:

@@ -1,4 +1,5 @@
-"""The compile worker: claims builds and runs the compiler on them, one at a time, until it is told to stop.
+"""The compile worker: claims builds and runs the compiler on them, one at a time, until it is told to stop. A build
+that takes long is passed by smaller ones: another thread builds these beside it, again one at a time.
 
 It may be killed at any moment. What it held is built by the next worker when the lease is over; what it had stored is
 found again by content; what it left in scratch is swept when the next one starts.
@@ -80,6 +81,7 @@ class CompileWorker:
         on_quantized: told of a quantization and of its result, before that counts as done.
         on_build: told of the build that is worked on from now on, or None.
         on_idle: called when nothing was built for `settings.compiler_idle_s`; again only after another build.
+        passes: the worker whose long builds this one passes; it claims nothing else.
     """
 
     def __init__(
@@ -94,11 +96,17 @@ class CompileWorker:
         on_quantized: Callable[[Build, Digest], None] = lambda build, result: None,
         on_build: Callable[[str | None], None] = lambda build: None,
         on_idle: Callable[[], None] = lambda: None,
+        passes: CompileWorker | None = None,
     ) -> None:
         self._builds, self._layout, self._settings, self._owner = builds, layout, settings, owner
         self._targets, self._compile, self._on_build = targets, compile, on_build
         self._on_quantized = on_quantized
         self._on_idle, self._idle_since_s = on_idle, time.monotonic()
+        self._passes = passes
+        self._passed_by: CompileWorker | None = None
+        if passes is not None:
+            passes._passed_by = self
+        self._began_s: float | None = None  # when the build under way was claimed
 
     def run(self, stop: threading.Event) -> None:
         """Works until `stop` is set; a build under way is then given back."""
@@ -116,18 +124,29 @@ class CompileWorker:
 
     def work_once(self, stop: threading.Event) -> bool:
         """Claims and ends one build; whether there was one."""
-        claim = self._builds.claim(self._owner, self._settings.lease_s, self._targets)
+        if self._passes is not None and not self._passes.has_long_build():
+            return False
+        claim = self._builds.claim(self._owner, self._settings.lease_s, self._targets, self._passes is not None)
         if claim is None:
             return False
+        self._began_s = time.monotonic()
         self._on_build(claim.build.id)
         try:
             with suppress(LeaseLost):  # another worker has it, or it is over: nothing that we say counts
                 self._work(claim, stop)
         finally:
+            self._began_s = None
             self._on_build(None)
         return True
 
+    def has_long_build(self) -> bool:
+        """Whether the build under way has taken so long that others may pass it. From any thread."""
+        began_s = self._began_s
+        return began_s is not None and time.monotonic() - began_s >= self._settings.build_passing_s
+
     def _idle(self) -> None:
+        if self._passed_by is not None and self._passed_by._began_s is not None:
+            self._idle_since_s = time.monotonic()  # the process is not idle
         if time.monotonic() - self._idle_since_s >= self._settings.compiler_idle_s:
             self._idle_since_s = math.inf
             self._on_idle()
@@ -249,8 +268,23 @@ def run(
             on_build=presence.works_on,
             on_idle=shut_down if is_lasting else stop.set,
         )
+        beside = CompileWorker(
+            BuildStore(database, max_attempts=settings.max_build_attempts),
+            layout,
+            settings,
+            f"{presence.id}-passing",
+            targets=targets,
+            on_quantized=partial(add_for_all, layout, builds, ModelStore(database)),
+            passes=worker,
+        )
+        passing = threading.Thread(target=beside.run, args=(stop,), name="octet-passing")
+        passing.start()
         on_started(presence.id)
-        worker.run(stop)
+        try:
+            worker.run(stop)
+        finally:
+            stop.set()
+            passing.join()
     database.close()
 
 

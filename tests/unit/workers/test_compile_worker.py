@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from service.compiler import toolchain
 from service.core.build import BuildCanceled, BuildState, LeaseLost, Stage
 from service.core.clock import ManualClock, SystemClock
 from service.core.digest import Digest
@@ -23,6 +24,7 @@ from service.core.errors import (
     UnsupportedOperator,
 )
 from service.core.settings import Settings
+from service.core.target import parse_target
 from service.db import BuildStore, Claim
 from service.workers.attempt import Stopping
 from service.workers.compile_worker import CompileWorker
@@ -350,3 +352,46 @@ def test_a_heartbeat_that_fails_once_is_not_the_end(tmp_path: Path, monkeypatch:
     with workshop.working(compile):
         eventually(lambda: len(beats) > 3)
         assert compile.ended_by is None
+
+
+def small_and_large(workshop: Workshop) -> tuple[str, str]:
+    """Builds of two files, the larger of which was asked for first."""
+    ids = []
+    for name, data in (("large", b"a large model" * 100), ("small", b"a small model")):
+        version = workshop.models.push(name, workshop.layout.blobs.put_bytes(data), "tflite", len(data))
+        inputs = toolchain.build_inputs(version.source, parse_target(TARGET), "litert-reference", {})
+        ids.append(workshop.builds.submit(inputs, name, version.number)[0].id)
+    return ids[0], ids[1]
+
+
+def test_a_long_build_is_passed_by_the_smallest(tmp_path: Path) -> None:
+    workshop, endless = Workshop(tmp_path, build_passing_s=0.01), Endless()
+    workshop.ask()
+    long = workshop.worker(endless)
+    thread = threading.Thread(target=long.work_once, args=(workshop.stop,))
+    thread.start()
+    assert endless.began.wait(GIVE_UP_S)
+    beside = CompileWorker(workshop.builds, workshop.layout, workshop.settings, "beside", compile=succeed, passes=long)
+    large, small = small_and_large(workshop)
+    eventually(long.has_long_build)
+    assert beside.work_once(workshop.stop)
+    assert workshop.builds.get(small).state is BuildState.SUCCEEDED
+    assert workshop.builds.get(large).state is BuildState.QUEUED
+    assert beside.work_once(workshop.stop)
+    workshop.stop.set()
+    thread.join(GIVE_UP_S)
+    assert not beside.work_once(threading.Event())  # there is nothing to pass
+
+
+def test_a_build_that_has_just_begun_is_not_passed(workshop: Workshop) -> None:
+    endless = Endless()
+    workshop.ask()
+    first = workshop.worker(endless)
+    thread = threading.Thread(target=first.work_once, args=(workshop.stop,))
+    thread.start()
+    assert endless.began.wait(GIVE_UP_S)
+    small_and_large(workshop)
+    beside = CompileWorker(workshop.builds, workshop.layout, workshop.settings, "beside", compile=succeed, passes=first)
+    assert not beside.work_once(workshop.stop)
+    workshop.stop.set()
+    thread.join(GIVE_UP_S)
