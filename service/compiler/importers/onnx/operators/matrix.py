@@ -186,12 +186,6 @@ def gemm(node: Node) -> relax.Var:
     float32(node, *range(node.input_count))
     node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "multiplies tensors that are not matrices")
     lhs, rhs = (_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB")))
-    (rows, depth), (other, columns) = shape_of(lhs), shape_of(rhs)
-    node.require(depth == other, f"multiplies {[rows, depth]} by {[other, columns]}", node.name(1))
-    if node.has(2):
-        added = node.shape(2)
-        fits = len(added) <= 2 and all(a in (1, b) for a, b in zip(added[::-1], (columns, rows), strict=False))
-        node.require(fits, f"adds {list(added)}, which cannot be broadcast to {[rows, columns]}", node.name(2))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     if alpha == beta == 1.0 and (not node.has(2) or node.shape(2) == shape_of(rhs)[1:]):
         bias = node.expr(2) if node.has(2) else None
