@@ -86,7 +86,8 @@ def _result(state: State, end: End) -> relax.Expr:
     if end.name in state.loose:
         value = state.builder.emit(relax.op.reshape(value, ()))
     shape, dtype = _described(value)
-    check_sendable(replace(end, dtype=dtype), "output")
+    for each in filter(None, (end.dtype, dtype)):  # 4-bit values are computed in bytes
+        check_sendable(replace(end, dtype=each), "output")
     if 0 in shape:
         raise Unsupported(
             f"the output {label} of {list(shape)} has no elements", tensor=label, hint="export without it"
