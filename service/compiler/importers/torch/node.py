@@ -147,7 +147,8 @@ class Node:
 
     def image(self, x: Value, body: Callable[[relax.Var], relax.Expr], quantized: QuantizedType | None) -> Value:
         """Applies `body` to the image `x` in channels-last layout; the result has its channels first again."""
-        return Value(in_channels_last(self.emit, x.expr, body), quantized)
+        exact_scale = x.exact_scale if quantized == x.quantized else None
+        return Value(in_channels_last(self.emit, x.expr, body), quantized, exact_scale)
 
     # -- errors
     #

@@ -18,10 +18,13 @@ class Value:
     Attributes:
         expr: its stored values, axes as in the file.
         quantized: what they stand for; None for real values.
+        exact_scale: the scale in float64, as PyTorch's quantizer holds it; None if it is that of `quantized`, which is
+            float32. Only what computes a further scale from it reads it.
     """
 
     expr: relax.Var
     quantized: QuantizedType | None = None
+    exact_scale: float | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

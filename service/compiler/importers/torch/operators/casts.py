@@ -23,7 +23,7 @@ def _quantize_per_tensor(node: Node, input: Any, scale: Any, zero_point: Any, dt
     if storage is None:
         node.unsupported("quantizes to a type other than quint8 or qint8")
     quantized = node.per_tensor(storage, scale, zero_point)
-    return node.value(ops.quantize(x.expr, quantized), quantized)
+    return Value(node.emit(ops.quantize(x.expr, quantized)), quantized, node.real(scale))
 
 
 def _dequantize(node: Node, input: Any) -> Any:

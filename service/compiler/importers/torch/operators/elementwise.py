@@ -62,7 +62,7 @@ def _times_number(node: Node, value: Any, number: float, relu: bool) -> Value:
     x, in_type = node.activation(value)
     low, high = STORAGE_RANGES[in_type.storage]
     stored = np.arange(low, high + 1)
-    scale, point = float(np.float32(in_type.scale * abs(number))), in_type.zero_point
+    scale, point = _exact_scale(x, in_type) * abs(number), in_type.zero_point
     if number == 0:
         made, scale, point = np.zeros_like(stored), 1.0, 0
     elif number < 0:
@@ -70,7 +70,7 @@ def _times_number(node: Node, value: Any, number: float, relu: bool) -> Value:
     else:
         made = stored
     made = np.maximum(made, point) if relu and number != 0 else made
-    return _looked_up(node, x, in_type, made, node.per_tensor(in_type.storage, scale, point))
+    return _looked_up(node, x, in_type, made, scale, point)
 
 
 def _plus_number(node: Node, value: Any, number: float, relu: bool) -> Value:
@@ -79,23 +79,29 @@ def _plus_number(node: Node, value: Any, number: float, relu: bool) -> Value:
     x, in_type = node.activation(value)
     low, high = STORAGE_RANGES[in_type.storage]
     stored = np.arange(low, high + 1)
-    steps = int(np.rint(np.clip(number / in_type.scale, -(2.0**31), 2.0**31)))
+    own_scale = _exact_scale(x, in_type)
+    steps = int(np.rint(np.clip(number / own_scale, -(2.0**31), 2.0**31)))
     moved = in_type.zero_point - steps
     if low <= moved <= high:
-        made, scale, point = stored, in_type.scale, moved
+        made, scale, point = stored, own_scale, moved
     else:
         reach, point = (high - moved, low) if moved < low else (moved - low, high)
-        scale = reach / (high - low) * in_type.scale
+        scale = reach / (high - low) * own_scale
         factor = np.float32(in_type.scale) * (np.float32(1) / np.float32(scale))
         real = (stored - in_type.zero_point + steps).astype(np.float32) * factor
         made = np.clip(np.rint(real).astype(np.int64) + point, low, high)
     made = np.maximum(made, point) if relu else made
-    return _looked_up(node, x, in_type, made, node.per_tensor(in_type.storage, scale, point))
+    return _looked_up(node, x, in_type, made, scale, point)
 
 
-def _looked_up(node: Node, x: Value, in_type: QuantizedType, stored: Stored, out_type: QuantizedType) -> Value:
-    """The value of `stored` for each of the 256 values that `x` may have, of the type `out_type`."""
-    return node.value(ops.table(x.expr, in_type, out_type, stored.tolist()), out_type)
+def _exact_scale(x: Value, quantized: QuantizedType) -> float:
+    return quantized.scale if x.exact_scale is None else x.exact_scale
+
+
+def _looked_up(node: Node, x: Value, in_type: QuantizedType, stored: Stored, scale: float, point: int) -> Value:
+    """The value of `stored` for each of the 256 values that `x` may have."""
+    out_type = node.per_tensor(in_type.storage, scale, point)
+    return Value(node.emit(ops.table(x.expr, in_type, out_type, stored.tolist())), out_type, scale)
 
 
 def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> Value:
@@ -105,7 +111,7 @@ def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> V
     out_type = bounded(node, in_type, *unbounded)
     if out_type == in_type:
         return x
-    return node.value(ops.requantize(x.expr, in_type, out_type), out_type)
+    return Value(node.emit(ops.requantize(x.expr, in_type, out_type)), out_type, x.exact_scale)
 
 
 def bounded(node: Node, quantized: QuantizedType, low: float, high: float) -> QuantizedType:

@@ -23,7 +23,7 @@ _OF_ELEMENTS: dict[str, Literal["reflect", "edge", "wrap"]] = {
 
 
 def _reshaped(node: Node, x: Value, shape: list[int]) -> Value:
-    return node.value(relax.op.reshape(x.expr, shape), x.quantized)
+    return Value(node.emit(relax.op.reshape(x.expr, shape)), x.quantized, x.exact_scale)
 
 
 def _reshape(node: Node, input: Any, shape: Any) -> Value:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from service.compiler.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
+from service.compiler.qnn import graph
 from service.core.errors import Unsupported, UnsupportedOperator
 from tests.support.torchscript import FIXTURES, imported, quantized, script
 
@@ -118,6 +120,16 @@ def test_sizes_are_computed_as_pytorch_does(expression: str, size: int) -> None:
     lines = [f"n = torch.add({expression}, 10)", "y = torch.slice(torch.reshape(q, [3, 64]), 1, 0, n)"]
     model = import_torchscript(quantized(*lines), shapes=IMAGE)
     assert model.signature.outputs[0].shape == (3, size + 10)
+
+
+def test_scales_of_products_with_numbers_are_rounded_once() -> None:
+    """PyTorch's quantizers hold them in float64, and its kernels read them in float32."""
+    exact = np.float32(0.05 * 0.3 * 0.7)
+    assert exact != np.float32(float(np.float32(float(np.float32(0.05)) * 0.3)) * 0.7)
+    lines = ["a = ops.quantized.mul(q, 0.3)", "b = torch.reshape(a, [1, -1])", "y = ops.quantized.mul(0.7, b)"]
+    module = import_torchscript(quantized(*lines), shapes=IMAGE).module
+    (last,) = [each for _, _, each in graph.operations(graph.main_of(module)) if each and each.name == "qnn.dequantize"]
+    assert np.float32(last.per_tensor("in_type").scale) == exact
 
 
 CELL = b"\x80\x02c__torch__\nNet\n)\x81}(X\x04\x00\x00\x00cellc__torch__.torch.classes.rnn\nCellParamsBase\n)\x81)bub."
