@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from service.core.target import Target, detect_host
 from service.core.witnesses import Statement, float_share
 
 _POLL_S = 0.1
+_LOG_EVERY_S = 10.0
 _PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
 MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE, OBJECT_FILE = "module.json", "constants.bin", "library.so", "kernel.o"
 PLAIN_FILE = "plain.o"  # the object of a build child; see `codegen.generate`
@@ -189,11 +190,26 @@ class Steps:
         self.progress.log(f"kernels: {len(programs)}, {len(found)} of them compiled before")
         with in_background(len(self._processors)) as start:
             made = [start(partial(self._kernel, cache, program)) for program in missing]
-            for number, (program, object_) in enumerate(zip(missing, made, strict=True)):
-                self._enter(Stage.CODEGEN, 0.5 + 0.5 * number / len(missing))
-                found[program.symbol] = self.awaited(object_)
+            self._await_kernels(made)
+            found |= {program.symbol: object_.result() for program, object_ in zip(missing, made, strict=True)}
         self.times_s["kernels"] = round(time.monotonic() - started_s, 4)
         return [found[program.symbol] for program in programs]
+
+    def _await_kernels(self, objects: Sequence[Future[Path]]) -> None:
+        """Waits for all, and reports how many are done: as a share of the stage, and now and then in the log. Raises
+        the first error at once.
+        """
+        logged_s = time.monotonic()
+        while pending := [each for each in objects if not each.done()]:
+            done = len(objects) - len(pending)
+            self._enter(Stage.CODEGEN, 0.5 + 0.5 * done / len(objects))
+            if time.monotonic() - logged_s >= _LOG_EVERY_S:
+                self.progress.log(f"kernels: {done} of {len(objects)} compiled")
+                logged_s = time.monotonic()
+            wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+            for each in objects:
+                if each.done():
+                    each.result()
 
     def _kernel(self, cache: ObjectCache, program: KernelProgram, poll: Callable[[], None]) -> Path:
         """One kernel, compiled by a child that is given nothing but its program."""
