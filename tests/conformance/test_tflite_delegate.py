@@ -152,6 +152,15 @@ def curve(name: str, shape: Sequence[int] = (5, 90)) -> bytes:
     return unary(name, End(shape, np.int8, Quant(0.1, -3)), End(shape, np.int8, y))
 
 
+def activated(storage: str, scale: float, activation: int) -> bytes:
+    """A pool of one type, with an activation whose bound is exactly between two stored values."""
+    x, y = (End(shape, STORAGES[storage], _quant(storage, scale)) for shape in ((1, 6, 6, 9), (1, 3, 3, 9)))
+    options = schema.Pool2DOptionsT(
+        strideH=2, strideW=2, filterHeight=2, filterWidth=2, fusedActivationFunction=activation
+    )
+    return unary("MAX_POOL_2D", x, y, options)
+
+
 def mean(storage: str, shape: Sequence[int], axes: Sequence[int], *, computed: bool = False) -> bytes:
     """In one scale, so that halves are frequent."""
     dtype, quant = STORAGES[storage], Quant(0.3, {"int8": 3, "uint8": 255}[storage])
@@ -196,8 +205,13 @@ TAKEN: dict[str, Case] = {
     **{
         f"square {storage} {y} {activation}": partial(square, storage, 0.05, y, activation)
         for storage in STORAGES
-        for y in (0.005, 0.095, 0.15)
+        for y in (0.005, 0.095, 0.15, 0.16)
         for activation in (0, 1, 3)
+    },
+    **{
+        f"bound between two values, {storage} {scale} {activation}": partial(activated, storage, scale, activation)
+        for storage in STORAGES
+        for scale, activation in ((0.16, 3), (0.48, 3), (4.0, 3), (0.4, 2))
     },
     "QUANTIZE int8": partial(quantize, "int8", "int8", 0.37),
     "QUANTIZE uint8": partial(quantize, "uint8", "uint8", 1.9),
@@ -280,6 +294,7 @@ BUILT: dict[str, Case] = {
     "quantize": LEFT["QUANTIZE int8 to uint8 by 0.473, 263"][1],
     "square": TAKEN["square uint8 0.095 3"],
     "mean": TAKEN["mean uint8 (1, 2)"],
+    "activation": TAKEN["bound between two values, uint8 0.16 3"],
     "product": TAKEN["product by a constant"],
     "curve": TAKEN["ELU"],
 }

@@ -36,6 +36,21 @@ def storage_bounds(activation: str, storage: str, scale: float, zero_point: int)
     return low, high
 
 
+def delegated_bounds(activation: str, storage: str, scale: float, zero_point: int) -> tuple[int, int]:
+    """`storage_bounds` in XNNPACK: the zero point is added in float32, and the sum is rounded to the nearest even
+    (xnn_qs8_quantize and xnn_qu8_quantize in XNNPACK's quantization.h; measured on LiteRT 2.3.0). The two differ where
+    a bound is exactly between two stored values."""
+    low, high = STORAGE_RANGES[storage]
+    real_low, real_high = BOUNDS[activation]
+
+    def quantized(real: float) -> int:
+        with np.errstate(over="ignore"):
+            stored = np.float32(real) / np.float32(scale) + np.float32(zero_point)
+        return int(np.rint(np.clip(stored, low, high)))
+
+    return low if real_low is None else quantized(real_low), high if real_high is None else quantized(real_high)
+
+
 def _quantize(real: float, scale: float, zero_point: int) -> int:
     with np.errstate(over="ignore"):
         quotient = float(np.float32(real) / np.float32(scale))

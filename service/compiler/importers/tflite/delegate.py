@@ -32,11 +32,12 @@ class Taken:
 
     Attributes:
         takes: returns true if it takes the node.
-        kernel: returns the kernel of `qnn.ops.builtin` that computes a node that it leaves.
+        kernel: returns the kernel of `qnn.ops.builtin` that computes a node that it leaves, or None if the values are
+            the same.
     """
 
     takes: Callable[[Node], bool]
-    kernel: Callable[[Node], str] = lambda node: REFERENCE
+    kernel: Callable[[Node], str | None] = lambda node: REFERENCE
 
 
 def builtin_kernel(node: Node) -> str | None:
@@ -48,8 +49,9 @@ def builtin_kernel(node: Node) -> str | None:
 
 
 def takes(node: Node) -> bool:
-    """Returns true if the delegate takes `node`, whose operator is one of `TAKEN`."""
-    return _is_quantized(node) and TAKEN[node.operator.name].takes(node)
+    """Returns true if the delegate takes `node`, a node of 8-bit values."""
+    rule = TAKEN.get(node.operator.name)
+    return rule is not None and _is_quantized(node) and rule.takes(node)
 
 
 def _is_quantized(node: Node) -> bool:
@@ -236,6 +238,13 @@ def _quantize(node: Node) -> bool:
     return _unary(node) and node.input(0).dtype == node.output.dtype and bool(2**-8 <= _ratio(node, 0) <= 2**7)
 
 
+def _max_pool(node: Node) -> bool:
+    """VisitMaxPool2DNode and CheckPoolingParams: windows that leave no gap, unless they are single elements."""
+    window = (node.int_option("filter_height"), node.int_option("filter_width"))
+    strides = (node.int_option("stride_h"), node.int_option("stride_w"))
+    return _are_per_tensor(node, 0) and all(stride <= extent for stride, extent in zip(strides, window, strict=True))
+
+
 def _mean(node: Node) -> bool:
     """VisitReduceNode."""
     return _are_per_tensor(node, 0) and _has_static_integers(node, 1) and len(_in_file(node, 1).shape) <= 1
@@ -255,6 +264,7 @@ TAKEN: Mapping[str, Taken] = {
     "FULLY_CONNECTED": Taken(_fully_connected, lambda node: GEMM),
     "LEAKY_RELU": Taken(_leaky_relu),
     "LOGISTIC": Taken(_unary),
+    "MAX_POOL_2D": Taken(_max_pool, lambda node: None),
     "MEAN": Taken(_mean, lambda node: OPTIMIZED),
     "MUL": Taken(_product),
     "QUANTIZE": Taken(_quantize, lambda node: ELEMENTS),

@@ -10,7 +10,7 @@ from tvm import relax
 
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
-from service.compiler.importers.tflite.delegate import builtin_kernel
+from service.compiler.importers.tflite.delegate import builtin_kernel, takes
 from service.compiler.importers.tflite.dilation import join_dilated
 from service.compiler.importers.tflite.metadata import metadata_of
 from service.compiler.importers.tflite.model import Model, State
@@ -62,10 +62,11 @@ def _module(model: Model, at: At) -> tvm.IRModule:
     with builder.function("main", list(params.values())):
         with builder.dataflow():
             for operator in model.operators:
-                node = Node(model, operator, builder, values, constants, builtin_kernel)
+                node = Node(model, operator, builder, values, constants, builtin_kernel, takes)
                 at(operator.label, node.output.label)
                 made = RULES[operator.name].converter(dtypes_of(model, operator))(node)
-                for tensor, value in zip(node.outputs, made if isinstance(made, list) else [made], strict=True):
+                results = made if isinstance(made, list) else [node.clipped(made)]
+                for tensor, value in zip(node.outputs, results, strict=True):
                     node.expect(tensor, value)
                     values[tensor.index] = value
             computed = [_result(model, index, values, constants) for index in model.outputs]

@@ -81,14 +81,16 @@ class Node:
         values: MutableMapping[int, relax.Expr],
         constants: Constants,
         kernel_of: Callable[[Node], str | None] = lambda node: None,
+        is_delegated: Callable[[Node], bool] = lambda node: False,
     ) -> None:
-        """`kernel_of` names the kernel that computes the node where LiteRT's default delegate does not take it; it is
-        called after the converter has checked the operands, with the first QNN call."""
+        """`is_delegated` returns true if LiteRT's default delegate takes the node, and `kernel_of` names the kernel
+        that computes it otherwise. They are called after the converter has checked the operands."""
         self.model, self.operator = model, operator
         self.outputs = tuple(model.tensors[index] for index in operator.outputs)
         self.output = self.outputs[0]
         self._builder, self._values, self._constants = builder, values, constants
-        self._kernel_of = kernel_of
+        self._kernel_of, self._is_delegated = kernel_of, is_delegated
+        self._clips: tuple[int, int, int, int] | None = None
 
     # -- what it is given
 
@@ -217,6 +219,11 @@ class Node:
         """The output's type, clamped by the activation."""
         plain = self.per_tensor(self.output)
         low, high = activations.storage_bounds(activation, plain.storage, plain.scale, plain.zero_point)
+        if activation != "NONE" and self._is_delegated(self):
+            even = activations.delegated_bounds(activation, plain.storage, plain.scale, plain.zero_point)
+            if even != (low, high):
+                self._clips = (low, high, *even)
+                low, high = min(low, even[0]), max(high, even[1])
         if low >= high:  # a type has at least two values (as in MLIR)
             self.unsupported(f"leaves its output only the value {low}, after its activation {activation}", self.output)
         return QuantizedType(plain.storage, plain.scales, plain.zero_points, storage_min=low, storage_max=high)
@@ -255,6 +262,16 @@ class Node:
             raise MalformedModel(
                 f"{self.operator.label}: {exc.message}", op=self.operator.label, tensor=self.output.label
             ) from exc
+
+    def clipped(self, value: relax.Expr) -> relax.Expr:
+        """`value`, the node's result, within the bounds of its fused activation where modes disagree about them."""
+        if self._clips is None:
+            return value
+        clips, self._clips = self._clips, None
+        low, high, even_low, even_high = clips
+        type_ = self.per_tensor(self.output)
+        bounds = {"low": low, "high": high, "even_low": even_low, "even_high": even_high}
+        return self.emit(ops.unary("clip", value, type_, type_, **bounds), "clipped")
 
     def keep(self, place: int, value: relax.Expr) -> None:
         """The operator leaves `value` in its input `place`, which is a variable."""

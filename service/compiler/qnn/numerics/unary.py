@@ -153,6 +153,20 @@ class HardSwish(Tabulated):
         return _divide_int16_by_pot(product, -out_shift) + out_type.zero_point
 
 
+class Clip(Tabulated):
+    """A fused activation with a bound that is exactly between two stored values: TFLite's kernels round it away from
+    zero, and XNNPACK, with the zero point, to the nearest even (`importers.tflite.activations`)."""
+
+    def __init__(self, *, even: bool) -> None:
+        self._names = ("even_low", "even_high") if even else ("low", "high")
+        rounded = "round_even(bound / s + z)" if even else "z + round_away(bound / s)"
+        self.summary = f"min(max(q, low), high), each {rounded}"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        low, high = (operation.integer(name) for name in self._names)
+        return np.asarray(np.clip(x, low, high))
+
+
 class Relu(Tabulated):
     """TFLite's kernels of RELU and its like as operators of their own: they rescale, and the output's storage bounds
     clamp (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX)."""

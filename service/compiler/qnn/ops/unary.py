@@ -13,6 +13,7 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 # Function -> the attributes that it has beside its types.
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "abs": (),
+    "clip": ("low", "high", "even_low", "even_high"),  # within the bounds of a fused activation, rounded in two ways
     "elu": (),
     "exp": (),
     "gelu": ("approximate",),

@@ -271,7 +271,8 @@ def test_function_of_one_value(data: st.DataObject, mode: str, function: str) ->
         return  # its reference has no such operator
     storage = draw(st.sampled_from(["int8", "uint8"]))
     in_type, out_type = draw(per_tensor(storage)), draw(per_tensor(storage))
-    attrs = {name: {"alpha": 0.1, "approximate": True}[name] for name in FUNCTIONS[function]}
+    known = {"alpha": 0.1, "approximate": True, "low": 3, "high": 90, "even_low": 4, "even_high": 89}
+    attrs = {name: known[name] for name in FUNCTIONS[function]}
     if function == "hard_swish" and in_type.scale / out_type.scale > 128:
         return  # LiteRT refuses it, and so do we
     x = values(draw, (2, 3, 21), storage)
