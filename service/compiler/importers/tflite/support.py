@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
-from service.compiler.importers.tflite.operators import RULES, Rule
+from service.compiler.importers.tflite.operators import RULES, STORAGES, Rule
 from service.core.errors import DynamicRange, MalformedModel, Unsupported, UnsupportedOperator
 
 _LISTED = 20
@@ -112,7 +112,7 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
     kinds = {what.rsplit(" ", 1)[-1] for operator, what in obstacles if operator.name in RULES}
     if "float32" in kinds or "float16" in kinds:
         return "convert with full-integer quantization, so that no operator is left in float"
-    if "int16" in kinds:
+    if all(what.endswith(" on int16") and RULES[each.name].reads & STORAGES for each, what in obstacles):
         return "these operators are compiled with 8-bit activations only"
     cuts = _cuts(model, [each for each, _ in obstacles])
     return "convert the model without them" + (f", or cut it at: {_listed(cuts)}" if cuts else "")

@@ -182,3 +182,15 @@ def test_the_page_lists_the_operators_on_16_bits() -> None:
     page = (Path(__file__).parents[5] / "docs/how-to/tflite.md").read_text()
     (listed,) = re.findall(r"On int16, Octet compiles ([^.]*)\.", page)
     assert re.split(r",\s+", listed) == [name for name, rule in sorted(RULES.items()) if rule.reads_dtype("int16")]
+
+
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (["GELU"], "these operators are compiled with 8-bit activations only"),
+        (["NEG"], "convert the model without them"),
+        (["GELU", "CONV_3D"], "convert the model without them"),
+    ],
+)
+def test_the_hint_for_int16_is_given_where_8_bits_are_compiled(names: list[str], hint: str) -> None:
+    assert refused(chain(names, np.int16, Quant(1.0))).hint == hint
