@@ -67,6 +67,35 @@ class Network(nn.Module):
         return mixed.transpose(1, 2).reshape(1, count, 16)
 
 
+class Sequence(nn.Module):
+    """One-dimensional convolutions, two of which pad to the same size, and attention as PyTorch's own module traces it,
+    with linear layers that are quantized as they run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(5, 8, 3, padding=2, stride=2), nn.Conv1d(8, 8, 4, padding="same", groups=2)
+        self.third = nn.Conv1d(8, 16, 3, padding="same", dilation=2)
+        self.attention, self.head = nn.MultiheadAttention(16, 4), nn.Linear(16, 6)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.relu(self.third(torch.relu(self.second(self.first(x)))))
+        tokens = x.permute(2, 0, 1)
+        return x, self.head(tokens + self.attention(tokens, tokens, tokens, need_weights=False)[0])
+
+
+def save_sequence() -> None:
+    """Of a batch of one: PyTorch's sums have an order of their own."""
+    torch.manual_seed(0)
+    torch.backends.quantized.engine = "fbgemm"
+    x = torch.randn(1, 5, 18)
+    model = torch.ao.quantization.quantize_dynamic(Sequence().eval(), {nn.Linear})
+    with torch.no_grad():
+        traced = torch.jit.trace(model, x)
+        torch.jit.save(traced, str(FOLDER / "sequence.pt"))
+        without_places(FOLDER / "sequence.pt")
+        np.savez_compressed(FOLDER / "sequence.npz", x=x, **{f"y{n}": each for n, each in enumerate(traced(x))})
+
+
 def main() -> None:
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
@@ -87,6 +116,7 @@ def main() -> None:
         torch.export.save(program, FOLDER / "network.pt2")
         answers = network(x)
     np.savez_compressed(FOLDER / "network.npz", x=x, **{f"y{place}": each for place, each in enumerate(answers)})
+    save_sequence()
 
 
 if __name__ == "__main__":

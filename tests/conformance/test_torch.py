@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from service.compiler.facts import facts_of
@@ -15,7 +16,9 @@ from service.core.options import with_shapes
 from service.core.target import parse_target
 from tests.support import evidence
 from tests.support.compiling import compiled
-from tests.support.torchscript import ENGINES, FIXTURES, answers, imported
+from tests.support.torchscript import ENGINES, FIXTURES, FOLDER, answers, imported
+
+FLOAT = FOLDER.parent / "float"
 
 
 def test_the_fixtures_are_there() -> None:
@@ -65,3 +68,14 @@ def test_compiled_model_equals_torch(path: Path, mode: str, tmp_path: Path) -> N
     model = compiled(path, mode, tmp_path, options=with_shapes({"": inputs[0].shape}))
     target = parse_target("host").name
     evidence.compare_compiled(facts_of(imported(path)), target, [model.run([x]) for x in inputs], expected)
+
+
+def test_a_float_sequence_with_attention_equals_torch(tmp_path: Path) -> None:
+    """Conv1d, padding to the same size, and the shapes that `nn.MultiheadAttention` divides, through a build. Sums of
+    real values have an order of their own in PyTorch, which moves a range that is found when the model runs."""
+    path = FLOAT / "sequence.pt"
+    with np.load(path.with_suffix(".npz")) as arrays:
+        x, expected = arrays["x"], [arrays["y0"], arrays["y1"]]
+    actual = compiled(path, FBGEMM, tmp_path).run([x])
+    for ours, theirs in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)

@@ -209,6 +209,8 @@ _PURE: dict[str, Callable[..., Any]] = {
     "aten::sqrt": lambda a: math.sqrt(_number(a)),
     "aten::trunc": lambda a: math.trunc(_number(a)),
     "aten::neg": lambda a: -_number(a),
+    "aten::detach": _scalar,
+    "aten::device": lambda *_: None,
     "aten::ceil": lambda a: math.ceil(_number(a)),
     "aten::floor": lambda a: math.floor(_number(a)),
     "aten::eq": _comparison(operator.eq),

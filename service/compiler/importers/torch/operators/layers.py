@@ -295,6 +295,16 @@ def _convolution(
     return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
 
 
+def _convolution_mode(
+    node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> Value:
+    """A convolution whose padding has a name, as a trace has it."""
+    places = len(node.sizes(stride))
+    if places not in (1, 2):
+        node.unsupported(f"convolves along {places} dimensions")
+    return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
+
+
 def _attention(
     node: Node,
     query: Any,
@@ -369,6 +379,7 @@ _SILU = _function(real.silu)
 # Of operands that are not quantized, as `real.RULES`; and of any.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::_convolution": _convolution,
+    "aten::_convolution_mode": _convolution_mode,
     "aten::amax": _extreme(relax.op.max),
     "aten::amin": _extreme(relax.op.min),
     "aten::batch_norm": _batch_norm,

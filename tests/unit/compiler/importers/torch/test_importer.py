@@ -113,6 +113,7 @@ def test_operators_that_do_not_fit_their_operands(line: str, what: str) -> None:
         ("torch.rsub(2, 10)", 8),
         ("torch.Int(torch.sqrt(torch.mul(torch.size(q, 2), torch.size(q, 3))))", 8),
         ("torch.len(torch.mul([1], 5))", 5),
+        ("torch.Int(torch.detach(torch.floor_divide(torch.size(q, 2), 3)))", 2),
     ],
 )
 def test_sizes_are_computed_as_pytorch_does(expression: str, size: int) -> None:
