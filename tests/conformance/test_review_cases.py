@@ -29,8 +29,6 @@ FORMATS = {".tflite": "tflite", ".onnx": "onnx", ".pt": "torchscript", ".pt2": "
 MODES = {"tflite": LITERT_REFERENCE, "onnx": ONNXRUNTIME, "torchscript": FBGEMM, "pt2": PT2E, "mxnet": MXNET_ONEDNN}
 FILES = sorted(path for path in CASES.rglob("*") if path.suffix in FORMATS)
 
-# Files that no runtime loads, and which are damaged indeed.
-MALFORMED = frozenset({"published/tvm_message/model.onnx"})
 # ONNX Runtime's optimizer quantizes the activations of a product with stored weights; the file does not say so. The
 # mode documents that it computes the file as it is.
 DOCUMENTED = frozenset({"onnx/weight_only_matmul/model.onnx"})
@@ -54,9 +52,7 @@ def test_it_is_right_or_refused(judges: dict[str, Judge], path: Path) -> None:
     name, file_format = str(path.relative_to(CASES)), FORMATS[path.suffix]
     numerics = XNNPACK if "xnn-" in name else MODES[file_format]
     verdict = _verdict(judges[numerics], path, file_format, numerics)
-    if name in MALFORMED:
-        assert verdict.outcome.startswith("malformed_model"), verdict
-    elif name in DOCUMENTED:
+    if name in DOCUMENTED:
         assert verdict.outcome in ("equal", "different"), verdict
     else:
         assert verdict.outcome in ("equal", "refused"), verdict
