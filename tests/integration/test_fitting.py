@@ -144,7 +144,11 @@ def test_weights_that_are_fitted_are_those_the_switches_measure(workshop: Worksh
     assert all_in_integers.noise == pytest.approx(measured, abs=1e-3)
 
 
-@pytest.mark.parametrize("options", [Options(), Options(fit=Fit(rounding=True)), Options(equalize=True)], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [Options(), Options(fit=Fit(rounding=True)), Options(equalize=True)],
+    ids=["defaults", "rounding", "equalized"],
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_raising_layers_to_16x8_adds_no_noise(workshop: Workshop, data: Data, seed: int, options: Options) -> None:
     """Every layer alone, where the noise of no other layer can cancel its own; and all of them in the file."""
