@@ -140,6 +140,11 @@ def pairs(*steps: tuple[float, int, str], read_twice: bool = False) -> Write:
     return write
 
 
+def pairs_around_a_dropout(model: OnnxBuilder, rng: Rng) -> None:
+    x = pair(model, model.input("x", "float32", (2, 40)), 0.05, 128)
+    model.output(pair(model, model.node("Dropout", [x]), 0.031, 100), "float32")
+
+
 def pairs_around_a_product(model: OnnxBuilder, rng: Rng) -> None:
     x = pair(model, pair(model, model.input("x", "float32", (4, 16)), 0.05, 128), 0.031, 100)
     y = model.node("MatMul", [x, filters(model, rng, (16, 20), 1, "")])
@@ -210,6 +215,49 @@ def cubic(scales: tuple[float, float], **attributes: Any) -> Write:
     return write
 
 
+def around(op_type: str, between: str, front: bool, point: int = 100) -> Write:
+    """`op_type` between conversions, with `between` in front of it or behind it. ONNX Runtime moves conversions through
+    some operators, and computes in float32 behind others."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", (1, 4, 6, 8)), 0.0513, 110)
+        y = BETWEEN[between](model, x) if front else x
+        y = AROUND[op_type](model, y, rng)
+        y = y if front else BETWEEN[between](model, y)
+        model.output(pair(model, y, 0.0417, point), "float32")
+
+    return write
+
+
+AROUND: dict[str, Callable[[OnnxBuilder, str, Rng], str]] = {
+    "Softmax": lambda model, x, rng: model.node("Softmax", [x], axis=-1),
+    "Sigmoid": lambda model, x, rng: model.node("Sigmoid", [x]),
+    "Add": lambda model, x, rng: model.node("Add", [x, x]),
+    "AveragePool": lambda model, x, rng: model.node("AveragePool", [x], kernel_shape=[2, 2]),
+    "MatMul and Add": lambda model, x, rng: model.node(
+        "Add",
+        [
+            model.node("MatMul", [x, filters(model, rng, (8, 12), 1, "")]),
+            model.constant(rng.normal(0, 1, 12), "float32"),
+        ],
+    ),
+    "Conv, real weights": lambda model, x, rng: model.node(
+        "Conv",
+        [x, model.constant(rng.normal(0, 1, (5, 4, 3, 3)), "float32"), model.constant(rng.normal(0, 1, 5), "float32")],
+    ),
+}
+BETWEEN: dict[str, Callable[[OnnxBuilder, str], str]] = {
+    "Relu": lambda model, x: model.node("Relu", [x]),
+    "Relu and Transpose": lambda model, x: model.node("Transpose", [model.node("Relu", [x])], perm=[0, 1, 3, 2]),
+    "Transpose": lambda model, x: model.node("Transpose", [x], perm=[0, 1, 3, 2]),
+    "Slice": lambda model, x: model.node("Slice", [x, *(model.constant([each], "int64") for each in (1, 5, 2))]),
+    "MaxPool": lambda model, x: model.node("MaxPool", [x], kernel_shape=[1, 1]),
+    "Gather": lambda model, x: model.node("Gather", [x, model.constant([3, 1, 0, 2], "int64")], axis=1),
+    "Split": lambda model, x: model.node("Split", [x], [model.name()], axis=1),
+    "Dropout": lambda model, x: model.node("Dropout", [x]),
+    "ReduceMax": lambda model, x: model.node("ReduceMax", [x], axes=[2], keepdims=1),
+    "Tile": lambda model, x: model.node("Tile", [x, model.constant([2, 1, 1, 1], "int64")]),
+}
 TURNS = (("uint8", "int8"), ("int8", "uint8"))
 REAL: dict[str, Write] = {
     **{f"GlobalAveragePool, {types}": mean("GlobalAveragePool", types) for types in TURNS},
@@ -225,6 +273,20 @@ REAL: dict[str, Write] = {
     "cubic, rows alone": cubic((1.3, 1.0)),
     "cubic, without what is outside": cubic((2.0, 1.7), exclude_outside=1),
     "cubic, corners": cubic((2.0, 1.7), coordinate_transformation_mode="align_corners", cubic_coeff_a=-0.5),
+}
+MOVED: dict[str, Write] = {
+    **{f"{between}, Softmax": around("Softmax", between, True) for between in BETWEEN},
+    **{f"Softmax, {between}": around("Softmax", between, False) for between in BETWEEN},
+    "Softmax, Relu that changes nothing": around("Softmax", "Relu", False, point=0),
+    "Softmax, Relu that changes nothing, Transpose": around("Softmax", "Relu and Transpose", False, point=0),
+    **{
+        f"{between}, {op_type}": around(op_type, between, True)
+        for op_type in ("Sigmoid", "Add", "AveragePool", "MatMul and Add")
+        for between in ("Relu", "Gather")
+    },
+    **{f"{between}, Conv": around("Conv, real weights", between, True) for between in ("Relu", "Gather", "Transpose")},
+    **{f"Conv, {between}": around("Conv, real weights", between, False) for between in ("Gather", "Tile")},
+    "two pairs around a Dropout": pairs_around_a_dropout,
 }
 OPSET_21: dict[str, Write] = {
     f"{dtype}, {axis} {block}": several_scales(axis, block, dtype)
@@ -318,6 +380,11 @@ def test_constants_behind_conversions_are_stored_values(name: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_real_values_in_one_order(name: str, tmp_path: Path) -> None:
     compare(REAL[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_through_what_conversions_move(name: str, tmp_path: Path) -> None:
+    compare(MOVED[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", EXTREMES)

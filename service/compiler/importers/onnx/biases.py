@@ -6,7 +6,7 @@ import numpy as np
 
 from service.compiler.importers.onnx.model import Array, Tensor
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE, OnnxGraph, bounds_of, is_simple
-from service.compiler.importers.qdq import JOINED, Operator
+from service.compiler.importers.qdq import MOVED, Operator
 
 _LIMIT = 2.0**31
 _SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
@@ -49,7 +49,7 @@ def rounds_operands(graph: OnnxGraph, operator: Operator) -> bool:
     (qdq_transformer/weight_bias_quantization.cc): if it finds conversions before and behind, the first of one scale,
     and the last of any number."""
     conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
-    if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(JOINED):
+    if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(MOVED):
         return False
     reader = graph.only_reader(operator.outputs[0])
     while reader is not None and bounds_of(graph, reader, reader.inputs[0]) is not None:

@@ -29,7 +29,7 @@ _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "U
 def fold_constants(model: Model) -> Model:
     """Returns `model` with constants in place of operators that compute stored values from constants.
 
-    Three things change. An Identity disappears, and its readers read its operand. A QuantizeLinear of constants becomes
+    Three things change. An Identity or a Dropout disappears, and its readers read its operand. A QuantizeLinear of constants becomes
     a constant, with all that its operand is computed from. An operator that moves the elements of dequantized constants
     moves the stored elements instead.
 
@@ -45,12 +45,23 @@ def _without_identities(model: Model) -> Model:
     kept: list[Operator] = []
     for operator in model.operators:
         inputs = tuple(source.get(name, name) for name in operator.inputs)
-        is_identity = operator.op_type == "Identity" and len(inputs) == len(operator.outputs) == 1 and inputs[0]
-        if is_identity and operator.outputs[0] not in ends:
+        if _copies(model, operator) and operator.outputs[0] not in ends:
             source[operator.outputs[0]] = inputs[0]
         else:
             kept.append(operator if inputs == operator.inputs else replace(operator, inputs=inputs))
     return replace(model, operators=tuple(kept))
+
+
+def _copies(model: Model, operator: Operator) -> bool:
+    """Returns true of an Identity, and of a Dropout that drops nothing and whose mask nothing reads."""
+    if not operator.inputs or not operator.inputs[0]:
+        return False
+    if operator.op_type == "Identity":
+        return len(operator.inputs) == len(operator.outputs) == 1
+    trains = operator.inputs[2] if len(operator.inputs) == 3 else ""
+    mode = model.constants.get(trains)
+    drops = bool(trains) and (mode is None or mode.data is None or bool(mode.data.any()))
+    return operator.op_type == "Dropout" and len(operator.inputs) <= 3 and not any(operator.outputs[1:]) and not drops
 
 
 class _Folding:

@@ -6,7 +6,7 @@ that ONNX and com.microsoft give them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from service.compiler.importers.onnx import stored
@@ -19,7 +19,9 @@ from service.compiler.importers.onnx.rewriting import (
     dequantized,
     is_simple,
     parameters,
+    quantizes,
     storage_of,
+    stored_values,
     stored_type,
     weights_of,
 )
@@ -158,23 +160,32 @@ def _product_and_row(graph: OnnxGraph, operator: Operator) -> tuple[Operator | N
     return None, ""
 
 
-def _operands(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[tuple[str, str, str]]:
+def _operands(
+    graph: OnnxGraph,
+    operator: Operator,
+    conversion: Operator | None,
+    find: Callable[[OnnxGraph, str], Operand | None] = dequantized,
+) -> list[Operand]:
     """Stored values, scale and zero point of every operand; none where some are real, or operands and result are not
     stored alike. com.microsoft's operators take one type, so ONNX Runtime leaves int8 beside uint8 in float32
     (`BinaryNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc)."""
     conversions = [graph.made_by(name, DEQUANTIZE) for name in operator.inputs]
-    operands = [dequantized(graph, name) for name in operator.inputs]
+    operands = [find(graph, name) for name in operator.inputs]
     storages = {storage_of(graph, each) for each in (*conversions, conversion) if each is not None}
     found = [operand for operand in operands if operand is not None]
     return found if len(found) == len(operands) and len(storages) == 1 else []
 
 
 def _several(name: str, count: int) -> Fuse[OnnxGraph]:
-    """An operator of `count` operands, which becomes com.microsoft's `name`."""
+    """An operator of `count` operands, which becomes com.microsoft's `name`.
+
+    ONNX Runtime makes it only of an operator whose result QuantizeLinear reads, without an activation between them
+    that changes a stored value (`GetQDQSelection` in qdq_transformer/selectors_actions/qdq_selectors.cc).
+    """
 
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
         operands = _operands(graph, operator, conversion)
-        if conversion is None or len(operands) != count:
+        if conversion is None or len(operands) != count or not quantizes(graph, conversion, operator.outputs[0]):
             return []
         inputs = [part for operand in operands for part in operand]
         return [replace(operator, op_type=f"com.microsoft.{name}", inputs=(*inputs, *parameters(conversion)))]
@@ -183,7 +194,7 @@ def _several(name: str, count: int) -> Fuse[OnnxGraph]:
 
 
 def _concat(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    parts = _operands(graph, operator, conversion)
+    parts = _operands(graph, operator, conversion, stored_values)  # every value is converted by itself, exactly
     if conversion is None or not parts:
         return []
     inputs = [name for part in parts for name in part]
@@ -198,7 +209,7 @@ def _softmax(graph: OnnxGraph, operator: Operator, conversion: Operator | None) 
 
 def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     """Clip alone between conversions; its bounds are among those that `_behind` finds."""
-    x, bounds = dequantized(graph, operator.inputs[0]), bounds_of(graph, operator, operator.inputs[0])
+    x, bounds = stored_values(graph, operator.inputs[0]), bounds_of(graph, operator, operator.inputs[0])
     if conversion is None or x is None or bounds is None:
         return []
     return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(conversion)), attributes={})]
@@ -206,7 +217,7 @@ def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
 
 def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) -> list[Operator]:
     """QuantizeLinear of what DequantizeLinear made."""
-    x = dequantized(graph, operator.inputs[0])
+    x = stored_values(graph, operator.inputs[0])
     if x is None or not is_simple(graph, operator):
         return []
     return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(operator)), attributes={})]
@@ -214,7 +225,7 @@ def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) 
 
 def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     """Resize to the nearest elements, and Pad: with zeros, which are stored as the zero point, or with elements."""
-    x = dequantized(graph, operator.inputs[0])
+    x = stored_values(graph, operator.inputs[0])
     attributes, inputs = operator.attributes, operator.inputs
     if conversion is None or x is None:
         return []
@@ -233,7 +244,7 @@ def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) ->
 
 def _extreme_place(graph: OnnxGraph, operator: Operator, _conversion: Operator | None) -> list[Operator]:
     """ArgMax and ArgMin on stored values, which are in the order of the real ones."""
-    x = dequantized(graph, operator.inputs[0])
+    x = stored_values(graph, operator.inputs[0])
     return [] if x is None else [replace(operator, inputs=(x[0],))]
 
 

@@ -43,6 +43,10 @@ MOVES = frozenset(
         "Unsqueeze",
     }
 )
+# Those through which ONNX Runtime moves conversions as well (`CanNodePropagate` in qdq_transformer/qdq_propagation.cc),
+# and the one that it removes.
+_PROPAGATES = frozenset({"Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+_STORED_POOLS_SINCE = 12  # the version of ONNX's operators of which a MaxPool takes 8-bit values
 
 
 def fuse(model: Model) -> Model:
@@ -69,6 +73,11 @@ def _bounded(relu: Operator, conversion: Operator, stored: str) -> Operator:
     return Operator(relu.index, REQUANTIZE, inputs, (stored,), {}, (0.0, math.inf), relu.written)
 
 
+def _keeps_conversions(graph: OnnxGraph, operator: Operator) -> bool:
+    is_older_pool = operator.op_type == "MaxPool" and graph.model.opset < _STORED_POOLS_SINCE
+    return operator.op_type not in _PROPAGATES or is_older_pool
+
+
 _VOCABULARY = Vocabulary(
     quantize=QUANTIZE,
     dequantize=DEQUANTIZE,
@@ -76,6 +85,7 @@ _VOCABULARY = Vocabulary(
     splits=frozenset({"Split"}),
     joins=frozenset({"Concat"}),
     alike=are_alike,
+    keeps_conversions=_keeps_conversions,
     per_tensor=is_simple,
     by_channel=lambda graph, operator, conversion: (
         operator.op_type == "Conv" and channel_parameters(graph, conversion) is not None

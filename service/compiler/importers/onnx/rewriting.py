@@ -9,7 +9,7 @@ import numpy as np
 
 from service.compiler.importers.onnx.model import Array, Model
 from service.compiler.importers.onnx.schema import DTYPES
-from service.compiler.importers.qdq import JOINED, Graph, Operator
+from service.compiler.importers.qdq import MOVED, Graph, Operator
 
 BYTES = ("int8", "uint8")
 CHANNELS = 1  # axis of the channels of an image
@@ -158,13 +158,44 @@ def bounds_of(graph: OnnxGraph, activation: Operator, name: str) -> tuple[float,
     return (low, high) if isinstance(low, float) and isinstance(high, float) and low <= high else None
 
 
-def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
-    """Stored values, scale and zero point of what DequantizeLinear made of one tensor of one scale, where ONNX Runtime
-    finds it, too."""
+def quantizes(graph: OnnxGraph, conversion: Operator, name: str) -> bool:
+    """Returns true if ONNX Runtime finds the QuantizeLinear `conversion` behind `name`: directly, or behind activations
+    that change no stored value, because saturation to 8 bits has the same bounds or narrower ones
+    (`IsClipMadeRedundantByQ` in qdq_transformer/qdq_util.cc)."""
+    source = conversion.inputs[0]
+    while source != name:
+        activation = graph.producers.get(source)
+        if activation is None or not _is_redundant(graph, activation, conversion):
+            return False
+        source = activation.inputs[0]
+    return True
+
+
+def _is_redundant(graph: OnnxGraph, activation: Operator, conversion: Operator) -> bool:
+    bounds = bounds_of(graph, activation, activation.inputs[0]) if activation.inputs else None
+    scale, point = (graph.scalar(name) if name else 0.0 for name in parameters(conversion))
+    if bounds is None or scale is None or point is None:
+        return False
+    limits = np.iinfo(storage_of(graph, conversion))
+    low, high = (np.rint(np.float32(bound) / np.float32(scale)) + point for bound in bounds)
+    return bool(low <= limits.min and high >= limits.max)
+
+
+def stored_values(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
+    """Stored values, scale and zero point of what DequantizeLinear made of one tensor of one scale."""
     conversion = graph.made_by(name, DEQUANTIZE)
-    if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(JOINED):
+    if conversion is None or not is_simple(graph, conversion):
         return None
     return (conversion.inputs[0], *parameters(conversion))
+
+
+def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
+    """The same if ONNX Runtime finds the DequantizeLinear there, too. If not, it computes the operator that reads
+    `name` in float32, which may round to another step than arithmetic on stored values."""
+    conversion = graph.made_by(name, DEQUANTIZE)
+    if conversion is None or conversion.attributes.get(MOVED):
+        return None
+    return stored_values(graph, name)
 
 
 def weights_of(graph: OnnxGraph, name: str, axis: int) -> tuple[str, str, str] | None:

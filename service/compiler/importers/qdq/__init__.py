@@ -7,7 +7,7 @@ else its rules ask for.
 """
 
 from service.compiler.importers.qdq.fusing import fuse
-from service.compiler.importers.qdq.graph import JOINED, UNBOUNDED, Graph, Operator
+from service.compiler.importers.qdq.graph import MOVED, UNBOUNDED, Graph, Operator
 from service.compiler.importers.qdq.vocabulary import Bounds, Fuse, Vocabulary
 
-__all__ = ["JOINED", "UNBOUNDED", "Bounds", "Fuse", "Graph", "Operator", "Vocabulary", "fuse"]
+__all__ = ["MOVED", "UNBOUNDED", "Bounds", "Fuse", "Graph", "Operator", "Vocabulary", "fuse"]

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
-from service.compiler.importers.qdq.graph import JOINED, UNBOUNDED, Graph, Operator
+from service.compiler.importers.qdq.graph import MOVED, UNBOUNDED, Graph, Operator
 from service.compiler.importers.qdq.vocabulary import Bounds, G, Vocabulary
 
 
@@ -53,6 +53,8 @@ def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], 
     several = operator.op_type not in vocabulary.splits and any(operator.outputs[1:])
     if conversion is None or several or not vocabulary.per_tensor(graph, conversion):
         return [operator]
+    if vocabulary.keeps_conversions(graph, operator):
+        conversion = replace(conversion, attributes={**conversion.attributes, MOVED: 1})
     stored = tuple(graph.new_name(name) if name else "" for name in operator.outputs)
     if operator.op_type in vocabulary.bounded_types:
         moved = vocabulary.bounded(operator, conversion, stored[0])
@@ -74,12 +76,16 @@ def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> l
         return [operator]
     stored = graph.new_name(operator.outputs[0])
     moved = replace(operator, inputs=tuple(each.inputs[0] for each in parts), outputs=(stored,))
-    inputs, attributes = (stored, *parts[0].inputs[1:]), {**parts[0].attributes, JOINED: 1}
+    inputs, attributes = (stored, *parts[0].inputs[1:]), {**parts[0].attributes, MOVED: 1}
     return [moved, replace(parts[0], inputs=inputs, outputs=operator.outputs[:1], attributes=attributes)]
 
 
 def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
-    """Every quantization in front of the operators that only move what it reads."""
+    """Every quantization in front of the operators that only move what it reads.
+
+    A quantization stays behind an operator if the framework leaves it there: in front of that operator, it would make
+    a quantized operator that the framework does not make.
+    """
     swapped: dict[str, Operator] = {}  # by output: what stands in place of an operator
     for conversion in reversed(graph.operators):
         if conversion.op_type != vocabulary.quantize or not vocabulary.per_tensor(graph, conversion):
@@ -87,7 +93,7 @@ def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
         chain: list[Operator] = []
         name = conversion.inputs[0]
         while (move := graph.made_by(name, *vocabulary.moves)) is not None and graph.only_reader(name) is not None:
-            if any(move.outputs[1:]):
+            if any(move.outputs[1:]) or vocabulary.keeps_conversions(graph, move):
                 break
             chain.append(move)
             name = move.inputs[0]

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 UNBOUNDED = (-math.inf, math.inf)
-JOINED = "octet.joined"  # attribute of a conversion that stood before what joins parts; a framework still sees it there
+# Attribute of a conversion that the pass has moved behind an operator in front of which the framework leaves it. The
+# framework then finds no conversion in front of the operators that read its result.
+MOVED = "octet.moved"
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,9 @@ class Vocabulary(Generic[G]):
             that stored values share.
         splits: the same of operators with several outputs, all of elements of their first input.
         joins: the same of operators that put all their inputs together.
+        keeps_conversions: an operator of `moves`, `splits` or `bounded_types` -> whether the framework's own optimizer
+            leaves conversions on the side of it where the file has them. A dequantization that moves through it anyway
+            gets the attribute `MOVED`.
         by_channel: an operator and a conversion behind it -> whether the operator's rule takes it, though that has a
             scale for each channel.
         alike: whether conversions, each `per_tensor`, have one scale, zero point and storage.
@@ -49,4 +52,5 @@ class Vocabulary(Generic[G]):
     splits: Set[str] = frozenset()
     joins: Set[str] = frozenset()
     alike: Callable[[G, Sequence[Operator]], bool] = lambda graph, conversions: False
+    keeps_conversions: Callable[[G, Operator], bool] = lambda graph, operator: False
     by_channel: Callable[[G, Operator, Operator], bool] = lambda graph, operator, conversion: False
