@@ -29,9 +29,9 @@ _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "U
 def fold_constants(model: Model) -> Model:
     """Returns `model` with constants in place of operators that compute stored values from constants.
 
-    Three things change. An Identity or a Dropout disappears, and its readers read its operand. A QuantizeLinear of constants becomes
-    a constant, with all that its operand is computed from. An operator that moves the elements of dequantized constants
-    moves the stored elements instead.
+    Three things change. An Identity or a Dropout disappears, and its readers read its operand. A QuantizeLinear of
+    constants becomes a constant, with all that its operand is computed from. An operator that moves the elements of
+    dequantized constants moves the stored elements instead.
 
     Requires: a graph that `graph.check_graph` has passed.
     Ensures: a graph that it would pass, of the same inputs and outputs.

@@ -21,8 +21,8 @@ from service.compiler.importers.onnx.rewriting import (
     parameters,
     quantizes,
     storage_of,
-    stored_values,
     stored_type,
+    stored_values,
     weights_of,
 )
 from service.compiler.importers.onnx.rounded_weights import rounded_weights

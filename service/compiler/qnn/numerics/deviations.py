@@ -15,8 +15,9 @@ from tvm import relax
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.mode import Mode
 from service.compiler.qnn.numerics.saturation import saturating_layers
+from service.compiler.qnn.numerics.weight_only import weight_only_products
 from service.core.agreement import Deviation
-from service.core.numerics import FBGEMM, MODES, TORCH_X86
+from service.core.numerics import FBGEMM, MODES, ONNXRUNTIME, TORCH_X86
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ _SATURATION = Documented(
         bound_steps=None,
     ),
     saturating_layers,
+)
+
+_WEIGHT_ONLY = Documented(
+    Deviation(
+        "real_matmul",
+        "ONNX Runtime's optimizer can replace a product of float activations and stored weights by MatMulNBits, which "
+        "quantizes the activations to 8 bits; Octet multiplies float32 values, as the file defines it and as ONNX "
+        "Runtime does without its optimizer",
+        bound_steps=None,
+    ),
+    weight_only_products,
 )
 
 # Operators that copy or choose real values, or compute each of them exactly: every runtime has the same results.
@@ -90,6 +102,7 @@ _ROUNDED_REALS = tuple(
 DEVIATIONS: Mapping[str, tuple[Documented, ...]] = {
     **dict.fromkeys(MODES, _ROUNDED_REALS),
     **dict.fromkeys((FBGEMM, TORCH_X86), (_SATURATION, *_ROUNDED_REALS)),
+    ONNXRUNTIME: (_WEIGHT_ONLY, *_ROUNDED_REALS),
 }
 
 
