@@ -8,7 +8,7 @@ import pytest
 from service.compiler.importers.auto import import_model
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.deviations import DEVIATIONS, deviations_of
-from service.core.numerics import FBGEMM, LITERT_REFERENCE, MODES, ONNXRUNTIME
+from service.core.numerics import FBGEMM, LITERT_REFERENCE, MODES, ONNXRUNTIME, PT2E
 from tests.support.compiled import EXAMPLES
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.torchscript import FIXTURES, imported
@@ -23,6 +23,13 @@ def test_saturating_layers_are_counted() -> None:
     module = imported(next(path for path in FIXTURES if path.stem == "depthwise")).module
     (deviation,) = deviations_of(module, get_mode(FBGEMM))
     assert (deviation.operator, deviation.layers, deviation.bound_steps) == ("conv2d", 1, None)
+
+
+def test_sums_that_an_exported_program_adds_in_float_are_counted() -> None:
+    module = import_model((FIXTURES[0].parent / "residual_xnnpack.pt2").read_bytes()).module
+    found = {each.operator: (each.layers, each.bound_steps) for each in deviations_of(module, get_mode(PT2E))}
+    assert found["conv2d"] == (4, 2)
+    assert found["dense"] == (1, 2)
 
 
 @pytest.mark.parametrize(("function", "layers"), [("Exp", 1), ("Relu", 0)])
