@@ -123,8 +123,8 @@ _REAL_SUMS = tuple(
     Documented(
         Deviation(
             operator,
-            "PyTorch adds products of float32 in an order of its own, Octet adds integers; a sum near the middle of two "
-            "steps may fall the other way, and later layers carry that on",
+            "PyTorch adds products of float32 in an order of its own, Octet adds integers; a sum near the middle of "
+            "two steps may fall the other way, and later layers carry that on",
             bound_steps=2,
             bound_relative=2e-2,
         ),
