@@ -126,6 +126,21 @@ def real_weights(op_type: str, shape: Sequence[int], weights: Sequence[int], bia
     return write
 
 
+def padded(*value: float, own: Sequence[int] = ()) -> Write:
+    """A Pad of zeros and a convolution with weights that the file does not quantize."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = pair(model, model.input("x", "float32", (1, 3, 6, 6)), 0.0513, 128)
+        sizes = (0, 0, 1, 0, 0, 0, 2, 1)
+        names = [model.constant(each, "float32") for each in value]
+        x = model.node("Pad", [x, model.constant(sizes, "int64"), *names])
+        w, b = model.constant(rng.normal(0, 1, (4, 3, 3, 3)), "float32"), model.constant(rng.normal(0, 1, 4), "float32")
+        attributes = {"pads": list(own)} if own else {}
+        model.output(pair(model, model.node("Conv", [x, w, b], None, "", **attributes), 0.0617, 100), "float32")
+
+    return write
+
+
 def pairs(*steps: tuple[float, int, str], read_twice: bool = False) -> Write:
     """Pairs that follow each other."""
 
@@ -330,6 +345,9 @@ MODELS: dict[str, Write] = {
     "MatMul, int8 by uint8": plain_product(("int8", "uint8", "int8")),
     "Conv, real weights": real_weights("Conv", (1, 3, 7, 7), (4, 3, 3, 3)),
     "Conv, real weights, no bias": real_weights("Conv", (1, 3, 7, 7), (4, 3, 3, 3), bias=False),
+    "Pad and Conv, real weights": padded(),
+    "Pad of a value and Conv, real weights": padded(0.0, own=(1, 0, 0, 1)),
+    "Pad of another value and Conv, real weights": padded(0.5),
     "Gemm, real weights": real_weights("Gemm", (5, 16), (16, 12)),
     "MatMul and Add, real weights": real_weights("MatMul", (5, 16), (16, 12)),
     "two pairs": pairs((0.05, 128, "uint8"), (0.031, 100, "uint8")),

@@ -16,6 +16,7 @@ from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.metadata import metadata_of
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.importers.onnx.node import Node, State, Value
+from service.compiler.importers.onnx.pads import merge_pads
 from service.compiler.importers.onnx.pairs import merge_pairs
 from service.compiler.importers.onnx.qdq import fuse
 from service.compiler.importers.onnx.reader import read_model
@@ -48,7 +49,8 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     try:
         read = read_model(data)
         params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
-        model = fuse(merge_pairs(without_zero_scales(fold_constants(round_products(resolved(read, params))))))
+        folded = fold_constants(round_products(resolved(read, params)))
+        model = fuse(merge_pairs(merge_pads(without_zero_scales(folded))))
         check_support(model)
         return _imported(model, at, params)
     except OctetError as exc:
