@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -15,6 +16,9 @@ import numpy as np
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.agreement import Comparison, Deviation, Outcome, decide
+from service.core.artifact import Report
+from service.core.comparison import compare_output
 from service.core.digest import digest_of_file
 from service.core.errors import OctetError
 from service.core.sequence import SequenceState
@@ -31,6 +35,7 @@ Answers = Callable[[Sequence[Array]], list[Array]]
 NUMERICS = {"onnx": ("onnxruntime",), "tflite": ("litert-reference", "xnnpack")}
 # Codes of errors that refuse a valid model in words of our own: a missing feature, and no fault.
 REFUSALS = frozenset({"unsupported", "unsupported_operator"})
+NO_FINDINGS = frozenset({"equal", "documented", "refused", "invalid"})
 
 _INPUTS = 24
 # Real outputs agree to this part of the largest value: sums of float32 are added in another order here.
@@ -42,7 +47,8 @@ class Verdict:
     """The result for a graph.
 
     Attributes:
-        outcome: "equal", "refused", "invalid" (the reference runtime does not run the graph), or the name of a finding.
+        outcome: "equal", "documented" (all differences are within what the numerics mode documents), "refused",
+            "invalid" (the reference runtime does not run the graph), or the name of a finding.
         text: the error, or how many values differ.
         inputs: of a difference, those that show it.
     """
@@ -53,7 +59,7 @@ class Verdict:
 
     @property
     def is_finding(self) -> bool:
-        return self.outcome not in ("equal", "refused", "invalid")
+        return self.outcome not in NO_FINDINGS
 
 
 class Judge:
@@ -104,14 +110,15 @@ class Judge:
             options: of the build.
         """
         try:
-            model = self._built(data, options)
+            model, deviations = self._built(data, options)
         except OctetError as error:
             if error.code in REFUSALS:
                 return Verdict("refused", f"{error.op or ''}: {error.message}")
             return Verdict(f"{error.code} {_class_of(error.message)}", f"{error.message} [{error.op} {error.tensor}]")
-        return _compared(model, samples or _samples(model.signature), reference)
+        return _compared(model, samples or _samples(model.signature), reference, deviations)
 
-    def _built(self, data: bytes, options: Mapping[str, Any] | None) -> runtime.Model:
+    def _built(self, data: bytes, options: Mapping[str, Any] | None) -> tuple[runtime.Model, list[Deviation]]:
+        """The model, and the deviations that its report documents."""
         self._builds += 1
         scratch = self._folder / f"scratch{self._builds}"
         scratch.mkdir()
@@ -121,7 +128,9 @@ class Judge:
         request = CompileRequest(source, digest_of_file(source), target, self._numerics, options or {})
         try:
             artifact = compile_model(request, self._layout, scratch, Quiet(), self._settings)
-            return runtime.load(self._layout, artifact)
+            report = json.loads(self._layout.attached(artifact, Report.NUMERICS) or b"{}")
+            deviations = [Deviation.from_json(each) for each in report.get("deviations", ())]
+            return runtime.load(self._layout, artifact), deviations
         finally:
             shutil.rmtree(scratch)
 
@@ -131,17 +140,23 @@ def _class_of(message: str) -> str:
     return re.sub(r"'[^']*'|\b\w*\d\w*\b|\[[^\]]*\]", "_", message)[:120]
 
 
-def _compared(model: runtime.Model, samples: Sequence[Sequence[Array]], reference: Answers) -> Verdict:
+def _compared(
+    model: runtime.Model, samples: Sequence[Sequence[Array]], reference: Answers, deviations: Sequence[Deviation]
+) -> Verdict:
     values = different = 0
     steps = relative = 0.0
     shown: tuple[Array, ...] = ()
     state = SequenceState(model.signature)
+    pairs: list[list[tuple[Array, Array]]] = []  # by sample: the outputs, and what they should be
     for sample in samples:
         try:
             expected = reference(sample)
         except Exception as error:
             return Verdict("invalid", f"the reference runtime fails: {error}")
-        for output, wanted in zip(model.run(sample, state), expected, strict=True):
+        pairs.append(
+            [(output.copy(), wanted) for output, wanted in zip(model.run(sample, state), expected, strict=True)]
+        )
+        for output, wanted in pairs[-1]:
             if output.shape != wanted.shape or output.dtype != wanted.dtype:
                 text = f"{output.dtype}{output.shape} instead of {wanted.dtype}{wanted.shape}"
                 return Verdict("another type", text, tuple(sample))
@@ -155,7 +170,13 @@ def _compared(model: runtime.Model, samples: Sequence[Sequence[Array]], referenc
                 relative = max(relative, distance if output.dtype.kind == "f" else 0.0)
     if not different:
         return Verdict("equal", f"{values} values")
-    return Verdict("different", f"{different} of {values} values, by {steps:g} steps, {relative:g} in reals", shown)
+    text = f"{different} of {values} values, by {steps:g} steps, {relative:g} in reals"
+    comparison = Comparison(
+        tuple(range(len(samples))), tuple(compare_output(each) for each in zip(*pairs, strict=True))
+    )
+    if deviations and decide(comparison, deviations) is Outcome.DOCUMENTED:
+        return Verdict("documented", f"{text}; {'; '.join(each.text for each in deviations)}")
+    return Verdict("different", text, shown)
 
 
 def _differing(output: Array, wanted: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
