@@ -141,6 +141,20 @@ def padded(*value: float, own: Sequence[int] = ()) -> Write:
     return write
 
 
+def padded_pool(stored: bool) -> Write:
+    """A Pad of zeros and a MaxPool, which ONNX Runtime's optimizer makes ignore them."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = model.input("x", "float32", (1, 3, 6, 6))
+        x = model.node(
+            "Pad", [pair(model, x, 0.0513, 128) if stored else x, model.constant((0, 0, 1, 0, 0, 0, 2, 1), "int64")]
+        )
+        y = model.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2])
+        model.output(pair(model, y, 0.0417, 100) if stored else y, "float32")
+
+    return write
+
+
 def pairs(*steps: tuple[float, int, str], read_twice: bool = False) -> Write:
     """Pairs that follow each other."""
 
@@ -348,6 +362,8 @@ MODELS: dict[str, Write] = {
     "Pad and Conv, real weights": padded(),
     "Pad of a value and Conv, real weights": padded(0.0, own=(1, 0, 0, 1)),
     "Pad of another value and Conv, real weights": padded(0.5),
+    "Pad and MaxPool": padded_pool(stored=True),
+    "Pad and MaxPool of real values": padded_pool(stored=False),
     "Gemm, real weights": real_weights("Gemm", (5, 16), (16, 12)),
     "MatMul and Add, real weights": real_weights("MatMul", (5, 16), (16, 12)),
     "two pairs": pairs((0.05, 128, "uint8"), (0.031, 100, "uint8")),

@@ -50,9 +50,11 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         read = read_model(data)
         params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
         folded = fold_constants(round_products(resolved(read, params)))
-        model = fuse(merge_pairs(merge_pads(without_zero_scales(folded))))
+        merged, notices = merge_pads(without_zero_scales(folded))
+        model = fuse(merge_pairs(merged))
         check_support(model)
-        return _imported(model, at, params)
+        imported = _imported(model, at, params)
+        return replace(imported, notices=(*imported.notices, *notices))
     except OctetError as exc:
         exc.stage = exc.stage or Stage.IMPORT
         raise

@@ -1,7 +1,8 @@
-"""Merges a Pad of zeros into the convolution that reads it, as ONNX Runtime's optimizer does.
+"""Merges a Pad of zeros into the convolution or the MaxPool that reads it, as ONNX Runtime's optimizer does.
 
-The values stay the same. But the optimizer then finds the DequantizeLinear in front of the Pad directly in front of the
-convolution, and quantizes that.
+The values of a convolution stay the same. But the optimizer then finds a DequantizeLinear directly in front of the
+convolution, and quantizes that. The values of a MaxPool change: its own padding is less than every value, and the zeros
+of a Pad are not. The mode `onnxruntime` follows the optimized session, and the build has a notice.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _INPUTS_SINCE = 11  # the version of ONNX's operators of which a Pad has its siz
 _LEADING = 2  # axes of an image in front of its rows: samples and channels
 
 
-def merge_pads(model: Model) -> Model:
-    """Returns `model` without every Pad that only one Conv reads and that sets constant zeros around images
-    (optimizer/pad_fusion.cc). The Conv has the sizes of both.
+def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
+    """Returns `model` without every Pad that only one Conv or MaxPool reads and that sets constant zeros around images
+    (optimizer/pad_fusion.cc), and a notice for each MaxPool whose values this may change. The operator that read the
+    Pad has the sizes of both.
 
     Requires: a graph that `graph.check_graph` has passed.
     Ensures: a graph that it would pass, of the same inputs and outputs.
@@ -30,21 +32,43 @@ def merge_pads(model: Model) -> Model:
     readers.update(end.name for end in model.outputs)
     paddings = {operator.outputs[0]: operator for operator in model.operators if operator.op_type == "Pad"}
     operators = {operator.outputs[0]: operator for operator in model.operators}
+    notices: list[str] = []
     for operator in model.operators:
-        if operator.op_type != "Conv" or not operator.inputs or readers[operator.inputs[0]] != 1:
+        if operator.op_type not in ("Conv", "MaxPool") or not operator.inputs or readers[operator.inputs[0]] != 1:
             continue
         padding = paddings.get(operator.inputs[0])
         sizes = None if padding is None else _zeros(model, padding)
-        if padding is None or sizes is None or operator.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        merged = None if sizes is None else _merged(operator, sizes)
+        if padding is None or merged is None:
             continue
-        own = operator.attributes.get("pads", (0,) * len(sizes))
-        if not isinstance(own, tuple) or len(own) != len(sizes):
-            continue
-        merged = {**operator.attributes, "pads": tuple(a + b for a, b in zip(own, sizes, strict=True))}
         inputs = (padding.inputs[0], *operator.inputs[1:])
-        operators[operator.outputs[0]] = replace(operator, inputs=inputs, attributes=merged)
+        attributes = {**operator.attributes, "pads": merged}
+        operators[operator.outputs[0]] = replace(operator, inputs=inputs, attributes=attributes)
         del operators[padding.outputs[0]]
-    return replace(model, operators=tuple(operators.values()))
+        if operator.op_type == "MaxPool" and any(merged):
+            notices.append(
+                f"ONNX Runtime's optimizer merges the zeros of {padding.label} into {operator.label}, "
+                "which then ignores them: the build does so, too"
+            )
+    return replace(model, operators=tuple(operators.values())), tuple(notices)
+
+
+def _merged(operator: Operator, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The attribute `pads` of an operator with the sizes of a Pad; None if ONNX Runtime does not merge the two, or if
+    no session can be made of the result, because a window of a MaxPool would have only padding."""
+    own = operator.attributes.get("pads", (0,) * len(sizes))
+    if operator.attributes.get("auto_pad", "NOTSET") != "NOTSET" or any(operator.outputs[1:]):
+        return None
+    if not isinstance(own, tuple) or len(own) != len(sizes):
+        return None
+    merged = tuple(a + b for a, b in zip(own, sizes, strict=True))
+    if operator.op_type == "MaxPool":
+        kernel = operator.attributes.get("kernel_shape")
+        if not isinstance(kernel, tuple) or 2 * len(kernel) != len(merged):
+            return None
+        if any(size >= window for size, window in zip(merged, kernel * 2, strict=True)):
+            return None
+    return merged
 
 
 def _zeros(model: Model, padding: Operator) -> tuple[int, ...] | None:

@@ -1,4 +1,4 @@
-"""A Pad of zeros becomes a part of the convolution that reads it."""
+"""A Pad of zeros becomes a part of the convolution or the pool that reads it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def merged(
         model.output(padded, "float32")
     weights = model.constant(np.ones((3, 2, 3, 3)), "float32")
     model.output(model.node("Conv", [padded, weights], None, "", **attributes), "float32")
-    return merge_pads(read_model(model.build(opset))).operators
+    merged_model, notices = merge_pads(read_model(model.build(opset)))
+    assert notices == ()
+    return merged_model.operators
 
 
 @pytest.mark.parametrize("options", [{}, {"value": 0.0}, {"opset": 10}, {"auto_pad": "NOTSET"}], ids=str)
@@ -64,3 +66,23 @@ OTHERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_pads_stay(name: str) -> None:
     assert [operator.op_type for operator in merged(**OTHERS[name])] == ["Pad", "Conv"]
+
+
+def pooled(kernel: Sequence[int], *outputs: str) -> tuple[list[str], tuple[str, ...]]:
+    """The operators that are left of a Pad and a MaxPool, and the notices."""
+    model = OnnxBuilder()
+    padded = model.node("Pad", [model.input("x", "float32", (1, 2, 6, 6)), model.constant(SIZES, "int64")])
+    model.output(model.node("MaxPool", [padded], ["y", *outputs], kernel_shape=kernel), "float32")
+    merged_model, notices = merge_pads(read_model(model.build()))
+    return [operator.op_type for operator in merged_model.operators], notices
+
+
+def test_a_pool_that_changes_gets_a_notice() -> None:
+    operators, (notice,) = pooled([3, 4])
+    assert operators == ["MaxPool"]
+    assert notice.startswith("ONNX Runtime's optimizer merges the zeros of Pad #0 into MaxPool #1")
+
+
+@pytest.mark.parametrize(("kernel", "outputs"), [([3, 3], ()), ([3, 4], ("places",))], ids=["narrow", "places"])
+def test_a_pool_that_onnx_runtime_keeps(kernel: Sequence[int], outputs: Sequence[str]) -> None:
+    assert pooled(kernel, *outputs) == (["Pad", "MaxPool"], ())
