@@ -141,14 +141,15 @@ def padded(*value: float, own: Sequence[int] = ()) -> Write:
     return write
 
 
-def padded_pool(stored: bool) -> Write:
-    """A Pad of zeros and a MaxPool, which ONNX Runtime's optimizer makes ignore them."""
+def padded_pool(stored: bool, identity: bool = False) -> Write:
+    """A Pad of zeros and a MaxPool, which ONNX Runtime's optimizer makes ignore them, if nothing is between the two."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = model.input("x", "float32", (1, 3, 6, 6))
         x = model.node(
             "Pad", [pair(model, x, 0.0513, 128) if stored else x, model.constant((0, 0, 1, 0, 0, 0, 2, 1), "int64")]
         )
+        x = model.node("Identity", [x]) if identity else x
         y = model.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2])
         model.output(pair(model, y, 0.0417, 100) if stored else y, "float32")
 
@@ -364,6 +365,7 @@ MODELS: dict[str, Write] = {
     "Pad of another value and Conv, real weights": padded(0.5),
     "Pad and MaxPool": padded_pool(stored=True),
     "Pad and MaxPool of real values": padded_pool(stored=False),
+    "Pad, Identity and MaxPool": padded_pool(stored=True, identity=True),
     "Gemm, real weights": real_weights("Gemm", (5, 16), (16, 12)),
     "MatMul and Add, real weights": real_weights("MatMul", (5, 16), (16, 12)),
     "two pairs": pairs((0.05, 128, "uint8"), (0.031, 100, "uint8")),

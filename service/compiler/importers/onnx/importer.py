@@ -49,9 +49,8 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     try:
         read = read_model(data)
         params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
-        folded = fold_constants(round_products(resolved(read, params)))
-        merged, notices = merge_pads(without_zero_scales(folded))
-        model = fuse(merge_pairs(merged))
+        merged, notices = merge_pads(resolved(read, params))
+        model = fuse(merge_pairs(without_zero_scales(fold_constants(round_products(merged)))))
         check_support(model)
         imported = _imported(model, at, params)
         return replace(imported, notices=(*imported.notices, *notices))

@@ -23,7 +23,8 @@ _LEADING = 2  # axes of an image in front of its rows: samples and channels
 def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
     """Returns `model` without every Pad that only one Conv or MaxPool reads and that sets constant zeros around images
     (optimizer/pad_fusion.cc), and a notice for each MaxPool whose values this may change. The operator that read the
-    Pad has the sizes of both.
+    Pad has the sizes of both. An Identity between the two keeps ONNX Runtime from it, so this comes before Identities
+    are removed.
 
     Requires: a graph that `graph.check_graph` has passed.
     Ensures: a graph that it would pass, of the same inputs and outputs.
