@@ -73,6 +73,7 @@ def test_a_build_that_failed_says_why(plane: ControlPlane, url: str) -> None:
         "op": "LSTM",
         "tensor": "state",
         "hint": "unroll it",
+        "report": None,
     }
 
 
