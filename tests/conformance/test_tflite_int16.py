@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.operation import IllTyped
-from service.core.errors import Unsupported
+from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import litert
 from tests.support import tflite_models as models
@@ -124,7 +123,7 @@ def test_real_values_beyond_32_bits(mode: str) -> None:
 def test_exact_scales_have_another_kernel_by_default(name: str, scale: float) -> None:
     data = models.activation_model(name, (256, 256), np.int16, Quant(scale), FRACTION16)
     assert_oracle_equals_litert(data, samples=1)
-    with pytest.raises(IllTyped, match="LiteRT has another kernel"):
+    with pytest.raises(UnsupportedOperator, match="LiteRT has another kernel"):
         assert_oracle_equals_litert(data, samples=1, numerics=XNNPACK)
 
 

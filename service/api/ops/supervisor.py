@@ -96,12 +96,12 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         loop.add_signal_handler(number, told.put_nowait, number)
     with ExitStack() as stack:
         cluster.check(settings, detect_host())
-        check_writable(settings.data_dir)
         if settings.database_url is None:  # or the control plane looks, which has a database
             check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
         if settings.grpc:
             listeners["grpc"] = stack.enter_context(_listen(settings.host, settings.port_of_grpc))
+        check_writable(settings.data_dir)  # makes it: not for a server that finds its port taken
         control = stack.enter_context(_control())
         supervisor = _Supervisor(settings, listeners, control, compile, on_started)
         return await supervisor.run(told)

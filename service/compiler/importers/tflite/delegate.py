@@ -267,7 +267,7 @@ TAKEN: Mapping[str, Taken] = {
     "MAX_POOL_2D": Taken(_max_pool, lambda node: None),
     "MEAN": Taken(_mean, lambda node: OPTIMIZED),
     "MUL": Taken(_product),
-    "QUANTIZE": Taken(_quantize, lambda node: ELEMENTS),
+    "QUANTIZE": Taken(_quantize, lambda node: ELEMENTS if node.input(0).dtype in _STORAGES else REFERENCE),
     "RESIZE_BILINEAR": Taken(_resize_bilinear, lambda node: REFERENCE if node.output.dtype == "int8" else OPTIMIZED),
     "SUB": Taken(_sum),
     "TANH": Taken(_unary),
