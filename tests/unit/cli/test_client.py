@@ -25,7 +25,7 @@ def test_a_problem_document_is_raised_as_the_error_it_was() -> None:
 
 
 def test_a_problem_of_a_kind_unknown_here_keeps_its_words() -> None:
-    problem = {"code": "internal_error", "detail": "it failed", "status": 500}
+    problem = {"code": "of_a_later_release", "detail": "it failed", "status": 500}
     with (
         _client(lambda request: httpx.Response(500, json=problem)) as client,
         pytest.raises(UnexpectedAnswer) as caught,
