@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import ARTIFACT_TYPE
+from service.core.artifact import ARTIFACT_TYPE, LIBRARY_MEDIA_TYPE
 from service.core.digest import Digest
 from service.core.target import TARGETS, detect_host
 from tests.support.assembly import constructor
@@ -96,7 +96,9 @@ def test_verify_fails_where_the_answers_are_others(copy: Path) -> None:
 
 
 def test_a_damaged_folder_is_refused(copy: Path) -> None:
-    library = max((copy / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
+    layers = OciLayout.open(copy).manifest(Digest(_artifacts(copy)[0]["digest"])).layers
+    (layer,) = (layer for layer in layers if layer.media_type == LIBRARY_MEDIA_TYPE)
+    library = copy / "blobs" / "sha256" / layer.digest.removeprefix("sha256:")
     library.chmod(0o644)
     data = bytearray(library.read_bytes())
     data[len(data) // 2] ^= 1
