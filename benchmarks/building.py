@@ -112,7 +112,7 @@ def _fastest(model: Path, mode: str, rounds: int) -> Iterator[Built]:
 def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
     """Builds `model` with what earlier builds left in `directory`, as far as `kept` says."""
     from service.cache import OciLayout
-    from service.compiler.pipeline import CompileRequest, compile_model
+    from service.compiler.build.pipeline import CompileRequest, compile_model
     from service.compiler.sandbox import Access, Limits, run_child
     from service.core.artifact import Report
     from service.core.digest import digest_of_file

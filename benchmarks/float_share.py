@@ -24,12 +24,12 @@ from tvm import relax
 from benchmarks.measure import Array, Timings, call_repeatedly, cpu_name, table, take_turns
 from benchmarks.peak.instructions import available, named
 from benchmarks.peak.loops import Loop, prepare_threads
-from service.compiler import codegen, constants
-from service.compiler.call_plan import call_plan
 from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.objects import compile_program, program_of
-from service.compiler.link import link
-from service.compiler.passes import PIPELINE, Context
+from service.compiler.lowering import codegen, constants
+from service.compiler.lowering.call_plan import call_plan
+from service.compiler.lowering.link import link
+from service.compiler.lowering.passes import PIPELINE, Context
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.targets import codegen_target

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from service.cache import Manifest, OciLayout
 from service.compiler.kernels.cuda import nvrtc
-from service.compiler.link import link
+from service.compiler.lowering.link import link
 from service.core.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
 from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
 from service.core.compatibility import CONFIG_MEDIA_TYPE

@@ -27,10 +27,9 @@ from benchmarks.models.zoo_entries import CONTESTED, ENTRIES, EXPLAINED, Entry
 from benchmarks.places import CHECKOUT, Home, default_home
 from service import runtime
 from service.cache import OciLayout
-from service.compiler import coverage
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.auto import import_model
-from service.compiler.pipeline import CompileRequest, compile_model
-from service.compiler.qnn import oracle
+from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.build import Stage
 from service.core.digest import digest_of_file

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from service.compiler import observing_roles
+from service.compiler.children import observing_roles
 from service.core.build import Stage
 from service.core.settings import load_settings
 from service.quantize.building import Built, build

@@ -58,7 +58,7 @@ def bench(
     """Measure the latency of a model on this machine, with different numbers of threads."""
     counts = counts_of(threads)
     with reporting(as_json) as output:
-        from service.compiler.locked import LockedArtifact
+        from service.compiler.children.locked import LockedArtifact
         from service.core.target import machine_name
 
         with _layout(model, artifact, server, key) as (layout, named):

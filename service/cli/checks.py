@@ -103,7 +103,7 @@ def _cards() -> Iterator[Check]:
 
 
 def _versions() -> Iterator[Check]:
-    from service.compiler.toolchain import fingerprint
+    from service.compiler.lowering.toolchain import fingerprint
 
     yield Check("octet", State.OK, f"{importlib.metadata.version('octet-serve')} on Python {platform.python_version()}")
     ours = ("octet_compiler", "passes")

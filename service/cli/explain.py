@@ -107,7 +107,7 @@ def measured(
         NotFound: nothing is attached to it that says what its layers are.
         OctetError: as `runtime.load`.
     """
-    from service.compiler.locked import LockedArtifact
+    from service.compiler.children.locked import LockedArtifact
     from service.core.artifact import Report, only_artifact
     from service.runtime.stored import StoredArtifact
     from service.runtime.trust import Trust

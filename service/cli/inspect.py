@@ -64,7 +64,7 @@ def show_graph(
 
 def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts | Outline, str]:
     """A model file's facts and its graph; or its outline, if it is not compiled."""
-    from service.compiler.inspection import inspect_file
+    from service.compiler.build.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
     with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:

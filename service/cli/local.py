@@ -111,10 +111,10 @@ def compile_to(
 ) -> tuple[Digest, dict[str, Any]]:
     """Compiles `file` into the layout at `directory`; the artifact's digest and its reports by name."""
     from service.cache import OciLayout
+    from service.compiler.build.pipeline import CompileRequest
+    from service.compiler.build.tuning import build_artifact
     from service.compiler.importers.detect import format_of
-    from service.compiler.pipeline import CompileRequest
     from service.compiler.sandbox.scratch import scratch_directory
-    from service.compiler.tuning import build_artifact
     from service.core.artifact import Report
     from service.core.cores import usable_cores
     from service.core.numerics import DEFAULT_MODE, parse_mode
@@ -154,7 +154,7 @@ def run(
     with reporting(as_json) as output:
         from service.cache import OciLayout
         from service.cache.metadata import metadata_of
-        from service.compiler.locked import LockedModel
+        from service.compiler.children.locked import LockedModel
         from service.runtime.image import decode
 
         stored = OciLayout.open(directory)

@@ -30,8 +30,8 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
     Raises:
         InvalidInput: there is no such file, or the folder holds something already.
     """
+    from service.compiler.build.inspection import passes_of
     from service.compiler.importers.detect import format_of
-    from service.compiler.inspection import passes_of
     from service.core.numerics import DEFAULT_MODE, parse_mode
     from service.core.target import parse_target
 

@@ -112,7 +112,7 @@ def push(
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         metadata = metadata_from(labels, mean, std, resize, layout)
         if file.is_dir():
-            from service.compiler.artifact_archive import archive_of
+            from service.compiler.build.artifact_archive import archive_of
 
             with archive_of(file) as upload:
                 pushed = push_artifact(client, upload, name or name_of(file), output, detach, metadata, accept)

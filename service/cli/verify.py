@@ -98,7 +98,7 @@ def _opened(
 
 def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: bool) -> dict[str, Any]:
     """The numerics report of running the artifact here, with the difference that its build found, if any."""
-    from service.compiler.locked import LockedArtifact
+    from service.compiler.children.locked import LockedArtifact
     from service.core.artifact import Report
     from service.runtime.verification import verdict
 

@@ -1,6 +1,20 @@
-"""The compiler: a model file in, an artifact out. Knows nothing of HTTP, SQL or queues.
+"""The compiler: reads a model file and writes an artifact. It uses no HTTP, no SQL and no queues.
 
-`pipeline.compile_model` is the whole pipeline in one function. Everything that touches an upload or loads the compiler
-library runs in a sandboxed child (`sandbox`, `child`); the modules that the API may import (`toolchain`,
-`importers.detect`) load no TVM.
+`build.pipeline.compile_model` runs the whole pipeline. Each step that reads an upload or loads TVM runs in a sandboxed
+child process. The modules that the API may import (`build.artifact_archive`, `importers.detect`, `lowering.toolchain`,
+`sandbox`) do not load TVM.
+
+A package imports only packages below it in this list:
+
+- `build`: orchestrates a build in the parent process, and stores its results.
+- `children`: the code that runs inside sandboxed child processes.
+- `references`: runs the runtimes that a build is compared with, such as LiteRT and ONNX Runtime.
+- `lowering`: the passes that turn an imported model into tensor programs, and code generation.
+- `select`: chooses a hand-written kernel for each operator.
+- `kernels`: the hand-written kernels, for SIMD instruction sets and for GPUs.
+- `importers`: read model files of each format into QNN operators.
+- `qnn`: the operators of quantized models, their types, formulas and passes.
+- `sandbox`: starts child processes that cannot reach files, programs or the network.
+- `targets`: what TVM and LLVM need to know about each target.
+- `locating`: adds the operator and the tensor to errors. All of the packages above may use it.
 """

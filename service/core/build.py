@@ -57,7 +57,8 @@ class BuildInputs:
         source: digest of the model file.
         target: canonical target name, never "host".
         numerics: numerics mode.
-        toolchain: versions and source digests of everything that takes part (`compiler.toolchain.fingerprint`).
+        toolchain: versions and source digests of everything that takes part, from
+            `compiler.lowering.toolchain.fingerprint`.
         options: what else the user asked for.
         tenant: whose builds it is among: tenants that ask the same have builds of their own.
     """

@@ -44,12 +44,12 @@ class DataDir(BaseModel):
 
     @property
     def objects_dir(self) -> Path:
-        """Compiled kernels, which builds of all models share (`service.compiler.object_cache`)."""
+        """Compiled kernels, which builds of all models share (`service.compiler.build.object_cache`)."""
         return self.data_dir / "objects"
 
     @property
     def tiles_dir(self) -> Path:
-        """Tiles that tuning found (`service.compiler.tile_store`)."""
+        """Tiles that tuning found (`service.compiler.build.tile_store`)."""
         return self.data_dir / "tiles"
 
     @property
@@ -79,5 +79,5 @@ class DataDir(BaseModel):
 
     @property
     def results_dir(self) -> Path:
-        """The cache of the compiler's children's answers (`service.compiler.results`)."""
+        """The cache of the compiler's children's answers (`service.compiler.build.results`)."""
         return self.data_dir / "results"

@@ -263,7 +263,7 @@ class InternalError(BuildFailed):
     def __init__(self, message: str | None = None, *, report: dict[str, Any] | None = None, **where: Any) -> None:
         """
         Args:
-            report: as `compiler.incident` writes it, to be attached to an issue.
+            report: as `compiler.children.incident` writes it, to be attached to an issue.
             where: as for every error.
         """
         super().__init__(message, **where)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service.compiler.pipeline import make
-from service.compiler.steps import CompileRequest, Steps
+from service.compiler.build.pipeline import make
+from service.compiler.build.steps import CompileRequest, Steps
 from service.core.artifact import ArtifactConfig
 from service.core.build import Progress
 from service.core.digest import digest_of_file
@@ -54,7 +54,7 @@ def build(
         shapes: of inputs that the file leaves open.
 
     Raises:
-        OctetError: as `compiler.pipeline.compile_model`.
+        OctetError: as `compiler.build.pipeline.compile_model`.
     """
     request = CompileRequest(source, digest_of_file(source), parse_target("host"), ONNXRUNTIME, with_shapes(shapes))
     steps = Steps(request, directory, progress, settings)

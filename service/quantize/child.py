@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from service.compiler import observing_roles
+from service.compiler.children import observing_roles
 from service.compiler.importers.onnx.metadata import parse
 from service.compiler.importers.onnx.package import size_bytes
 from service.compiler.importers.onnx.reader import read_model

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.columns import Windows
+from service.compiler.children.columns import Windows
 from service.compiler.importers.onnx.model import Array
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.quantize.building import Built

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from service.compiler.columns import Windows
+from service.compiler.children.columns import Windows
+from service.compiler.children.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
 from service.compiler.importers.onnx.model import Array
-from service.compiler.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
 from service.compiler.sandbox import Access, run_child
 from service.compiler.sandbox.policy import unlimited
 from service.core.build import Progress
@@ -32,7 +32,7 @@ Tick = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Columns:
-    """What of a layer's operand is to be seen; see `compiler.columns`.
+    """What of a layer's operand is to be seen; see `compiler.children.columns`.
 
     Attributes:
         tensor: the place of the operand among the model's inputs and outputs.
@@ -80,7 +80,7 @@ class Machine(Protocol):
         """Removes what was built."""
 
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
-        """Does a role of `compiler.observing_roles`, which reads `files` and leaves others in `directory`."""
+        """Does a role of `compiler.children.observing_roles`, which reads `files` and leaves others in `directory`."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from service.cache import OciLayout
-from service.compiler.pipeline import CompileRequest
+from service.compiler.build.pipeline import CompileRequest
 from service.compiler.sandbox import Limits
 from service.core.build import Progress, Stage
 from service.core.cores import Core, build_cores

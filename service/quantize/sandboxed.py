@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from service.compiler.background import in_background
+from service.compiler.build.background import in_background
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core.build import Progress, Stage
 from service.core.errors import BuildFailed

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
-from service.compiler import toolchain
+from service.compiler.lowering import toolchain
 from service.core.artifact import SOURCE_ANNOTATION, SOURCE_MEDIA_TYPE
 from service.core.build import BuildInputs
 from service.core.digest import Digest, canonical_json

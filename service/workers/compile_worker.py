@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from service.cache import OciLayout
-from service.compiler import results, toolchain
-from service.compiler.object_cache import ObjectCache
-from service.compiler.pipeline import CompileRequest
+from service.compiler.build import results
+from service.compiler.build.object_cache import ObjectCache
+from service.compiler.build.pipeline import CompileRequest
+from service.compiler.build.tuning import build_artifact
+from service.compiler.lowering import toolchain
 from service.compiler.sandbox import shut_down, warm
-from service.compiler.tuning import build_artifact
 from service.core.agreement import different_from, may_serve
 from service.core.artifact import Report
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage

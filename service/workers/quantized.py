@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.cache import OciLayout
-from service.compiler import toolchain
+from service.compiler.lowering import toolchain
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound

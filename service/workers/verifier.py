@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.cache import OciLayout
-from service.compiler.locked import LockedArtifact, Poll
+from service.compiler.children.locked import LockedArtifact, Poll
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.policy import unlimited, working
 from service.core.artifact import Report

@@ -23,9 +23,9 @@ from scripts.keep_artifact import FOLDER, TARGET
 from service import runtime
 from service.cache import OciLayout
 from service.cache.export import export
-from service.compiler.artifact_archive import received
-from service.compiler.pipeline import CompileRequest
-from service.compiler.received import publish_received
+from service.compiler.build.artifact_archive import received
+from service.compiler.build.pipeline import CompileRequest
+from service.compiler.build.received import publish_received
 from service.core.artifact import TRAVELING, only_artifact
 from service.core.buffers import aligned_empty
 from service.core.compatibility import CONFIG_MEDIA_TYPE

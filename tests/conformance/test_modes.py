@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.tflite import import_model
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.target import TARGETS, detect_host

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.mxnet.package import pack_files
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import get_mode

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
 from service.core.numerics import ONNXRUNTIME
 from service.core.vectors import sample_inputs

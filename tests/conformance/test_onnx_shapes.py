@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler import coverage
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.qnn import oracle
+from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.errors import Unsupported
 from service.core.numerics import ONNXRUNTIME

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.compiler import coverage
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.qnn import oracle
+from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.core.target import TARGETS, detect_host

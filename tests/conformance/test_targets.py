@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from service.cache import OciLayout
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.detect import format_of
-from service.compiler.pipeline import CompileRequest, compile_model
 from service.core.digest import digest_of_file
 from service.core.numerics import DEFAULT_MODE
 from service.core.options import with_shapes

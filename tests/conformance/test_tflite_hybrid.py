@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from service.compiler import coverage
 from service.compiler.importers.tflite import import_model
-from service.compiler.qnn import oracle
+from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.core.errors import MalformedModel, Unsupported

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.compiler import coverage
 from service.compiler.importers.tflite import import_model
-from service.compiler.qnn import oracle
+from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.target import TARGETS, detect_host

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.errors import UnsupportedOperator

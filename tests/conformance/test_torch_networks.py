@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.places import CHECKOUT, default_home
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode

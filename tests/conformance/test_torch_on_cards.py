@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from service.cache import OciLayout
-from service.compiler.facts import facts_of
-from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.build.pipeline import CompileRequest, compile_model
+from service.compiler.importers.facts import facts_of
 from service.core.digest import digest_of_file
 from service.core.numerics import FBGEMM
 from service.core.options import with_shapes

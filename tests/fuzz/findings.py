@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from service.compiler.facts import facts_of
 from service.compiler.importers.auto import IMPORTERS
+from service.compiler.importers.facts import facts_of
 from service.core.errors import OctetError
 from tests.fuzz.mutations import Reducer
 

@@ -11,7 +11,7 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
-from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.core.artifact import ARTIFACT_TYPE, Report
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import InvalidTensor, NotFound

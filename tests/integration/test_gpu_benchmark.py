@@ -18,11 +18,11 @@ import pytest
 from benchmarks.gpu import launches, layers
 from benchmarks.gpu.package import _WHEELS
 from service.cache import OciLayout
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.kernels.cuda import peak
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
-from service.compiler.pipeline import CompileRequest, compile_model
 from service.compiler.sandbox import check
 from service.core.digest import digest_of_file
 from service.core.numerics import DEFAULT_MODE

@@ -16,9 +16,9 @@ import pytest
 
 from service.cache import OciLayout
 from service.cache.export import export
-from service.compiler.artifact_archive import received
-from service.compiler.pipeline import CompileRequest
-from service.compiler.received import publish_received
+from service.compiler.build.artifact_archive import received
+from service.compiler.build.pipeline import CompileRequest
+from service.compiler.build.received import publish_received
 from service.compiler.sandbox import check
 from service.core.artifact import TRAVELING
 from service.core.digest import digest_of_file

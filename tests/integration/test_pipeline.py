@@ -12,9 +12,9 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
+from service.compiler.build.pipeline import CompileRequest, compile_model
+from service.compiler.build.steps import Steps
 from service.compiler.importers.uploads import upload_of
-from service.compiler.pipeline import CompileRequest, compile_model
-from service.compiler.steps import Steps
 from service.core.artifact import Report
 from service.core.build import BuildCanceled, Stage
 from service.core.digest import Digest, digest_of_file

@@ -15,10 +15,11 @@ import pytest
 from service import runtime
 from service.cache import OciLayout
 from service.cache.export import export
-from service.compiler import locked, toolchain
-from service.compiler.artifact_archive import received
-from service.compiler.pipeline import CompileRequest, compile_model
-from service.compiler.received import publish_received
+from service.compiler.build.artifact_archive import received
+from service.compiler.build.pipeline import CompileRequest, compile_model
+from service.compiler.build.received import publish_received
+from service.compiler.children import locked
+from service.compiler.lowering import toolchain
 from service.core.artifact import TRAVELING, Report
 from service.core.digest import Digest, canonical_json, digest_of_file
 from service.core.errors import InvalidInput, Untrusted

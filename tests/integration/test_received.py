@@ -12,10 +12,10 @@ import pytest
 from service import runtime
 from service.cache import Manifest, OciLayout
 from service.cache.export import export
-from service.compiler.answers import SAMPLES
-from service.compiler.artifact_archive import received
-from service.compiler.pipeline import CompileRequest
-from service.compiler.received import publish_received
+from service.compiler.build.answers import SAMPLES
+from service.compiler.build.artifact_archive import received
+from service.compiler.build.pipeline import CompileRequest
+from service.compiler.build.received import publish_received
 from service.core.artifact import OPTIONS_ANNOTATION, TARGET_ANNOTATION, TRAVELING, Report
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import BuildCrashed, InvalidInput, OctetError, Unsupported, VerificationFailed

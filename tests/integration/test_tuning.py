@@ -11,9 +11,9 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
-from service.compiler.pipeline import CompileRequest
-from service.compiler.tile_store import TileStore
-from service.compiler.tuning import _Tuning, build_artifact
+from service.compiler.build.pipeline import CompileRequest
+from service.compiler.build.tile_store import TileStore
+from service.compiler.build.tuning import _Tuning, build_artifact
 from service.core.artifact import Report
 from service.core.build import Stage
 from service.core.digest import Digest, digest_of_file, digest_of_json

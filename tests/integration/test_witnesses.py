@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.cache import OciLayout
-from service.compiler.answers import SAMPLES
+from service.compiler.build.answers import SAMPLES
 from service.core.artifact import Report
 from tests.support.compiled import EXAMPLES, compile_file
 from tests.support.onnx_builder import OnnxBuilder

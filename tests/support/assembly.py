@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from service.compiler.link import linker
+from service.compiler.lowering.link import linker
 
 EMULATIONS = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf64lriscv"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from service.cache import OciLayout
-from service.compiler import toolchain
-from service.compiler.pipeline import CompileRequest
+from service.compiler.build.pipeline import CompileRequest
+from service.compiler.lowering import toolchain
 from service.core.build import Build, Progress, Stage
 from service.core.digest import Digest
 from service.core.settings import Settings

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.compiler.codegen import FUSE
+from service.compiler.lowering.codegen import FUSE
+from service.compiler.lowering.schedule import schedule
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.schedule import schedule
 from service.compiler.targets import CodegenTarget, OperandTypes
 from tests.support.qnn_models import compile_and_run
 

@@ -19,7 +19,7 @@ _OCTET = ("-m", "service.cli")
 _BLIND = """
 import platform
 from service.cli.app import app
-from service.compiler import answers, steps
+from service.compiler.build import answers, steps
 from service.core.target import Host
 
 steps.detect_host = answers.detect_host = lambda: Host(platform.machine(), frozenset())

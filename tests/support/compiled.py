@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.cache import OciLayout
-from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.core.build import Stage
 from service.core.digest import Digest, digest_of_file
 from service.core.options import with_batch

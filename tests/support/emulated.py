@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.objects import compile_program, program_of
-from service.compiler.link import linker
+from service.compiler.lowering.link import linker
 from service.compiler.targets import codegen_target
 from service.core.target import parse_target
 

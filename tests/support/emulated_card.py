@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from service.compiler.link import link
+from service.compiler.lowering.link import link
 from service.core.target import parse_target
 from tests.support.native import PRODUCTS, build
 

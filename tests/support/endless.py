@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from service.compiler.link import link
+from service.compiler.lowering.link import link
 from service.core.digest import Digest
 from service.core.target import parse_target
 from tests.support import card_artifact

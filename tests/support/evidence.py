@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
 from service.core.comparison import equal_values, largest_difference
 from service.core.facts import Facts, Scheme

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from service.compiler.roles import build_role
+from service.compiler.children.roles import build_role
 from service.compiler.sandbox import Report
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from service.cache import OciLayout
 from service.cache.oci import Manifest
-from service.compiler.link import link
+from service.compiler.lowering.link import link
 from service.core.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,

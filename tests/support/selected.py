@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.compiler import codegen, constants
-from service.compiler.call_plan import call_plan
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.objects import compile_program, program_of
-from service.compiler.link import link
-from service.compiler.passes import PIPELINE, Context
+from service.compiler.lowering import codegen, constants
+from service.compiler.lowering.call_plan import call_plan
+from service.compiler.lowering.link import link
+from service.compiler.lowering.passes import PIPELINE, Context
 from service.compiler.qnn import graph
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import Mode, get_mode

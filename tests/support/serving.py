@@ -175,7 +175,7 @@ def _is_zygote(pid: int) -> bool:
         command, place = Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/cwd").readlink()
     except FileNotFoundError:
         return False
-    return b"service.compiler.zygote" in command and place == Path("/")
+    return b"service.compiler.children.zygote" in command and place == Path("/")
 
 
 def _name_of(pid: int) -> str:

@@ -31,7 +31,7 @@ def build(request: Request, report: Report) -> Result:
     import tvm  # here, because the process that runs the library lacks it; and imports must work in the sandbox too
     from tvm import relax
 
-    from service.compiler.codegen import generate
+    from service.compiler.lowering.codegen import generate
     from service.compiler.targets import CodegenTarget, OperandTypes
 
     builder = relax.BlockBuilder()

@@ -13,20 +13,22 @@ from tests.support.waiting import WORK_TIMEOUT_S
 # What the API may ask: which format a file has, what an archive of an artifact holds, which build answers it, whether
 # the kernel can lock a compiler in.
 _LIGHT_COMPILER = (
-    "service.compiler.artifact_archive",
+    "service.compiler.build.artifact_archive",
     "service.compiler.importers.detect",
     "service.compiler.importers.zip_names",
-    "service.compiler.pass_order",
-    "service.compiler.toolchain",
+    "service.compiler.lowering.pass_order",
+    "service.compiler.lowering.toolchain",
     "service.compiler.sandbox",
 )
+# Packages that contain such modules. Importing one of these loads none of its other modules.
+_LIGHT_PACKAGES = {"service.compiler.build", "service.compiler.importers", "service.compiler.lowering"}
 
 _SERVING = ["service.api.ops.server", "service.workers.inference", "service.runtime"]
 _WITHOUT_TVM = [
     "service.core",
     "service.db",
     "service.cache",
-    "service.compiler.pipeline",
+    "service.compiler.build.pipeline",
     "service.quantize.sandboxed",
     "service.cli.app",
 ]
@@ -35,7 +37,7 @@ _WITHOUT_TVM = [
 @pytest.mark.parametrize("module", _SERVING)
 def test_the_serving_process_loads_no_compiler(module: str) -> None:
     loaded, libraries = _after_importing(module)
-    compiler = {name for name in loaded if name.startswith("service.compiler.")} - {"service.compiler.importers"}
+    compiler = {name for name in loaded if name.startswith("service.compiler.")} - _LIGHT_PACKAGES
     assert [name for name in compiler if not name.startswith(_LIGHT_COMPILER)] == []
     assert "tvm" not in loaded
     assert [name for name in libraries if name.startswith("libtvm") and name != "libtvm_ffi.so"] == []

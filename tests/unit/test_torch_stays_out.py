@@ -56,7 +56,7 @@ def test_a_command_does_not_import_it(torch: Path) -> None:
 
 def test_a_zygote_does_not_import_it(torch: Path) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "service.compiler.zygote", str(theirs.fileno()), "tvm_ffi"]
+    command = [sys.executable, "-m", "service.compiler.children.zygote", str(theirs.fileno()), "tvm_ffi"]
     with theirs, subprocess.Popen(command, env=environment(torch), pass_fds=[theirs.fileno()]) as zygote:
         theirs.close()
         assert ours.recv(len(READY)) == READY

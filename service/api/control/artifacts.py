@@ -19,7 +19,7 @@ from service.api.services import Services
 from service.cache import MANIFEST_MEDIA_TYPE, Manifest
 from service.cache.export import export
 from service.cache.oci import LARGEST_MANIFEST_BYTES
-from service.compiler.artifact_archive import check_head, received
+from service.compiler.build.artifact_archive import check_head, received
 from service.core.artifact import ARCHIVE_FORMAT, ARTIFACT_TYPE, Report
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, NotFound

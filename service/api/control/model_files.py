@@ -22,7 +22,7 @@ from service.api.control.deletion import delete
 from service.api.control.model_folders import Fingerprint, scan
 from service.api.services import Services
 from service.cache.durable import locked, replace_file
-from service.compiler.artifact_archive import archive_of, received
+from service.compiler.build.artifact_archive import archive_of, received
 from service.compiler.importers.detect import format_of
 from service.compiler.importers.uploads import upload_of
 from service.core.artifact import ARCHIVE_FORMAT

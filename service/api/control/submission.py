@@ -10,8 +10,8 @@ from typing import Any
 from service.api.control.room import check_room
 from service.api.services import Services
 from service.cache import OciLayout
-from service.compiler import toolchain
-from service.compiler.artifact_archive import received
+from service.compiler.build.artifact_archive import received
+from service.compiler.lowering import toolchain
 from service.core.artifact import ARCHIVE_FORMAT, Report
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import relax
 
-from service.compiler.coverage import INSIDE
 from service.compiler.qnn import ops
+from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import LANES
 

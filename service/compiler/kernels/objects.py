@@ -1,7 +1,7 @@
 """Kernels to object files.
 
 The process that writes a kernel's program has seen what was made of an upload; the one that compiles it is given the
-program and nothing else (`service.compiler.object_cache`).
+program and nothing else (`service.compiler.build.object_cache`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tvm import tirx
 from tvm.tirx import transform
 from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 
-from service.compiler.entry_points import make_entry_points
 from service.compiler.kernels.cuda import nvrtc
+from service.compiler.kernels.entry_points import make_entry_points
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
-from service.compiler.rounding import round_all_products
+from service.compiler.kernels.rounding import round_all_products
 from service.compiler.targets import CodegenTarget
 from service.core.elf import data_object
 from service.core.errors import BuildFailed

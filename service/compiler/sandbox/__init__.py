@@ -1,7 +1,8 @@
 """Locks the compiler's children in: the upload that they read is hostile.
 
-`run_child` starts a role of `service.compiler.child` in a process that may touch the files of its `Access`, use what
-its `Limits` allow, and otherwise only compute; `check` tells what the running kernel offers for that. Imports no TVM.
+`run_child` starts a role of `service.compiler.children.child` in a process that may touch the files of its `Access`,
+use what its `Limits` allow, and otherwise only compute; `check` tells what the running kernel offers for that. Imports
+no TVM.
 """
 
 from service.compiler.sandbox.cards import with_cards

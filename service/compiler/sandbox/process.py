@@ -91,7 +91,7 @@ class Child:
                     numbers = [str(messages_end), str(parent_death_end)]
                     self._process = subprocess.Popen(
                         # As -I (isolated), but with the PYTHON* variables of the environment made here.
-                        [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.child", role, *numbers],
+                        [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.children.child", role, *numbers],
                         stdin=stdin,
                         stdout=log_end,
                         stderr=log_end,

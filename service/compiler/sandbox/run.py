@@ -34,7 +34,7 @@ def run_child(
     handlers: Path | None = None,
     on_cpu: Callable[[float], None] = lambda cpu_s: None,
 ) -> dict[str, Any]:
-    """Runs `role` (of `service.compiler.child.ROLES`) in a sandboxed process of its own and returns its result.
+    """Runs `role` (of `compiler.children.child.ROLES`) in a sandboxed process of its own and returns its result.
 
     Args:
         role: what the child is to do.

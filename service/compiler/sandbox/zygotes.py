@@ -1,4 +1,4 @@
-"""Our end of a zygote (`service.compiler.zygote`): a process that has imported the compiler; children are forked of it.
+"""Our end of a zygote (`compiler.children.zygote`): a process that imported the compiler; children are forked of it.
 
 Loading TVM takes longer than most steps take to run, and is the same for each of them. A zygote does it once. It never
 sees an upload, nor orders: those are on the stdin of the child, which sandboxes itself as one that was started anew
@@ -45,7 +45,7 @@ ENVIRONMENT = {
 }
 # The roles that load the compiler, and where they are.
 FORKED = frozenset({"import", "inspect", "passes", "build", "kernel", "oracle"})
-_MODULES = ("service.compiler.roles",)
+_MODULES = ("service.compiler.children.roles",)
 
 
 class ChildDescriptors(NamedTuple):
@@ -74,7 +74,16 @@ class Zygote:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.zygote", str(theirs.fileno()), *modules],
+                [
+                    sys.executable,
+                    "-s",
+                    "-P",
+                    "-B",
+                    "-m",
+                    "service.compiler.children.zygote",
+                    str(theirs.fileno()),
+                    *modules,
+                ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",

@@ -18,7 +18,6 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from service.compiler import coverage
 from service.compiler.kernels.group import Group, KernelLibrary, LstmKernel, PlainKernel, image_shape, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image, laid_out
@@ -26,7 +25,7 @@ from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.kernels.moves import Memory, Move
 from service.compiler.kernels.rows import Access, Output, Region
 from service.compiler.locating import declining, located
-from service.compiler.qnn import graph
+from service.compiler.qnn import coverage, graph
 from service.compiler.qnn.operation import value_of
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import elements_of

@@ -23,7 +23,7 @@ class Selection:
         declined: group -> the reason why no kernel computes it.
         concatenations: those on images, each with how many `parts` it has and how many were written `in_place`.
         inexact: symbol of generated code -> functions of a card's library that it calls, whose last bit may be another
-            than a CPU's (`card.spelling.INEXACT`).
+            than a CPU's (`lowering.gpu.spelling.INEXACT`).
     """
 
     module: tvm.IRModule

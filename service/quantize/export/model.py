@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from tvm import relax
 
-from service.compiler.coverage import FLOAT, report
 from service.compiler.importers import detect
 from service.compiler.importers.auto import At, import_model
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.metadata import KEY
 from service.compiler.qnn import graph as modules
+from service.compiler.qnn.coverage import FLOAT, report
 from service.compiler.qnn.graph import shape_of
 from service.core.errors import Unsupported
 from service.core.metadata import ModelMetadata

@@ -15,7 +15,7 @@ import numpy as np
 
 from service import runtime
 from service.cache import OciLayout
-from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.core.agreement import Comparison, Deviation, Outcome, decide
 from service.core.artifact import Report
 from service.core.comparison import compare_output

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.cache import OciLayout
-from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.core.digest import Digest, digest_of_file
 from service.core.settings import Settings
 from service.core.target import parse_target

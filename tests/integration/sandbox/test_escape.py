@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.compiler.link import linker
+from service.compiler.lowering.link import linker
 from service.compiler.sandbox import Access, check, run_program, zygotes
 from service.compiler.sandbox.kernel import architecture
 from service.core.errors import (

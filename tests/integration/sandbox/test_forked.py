@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 _PARENT = """
 import json, os, sys
 from pathlib import Path
-from service.compiler.forked import keeping
+from service.compiler.children.forked import keeping
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core.errors import OctetError
 

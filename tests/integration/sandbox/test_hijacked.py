@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from service.cache import OciLayout
-from service.compiler import steps
-from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.build import steps
+from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.sandbox import Access, run_child
 from service.core.artifact import LIBRARY_MEDIA_TYPE
 from service.core.build import Stage

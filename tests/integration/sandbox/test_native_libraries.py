@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.compiler.link import link
+from service.compiler.lowering.link import link
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core.target import Target, detect_host, parse_target
 from tests.support import litert_roles, tvm_roles

@@ -27,7 +27,7 @@ ROLES = frozenset({"echo", "descriptors", "hang", "harm_processes", "read_files"
 @pytest.fixture(scope="module")
 def own_zygotes() -> Iterator[zygotes.ZygoteSupervisor]:
     """One that imports next to nothing, so that starting it again takes no time."""
-    made = zygotes.ZygoteSupervisor(["service.compiler.checking_roles"], zygotes.ENVIRONMENT)
+    made = zygotes.ZygoteSupervisor(["service.compiler.children.checking_roles"], zygotes.ENVIRONMENT)
     yield made
     made.close()
 

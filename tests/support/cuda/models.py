@@ -11,11 +11,11 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
-from service.compiler import constants
-from service.compiler.call_plan import call_plan
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
-from service.compiler.passes import PIPELINE, Context
+from service.compiler.lowering import constants
+from service.compiler.lowering.call_plan import call_plan
+from service.compiler.lowering.passes import PIPELINE, Context
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.targets import codegen_target

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from service.cli.app import app
-from service.compiler import pass_order
+from service.compiler.lowering import pass_order
 
 SAMPLE = Path(__file__).resolve().parents[3] / "examples" / "digits_int8.tflite"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.compiler.observing_roles import histogram
+from service.compiler.children.observing_roles import histogram
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.core.quantization import Method
 from service.quantize.methods import BINS, METHODS, Statistics, affine, minmax, real, stored

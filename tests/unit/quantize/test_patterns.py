@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from service.compiler.coverage import report
 from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn.coverage import report
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes.simplify import simplify
 from service.core.numerics import ONNXRUNTIME

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.coverage import report
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.importers.onnx.reader import read_model
+from service.compiler.qnn.coverage import report
 from service.compiler.qnn.printer import text_of
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import Unsupported

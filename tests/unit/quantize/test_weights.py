@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.coverage import report
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.importers.onnx.reader import read_model
 from service.compiler.qnn import oracle
+from service.compiler.qnn.coverage import report
 from service.compiler.qnn.numerics import get_mode
 from service.core.errors import InvalidInput, Unsupported
 from service.core.numerics import ONNXRUNTIME

@@ -10,7 +10,7 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
-from service.compiler.call_plan import PLAIN_PREFIX
+from service.compiler.lowering.call_plan import PLAIN_PREFIX
 from service.core.artifact import Report
 from service.core.explanation import explained
 from service.core.target import detect_host

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.compiler import toolchain
+from service.compiler.lowering import toolchain
 from service.core.build import BuildCanceled, BuildState, LeaseLost, Stage
 from service.core.clock import ManualClock, SystemClock
 from service.core.digest import Digest

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.cache import OciLayout
-from service.compiler.locked import Poll
+from service.compiler.children.locked import Poll
 from service.core.digest import Digest, digest_of
 from service.core.errors import BuildCrashed, DatabaseUnreachable, StoreUnreachable, Untrusted, VerificationFailed
 from service.core.settings import Settings

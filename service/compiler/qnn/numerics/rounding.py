@@ -1,7 +1,7 @@
 """Rounding in the oracle, and what it meets there: the values that lie exactly between two integers.
 
-Ties decide between rounding modes, so the inputs of a build's check are chosen to reach them (`compiler.probing`). A
-formula that rounds by these functions reports its ties; `watch` counts them.
+Ties decide between rounding modes, so the inputs of a build's check are chosen to reach them
+(`compiler.children.probing`). A formula that rounds by these functions reports its ties; `watch` counts them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.api.control.submission import request_again
-from service.compiler import toolchain
+from service.compiler.lowering import toolchain
 from service.core.artifact import Report
 from service.core.build import BuildState
 from service.core.digest import Digest, digest_of

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from service.compiler import coverage
 from service.compiler.kernels.libraries import library_for
-from service.compiler.qnn import ops
+from service.compiler.qnn import coverage, ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.select.select import select

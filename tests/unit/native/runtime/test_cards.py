@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from service.compiler.link import link
+from service.compiler.lowering.link import link
 from service.core.digest import canonical_json
 from service.core.target import parse_target
 from service.runtime import octet_library

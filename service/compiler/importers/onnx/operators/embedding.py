@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tvm import relax
 
-from service.compiler.coverage import INSIDE
 from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.normalizing import scaled
 from service.compiler.importers.onnx.operators.real import Convert, float32
 from service.compiler.importers.real import Real
+from service.compiler.qnn.coverage import INSIDE
 
 
 def embed_layer_normalization(node: Node) -> Value:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from service.compiler.coverage import INSIDE
 from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
+from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import SEQUENTIAL, STRIPS
 

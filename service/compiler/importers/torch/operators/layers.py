@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from service.compiler.coverage import INSIDE
 from service.compiler.importers import real
 from service.compiler.importers.channels_first import filters_channels_last
 from service.compiler.importers.real import Real
@@ -20,6 +19,7 @@ from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
+from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 
 _LARGEST_MASK = 1 << 24

@@ -1,5 +1,5 @@
 // The operators of tensor IR, each with the bits that the code generator of a CPU gives it. What is written with them is
-// printed by `compiler/card/printer.py`, one operation a line.
+// printed by `compiler/lowering/gpu/printer.py`, one operation a line.
 #pragma once
 
 #include "prelude.cuh"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.mxnet.package import pack
 from service.core.build import Stage
 from service.core.errors import MalformedModel, NotQuantized, OctetError, Unsupported, UnsupportedOperator

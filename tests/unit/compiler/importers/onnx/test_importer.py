@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.coverage import report
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn.coverage import report
 from service.core.errors import InvalidInput, Unsupported, UnsupportedOperator
 from service.core.signature import Quantization
 from tests.support.onnx_builder import Dims, OnnxBuilder, message

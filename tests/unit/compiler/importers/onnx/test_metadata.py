@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.metadata import KEY
 from service.core.metadata import NOTHING, ModelMetadata, Resize

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.tflite.metadata import metadata_of
 from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.tflite import import_model
 from service.compiler.importers.tflite.operators import RULES
 from service.core.errors import DynamicRange, MalformedModel, Unsupported, UnsupportedOperator

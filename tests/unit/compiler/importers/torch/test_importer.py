@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.facts import facts_of
+from service.compiler.importers.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
 from service.compiler.qnn import graph
 from service.core.errors import Unsupported, UnsupportedOperator

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.compiler.kernels.libraries import peak_for
-from service.compiler.link import link
+from service.compiler.lowering.link import link
 from service.compiler.targets import codegen_target
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import tvm
 
-from service.compiler.codegen import FUSE
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.simd.isa import Isa
+from service.compiler.lowering.codegen import FUSE
+from service.compiler.lowering.schedule import schedule
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.ops import real
-from service.compiler.schedule import schedule
 from service.compiler.targets import codegen_target
 from service.core.numerics import MODES, ONNXRUNTIME
 from service.core.target import detect_host

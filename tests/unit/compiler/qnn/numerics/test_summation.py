@@ -9,7 +9,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from service.compiler.codegen import FUSE
+from service.compiler.lowering.codegen import FUSE
+from service.compiler.lowering.schedule import schedule
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
@@ -17,7 +18,6 @@ from service.compiler.qnn.numerics.fused import fma
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.ops.real import FOURS, LANES, PACKETS, SEQUENTIAL
 from service.compiler.qnn.transposes import move_transposes
-from service.compiler.schedule import schedule
 from service.compiler.targets import codegen_target
 from service.core.numerics import ONNXRUNTIME
 from service.core.target import detect_host

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler import coverage
-from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn import coverage, graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.passes.strides import move_strides

@@ -1,0 +1,143 @@
+"""Expected outputs of an artifact: the oracle's answers and the source framework's, requested while it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from service.compiler.build.background import Poll, in_background
+from service.compiler.build.expected import Answers, Expected, said_by
+from service.compiler.build.steps import MODULE_FILE, Steps
+from service.compiler.children.checking_roles import EXPECTED_FILE, PROBES_FILE, reference_file, reference_probes_file
+from service.compiler.references import Reference, reference_for
+from service.core.artifact import Report
+from service.core.errors import BuildFailed
+from service.core.options import batch_of
+from service.core.signature import ModelSignature
+from service.core.target import detect_host
+from service.core.vectors import PATTERNS, input_kinds
+from service.core.witnesses import CANONICAL
+
+SAMPLES = PATTERNS
+_POLL_S = 0.1
+_SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, a random and a smooth one
+_MOST_INPUTS = 512  # of all samples of a batch: of the largest, the oracle computes but an extreme and a random one
+
+
+@contextmanager
+def answering(
+    steps: Steps, signature: ModelSignature, source_format: str, probes: int
+) -> Iterator[Callable[[], Answers]]:
+    """Runs the oracle, and the source model's own runtime if it is installed, in the background.
+
+    The runtime answers to the inputs that the oracle chooses too, so then it runs after the oracle.
+
+    Args:
+        probes: how many inputs the oracle chooses for one sample (`compiler.children.probing.probe_count`).
+
+    Yields a function that waits for both. Their children end with the block.
+    """
+    asking = _Asking(steps, signature, source_format, probes)
+    with in_background(2) as start:
+        oracle = start(asking.oracle)
+        reference = start(partial(asking.reference, oracle))
+        yield lambda: asking.answers(oracle, reference)
+
+
+class _Asking:
+    def __init__(self, steps: Steps, signature: ModelSignature, source_format: str, probes: int) -> None:
+        self._steps, self._format = steps, source_format
+        self._batch = batch_of(steps.request.options)
+        of_batch = max(1, min(_SAMPLES_OF_BATCH, _MOST_INPUTS // self._batch))
+        self._samples = SAMPLES if self._batch == 1 else of_batch
+        self._probes = probes if self._batch == 1 else 0
+        self._request: dict[str, Any] = {
+            "numerics": steps.request.numerics,
+            "signature": signature.to_json(),
+            "samples": self._samples,
+        }
+        self._reference = reference_for(source_format, steps.request.numerics)
+
+    def oracle(self, poll: Poll) -> tuple[Expected, dict[str, Any]]:
+        """The oracle's answers, and what the operators met in their inputs."""
+        module = self._steps.output("import", MODULE_FILE)
+        said = self._steps.ask(
+            "oracle",
+            {"module": str(module), "batch": self._batch, "probes": self._probes, **self._request},
+            readable=[module],
+            question=self._question(),
+            files=[EXPECTED_FILE, PROBES_FILE],
+            poll=poll,
+        )
+        file, probes = (self._steps.output("oracle", name) for name in (EXPECTED_FILE, PROBES_FILE))
+        return Expected(CANONICAL, file, probes), dict(said["reached"])
+
+    def reference(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> list[Expected]:
+        """Each session of the reference, as `Reference.witnesses`; none if no runtime defines the mode."""
+        steps, reference = self._steps, self._reference
+        if reference is None:
+            return []
+        witnesses = reference.witnesses(steps.request.numerics)
+        if reason := self._not_asked(reference):
+            return [Expected(witness, reason=reason) for witness in witnesses]
+        files = [reference_file(place) for place in range(len(witnesses))]
+        chosen = [reference_probes_file(place) for place in range(len(witnesses))]
+        probes = self._chosen_by(oracle, poll)
+        try:
+            said = steps.ask(
+                "reference",
+                {
+                    "source": str(steps.request.source),
+                    "format": self._format,
+                    "probes": None if probes is None else str(probes),
+                    **self._request,
+                },
+                readable=[steps.request.source, *([] if probes is None else [probes])],
+                question={**self._question(), "name": reference.name, "version": reference.version},
+                files=[*files, *chosen],
+                poll=poll,
+            )
+            count = self._samples + self._probes
+            return [
+                said_by(witness, steps.output("reference", file), steps.output("reference", extra), session, count)
+                for witness, file, extra, session in zip(witnesses, files, chosen, said["sessions"], strict=True)
+            ]
+        except (LookupError, TypeError, ValueError) as error:
+            raise BuildFailed("the reference process did not say what came of its sessions") from error
+        except BuildFailed as error:
+            return [Expected(witness, reason=f"could not run the model: {error.message}") for witness in witnesses]
+
+    def _chosen_by(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> Path | None:
+        """The file of the inputs that the oracle chose, when it has ended; None if it chooses none."""
+        if not self._probes:
+            return None
+        while not oracle.done():
+            poll()
+            wait([oracle], timeout=_POLL_S)
+        return oracle.result()[0].probes
+
+    def answers(self, oracle: Future[tuple[Expected, dict[str, Any]]], reference: Future[list[Expected]]) -> Answers:
+        """Waits for all of them. The log says why the reference did not run."""
+        (own, reached), asked = self._steps.awaited(oracle), self._steps.awaited(reference)
+        for each in asked[:1]:
+            if each.reason:
+                self._steps.progress.log(f"{each.witness.title} {each.reason}")
+        no_witness = "" if asked else f"no runtime defines {self._steps.request.numerics}"
+        kinds = input_kinds(self._samples, self._samples + self._probes)
+        return Answers(kinds, [own, *asked[:1]], asked[1:], no_witness, reached)
+
+    def _not_asked(self, reference: Reference) -> str:
+        if reference.version is None:
+            return "is not installed here"
+        if self._batch > 1:
+            return "runs only if the batch is 1"
+        missing = self._steps.request.target.missing_on(detect_host())
+        return f"did not run: this host lacks {', '.join(sorted(missing))}" if missing else ""
+
+    def _question(self) -> dict[str, Any]:
+        # The media type of the answers changes with the inputs that they answer to.
+        return {**self._request, "batch": self._batch, "probes": self._probes, "vectors": Report.VECTORS}

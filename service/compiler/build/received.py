@@ -1,0 +1,171 @@
+"""Artifacts that were compiled elsewhere, and how they come to be served here.
+
+Nothing of one is taken on trust. Its blobs are hashed, its library is loaded and run in the sandbox, on inputs that are
+made here, and only what gives the expected outputs there is published. The expected outputs came with it: so that says
+that the artifact computes here what its compiler saw it compute, and not who compiled it. That is what a signature
+says, where keys are trusted: then one without is refused before anything of it is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from service.cache import Descriptor, OciLayout
+from service.compiler.build.artifact_archive import Received, received
+from service.compiler.build.expected import Answers, Expected
+from service.compiler.build.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
+from service.compiler.children.checking_roles import EXPECTED_FILE, PROBES_FILE
+from service.core.agreement import carried_over, may_serve
+from service.core.artifact import ArtifactConfig, Report
+from service.core.build import Progress, Stage
+from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.digest import Digest, canonical_json, digest_of_file
+from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError, Unsupported
+from service.core.explanation import explained
+from service.core.facts import Facts
+from service.core.options import accepts_differences, with_acceptance
+from service.core.settings import Settings
+from service.core.vectors import PATTERNS, input_kinds
+from service.core.witnesses import Witness
+from service.runtime.trust import Trust
+
+WITNESS = Witness("the outputs that came with the artifact", is_own=True)
+_MOST_SAMPLES = 1000
+
+
+def publish_received(
+    request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
+) -> Digest:
+    """Verifies the artifact in the archive `request.source`, here, and publishes it.
+
+    Args:
+        scratch: an empty directory on the store's file system; the caller removes it.
+
+    Returns:
+        The digest of its manifest.
+
+    Raises:
+        Untrusted: none of the trusted keys signed it.
+        OctetError: it is damaged, it is not what was asked for, it does not load here, or it computes something else.
+        BuildCanceled: `progress` said so.
+    """
+    found = received(request.source)
+    accepts = accepts_differences(request.options)
+    asked = with_acceptance(found.options, accepts)  # which may be accepted when it arrives, too
+    if (found.target, found.numerics, asked) != (request.target, request.numerics, dict(request.options)):
+        raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
+    trust, origin = Trust.of(settings), _origin(found)
+    evidence = trust.judged(filter(None, [origin]), found.digest, found.manifest.annotations)
+    trust.require(evidence, found.digest)
+    if evidence.provenance is None:
+        progress.log(f"it is not known who built the artifact: {evidence.problem}")
+    steps = Steps(request, scratch.absolute(), progress, settings)
+    library, constants, expected = (
+        _extracted(found, layer, scratch / step / name)
+        for layer, step, name in (
+            (found.manifest.layers[0], "link", LIBRARY_FILE),
+            (found.manifest.layers[1], "build", CONSTANTS_FILE),
+            (_content(found, Report.VECTORS), "oracle", EXPECTED_FILE),
+        )
+    )
+    probes = None
+    if Report.PROBES in found.reports:
+        probes = _extracted(found, _content(found, Report.PROBES), scratch / "oracle" / PROBES_FILE)
+    config_bytes = found.archive.read(found.manifest.config.digest)
+    config = _config(config_bytes, request)
+    reports = _reports(found, config, progress)
+    built = {"formulas": {}, "deviations": [], "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
+    answers = Answers(
+        input_kinds(_MOST_SAMPLES if probes is None else PATTERNS, _MOST_SAMPLES),
+        [Expected(WITNESS, expected, probes)],
+        no_witness="no other runtime was asked here",
+    )
+    numerics = carried_over(steps.verify(config, library, built, answers), _earlier(found), accepts=accepts)
+    profile = steps.profile(config, library, built)
+    progress.stage(Stage.PUBLISH)
+    for part, content in ((found.manifest.layers[0], library), (found.manifest.layers[1], constants)):
+        layout.put_blob_descriptor(part.media_type, content)
+    layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, config_bytes)
+    artifact = layout.put_manifest(found.manifest).digest
+    reports[Report.VECTORS] = expected.read_bytes()
+    reports |= {} if probes is None else {Report.PROBES: probes.read_bytes()}
+    if not accepts and _is_verified(layout, artifact):  # it was built and verified here: its own reports stay
+        is_better = evidence.key is not None and trust.evidence(layout, artifact).key is None
+    else:
+        found_here = {} if profile is None else {Report.PROFILE: canonical_json(profile)}
+        for kind, data in {**reports, **found_here, Report.NUMERICS: canonical_json(numerics)}.items():
+            layout.attach(artifact, kind, data)  # the numerics last: with them it can be served
+        is_better = evidence.provenance is not None
+    if is_better and origin is not None:
+        layout.attach(artifact, Report.PROVENANCE, origin, media_type=_content(found, Report.PROVENANCE).media_type)
+    return artifact
+
+
+def _is_verified(layout: OciLayout, artifact: Digest) -> bool:
+    known = layout.attached(artifact, Report.NUMERICS)
+    return known is not None and may_serve(json.loads(known))
+
+
+def _earlier(found: Received) -> dict[str, Any]:
+    """The numerics report of the build elsewhere; empty if it did not come along, or cannot be read."""
+    if Report.NUMERICS not in found.reports:
+        return {}
+    try:
+        report = json.loads(found.archive.read(_content(found, Report.NUMERICS).digest))
+    except (OctetError, ValueError, RecursionError):
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def _origin(found: Received) -> bytes | None:
+    """What is said of who built it, as it came; None where nothing is."""
+    if Report.PROVENANCE not in found.reports:
+        return None
+    return found.archive.read(_content(found, Report.PROVENANCE).digest)
+
+
+def _extracted(found: Received, blob: Descriptor, path: Path) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    found.archive.extract(blob, path)
+    if digest_of_file(path) != blob.digest:
+        raise DigestMismatch(f"blob {blob.digest} of the archive is damaged", stage=Stage.FETCH, hint="send it again")
+    return path
+
+
+def _content(found: Received, kind: Report) -> Descriptor:
+    manifest = found.reports.get(kind)
+    if manifest is None or len(manifest.layers) != 1:
+        name = kind.name.lower()
+        raise InvalidInput(f"artifact {found.digest} has no {name}", stage=Stage.FETCH, hint="compile the model again")
+    return manifest.layers[0]
+
+
+def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
+    try:
+        config = ArtifactConfig.from_json(json.loads(data))
+    except Unsupported as error:
+        raise Unsupported(error.message, stage=Stage.FETCH, hint=error.hint) from error
+    except (OctetError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise MalformedModel(f"the artifact's config cannot be read: {error}", stage=Stage.FETCH) from error
+    if (config.target, config.numerics) != (request.target.name, request.numerics):
+        raise MalformedModel("the artifact's config names another target than its manifest", stage=Stage.FETCH)
+    return config
+
+
+def _reports(found: Received, config: ArtifactConfig, progress: Progress) -> dict[Report, bytes]:
+    """The reports of the artifact's compiler, as far as they can be shown."""
+    checks: dict[Report, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        Report.COVERAGE: lambda said: explained(said).to_json() and said,
+        Report.FACTS: lambda said: {**Facts.from_json(said).to_json(), "signature": config.signature.to_json()},
+    }
+    reports: dict[Report, bytes] = {}
+    for kind, check in checks.items():
+        try:
+            said = json.loads(found.archive.read(_content(found, kind).digest))
+            reports[kind] = canonical_json(check(said))
+        except (OctetError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            progress.log(f"the artifact came without a {kind.name.lower()} report that can be read: {error}")
+    return reports

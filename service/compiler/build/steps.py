@@ -1,0 +1,384 @@
+"""The steps of a build, each a sandboxed child with the files of that step only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from service.compiler.build.background import in_background
+from service.compiler.build.expected import Answers
+from service.compiler.build.object_cache import KernelProgram, ObjectCache
+from service.compiler.build.results import Results
+from service.compiler.lowering import toolchain
+from service.compiler.lowering.link import link
+from service.compiler.sandbox import Access, Limits, run_child, with_cards, working
+from service.core import witnesses
+from service.core.agreement import Comparison, Deviation
+from service.core.artifact import ArtifactConfig
+from service.core.build import BuildInputs, Progress, Stage
+from service.core.cores import Core, build_cores
+from service.core.digest import Digest
+from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
+from service.core.explanation import explained, is_described
+from service.core.options import accepts_differences, batch_of, shapes_of
+from service.core.settings import Settings
+from service.core.target import Target, detect_host
+from service.core.witnesses import Statement, float_share
+
+_POLL_S = 0.1
+_LOG_EVERY_S = 10.0
+_PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
+MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE, OBJECT_FILE = "module.json", "constants.bin", "library.so", "kernel.o"
+PLAIN_FILE = "plain.o"  # the object of a build child; see `codegen.generate`
+
+_RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # which run what was built
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """One build. `source` is a local file that hashes to `source_digest`."""
+
+    source: Path
+    source_digest: Digest
+    target: Target
+    numerics: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Steps:
+    """The steps of one build: each has a directory of its own under `scratch`, and is timed."""
+
+    def __init__(
+        self, request: CompileRequest, scratch: Path, progress: Progress, settings: Settings, *, nice: int = 0
+    ) -> None:
+        self._nice = max(nice, settings.build_nice)
+        self._processors = tuple(sorted(Core().union(*build_cores(settings.build_cores))))
+        self.request, self.scratch, self.progress, self.settings = request, scratch, progress, settings
+        self.times_s: dict[str, float] = {}
+        self._stage, self._fraction = Stage.IMPORT, 0.0
+        self._results = Results(settings.results_dir.absolute(), settings.results_max_bytes)
+        self._cpu_s, self._counting = 0.0, threading.Lock()  # processor time of all children until now
+
+    def inputs(self) -> BuildInputs:
+        request = self.request
+        return toolchain.build_inputs(request.source_digest, request.target, request.numerics, request.options)
+
+    def output(self, step: str, name: str) -> Path:
+        """A file that `step` wrote. Its name came from the child: it may not lead elsewhere.
+
+        Raises:
+            BuildFailed: there is no such file.
+        """
+        path = self.scratch / step / name
+        if Path(name).name != name or path.is_symlink() or not path.is_file():
+            raise BuildFailed(f"the {step} process did not write {Path(name).name!r}", stage=self._stage)
+        return path
+
+    def run(
+        self,
+        role: str,
+        request: Mapping[str, Any],
+        readable: list[Path],
+        *,
+        within: str = "",
+        poll: Callable[[], None] | None = None,
+    ) -> Any:
+        """Runs one child in a directory of its own, called `within` or as its role. With a `poll` of its own it runs in
+        the background, and has no stage."""
+        directory = self.scratch / (within or role)
+        directory.mkdir(exist_ok=True)
+        started_s = time.monotonic()
+        result = run_child(
+            role,
+            request,
+            access=Access(readable=tuple(readable), writable=(directory,)),
+            limits=with_cards(self._limits()) if self._runs_on_card(role) else self._limits(),
+            on_message=self._relay if poll is None else None,
+            poll=poll or self._poll,
+            allow_unsandboxed=self.settings.allow_unsandboxed,
+            on_cpu=self._count,
+        )
+        if not within:
+            self.times_s[role] = round(time.monotonic() - started_s, 4)
+        return result
+
+    def ask(
+        self,
+        role: str,
+        request: Mapping[str, Any],
+        readable: list[Path],
+        question: Mapping[str, Any],
+        files: Sequence[str],
+        *,
+        poll: Callable[[], None] | None = None,
+    ) -> Any:
+        """As `run`, but where a child was asked the same before, what that answered.
+
+        Args:
+            question: what decides the answer, besides the source and our own code.
+            files: what the child leaves in its directory.
+
+        Raises:
+            BuildFailed: the child says that it read another source.
+        """
+        code = {**toolchain.fingerprint(), "octet_core": toolchain.core_digest()}
+        whole = {"role": role, "source": self.request.source_digest, "code": code, **question}
+        directory = self.scratch / role
+        directory.mkdir()
+        answer = self._results.take(whole, directory)
+        if answer is None:
+            answer = self.run(role, request, readable, poll=poll)
+            if answer.get("source", self.request.source_digest) != self.request.source_digest:
+                name = self.request.source.name
+                raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile the file again")
+            self._results.keep(whole, answer, [self.output(role, name) for name in files])
+        else:
+            self.progress.log(f"{role}: answered before")
+        return answer
+
+    def imported(self) -> Any:
+        """The source -> `module.json`, signature, format and facts."""
+        self._enter(Stage.IMPORT)
+        source, question = self.request.source, {"shapes": shapes_of(self.request.options)}
+        request = {"source": str(source), **question}
+        return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
+
+    def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> Any:
+        """As `imported`, of inputs that have other `shapes`; `module.json` lies in the directory `within`."""
+        source = self.request.source
+        request = {"source": str(source), "shapes": {name: list(shape) for name, shape in shapes.items()}}
+        return self.run("import", request, [source], within=within, poll=self._poll)
+
+    def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
+        """The imported module -> an object, constants, kernels' programs, and the call plan.
+
+        Args:
+            states: how many tensors the model keeps between calls.
+            tiles, rank: as in `kernels.choices`.
+        """
+        module = self.output("import", MODULE_FILE)
+        request = {
+            "module": str(module),
+            "target": self.request.target.name,
+            "numerics": self.request.numerics,
+            "batch": batch_of(self.request.options),
+            "tiles": {key: list(tile) for key, tile in (tiles or {}).items()},
+            "rank": rank,
+            "states": states,
+        }
+        return self.run("build", request, readable=[module])
+
+    def kernels(self, symbols: Sequence[str]) -> list[Path]:
+        """The object of each kernel of which the build child wrote a program, compiled here if no build did before.
+
+        Raises:
+            BuildFailed: there is no such program, or it does not compile to what its name says.
+        """
+        started_s = time.monotonic()
+        cache = ObjectCache(self.settings.objects_dir.absolute())
+        target = self.request.target
+        programs = [KernelProgram(str(name), self.output("build", f"{name}.json"), target) for name in symbols]
+        found = {program.symbol: path for program in programs if (path := cache.find(program)) is not None}
+        missing = [program for program in programs if program.symbol not in found]
+        self.progress.log(f"kernels: {len(programs)}, {len(found)} of them compiled before")
+        with in_background(len(self._processors)) as start:
+            made = [start(partial(self._kernel, cache, program)) for program in missing]
+            self._await_kernels(made)
+            found |= {program.symbol: object_.result() for program, object_ in zip(missing, made, strict=True)}
+        self.times_s["kernels"] = round(time.monotonic() - started_s, 4)
+        return [found[program.symbol] for program in programs]
+
+    def _await_kernels(self, objects: Sequence[Future[Path]]) -> None:
+        """Waits for all, and reports how many are done: as a share of the stage, and now and then in the log. Raises
+        the first error at once.
+        """
+        logged_s = time.monotonic()
+        while pending := [each for each in objects if not each.done()]:
+            done = len(objects) - len(pending)
+            self._enter(Stage.CODEGEN, 0.5 + 0.5 * done / len(objects))
+            if time.monotonic() - logged_s >= _LOG_EVERY_S:
+                self.progress.log(f"kernels: {done} of {len(objects)} compiled")
+                logged_s = time.monotonic()
+            wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+            for each in objects:
+                if each.done():
+                    each.result()
+
+    def _kernel(self, cache: ObjectCache, program: KernelProgram, poll: Callable[[], None]) -> Path:
+        """One kernel, compiled by a child that is given nothing but its program."""
+        request = {"program": str(program.path), "symbol": program.symbol, "target": program.target.name}
+        within = f"kernel-{program.symbol}"
+        self.run("kernel", request, readable=[program.path], within=within, poll=poll)
+        return cache.keep(program, self.output(within, OBJECT_FILE))
+
+    def link(self, kernels: list[Path]) -> Path:
+        """The build child's own objects and those of `kernels`, as one library; nothing else is linked."""
+        self._enter(Stage.LINK)
+        objects = [self.output("build", PLAIN_FILE), *kernels]
+        directory = self.scratch / "link"
+        directory.mkdir()
+        started_s = time.monotonic()
+        library = directory / LIBRARY_FILE
+        link(
+            objects,
+            library,
+            self.request.target,
+            poll=self._poll,
+            allow_unsandboxed=self.settings.allow_unsandboxed,
+        )
+        self.times_s["link"] = round(time.monotonic() - started_s, 4)
+        return library
+
+    def verify(
+        self, config: ArtifactConfig, library: Path, built: Mapping[str, Any], answers: Answers
+    ) -> dict[str, Any]:
+        """Runs the artifact, and compares its outputs with each witness's.
+
+        Returns:
+            The numerics report; see docs/how-to/reports.md.
+
+        Raises:
+            VerificationFailed: they are not those of our canonical form.
+        """
+        self._enter(Stage.VERIFY)
+        about = {
+            "mode": config.numerics,
+            "formulas": built["formulas"],
+            "seed": 0,
+            "float": float_share(built["coverage"]),
+        }
+        missing = self.request.target.missing_on(detect_host())
+        if missing:
+            reason = f"this host lacks {', '.join(sorted(missing))}"
+            self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
+            return {**about, **witnesses.not_checked(reason)}
+        said = self._compared(config, library, answers, _deviations(built))
+        split = len(answers.witnesses)
+        accepts = accepts_differences(self.request.options)
+        report = witnesses.report(said[:split], said[split:], answers.kinds, answers.no_witness, accepts=accepts)
+        if not report["exact"]:
+            raise VerificationFailed(
+                f"the compiled model does not compute what {config.numerics} defines: {said[0].text}",
+                stage=Stage.VERIFY,
+                hint="this is a bug in the compiler; please report it, with the model",
+            )
+        return {**about, **report, **({"reached": dict(answers.reached)} if answers.reached else {})}
+
+    def _compared(
+        self, config: ArtifactConfig, library: Path, answers: Answers, deviations: Sequence[Deviation]
+    ) -> list[Statement]:
+        constants = self.output("build", CONSTANTS_FILE)
+        expected = [*answers.witnesses, *answers.sessions]
+        files = [each.file for each in expected if each.file is not None]
+        probes = [each.probes for each in expected if each.probes is not None] if answers.has_probes else []
+        outcome = self.run(
+            "verify",
+            {
+                "config": config.to_json(),
+                "library": str(library),
+                "constants": str(constants),
+                "vectors": [str(file) for file in files],
+                "probes": [str(file) for file in probes],
+            },
+            readable=[library, constants, *files, *probes],
+        )
+        try:
+            made = [Comparison.from_json(each) for each in outcome["comparisons"]]
+            if any(not 0 <= number < len(answers.kinds) for each in made for number in each.inputs):
+                raise ValueError("there are no such inputs")
+            comparisons = iter(made)
+            return [
+                Statement(
+                    each.witness,
+                    next(comparisons) if each.file else None,
+                    each.reason,
+                    each.refused,
+                    () if each.witness.is_own or each in answers.sessions else deviations,
+                )
+                for each in expected
+            ]
+        except (LookupError, TypeError, ValueError, StopIteration) as error:
+            raise BuildFailed("the verify process did not say what came of it", stage=Stage.VERIFY) from error
+
+    def profile(self, config: ArtifactConfig, library: Path, built: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Measures the time of each call of a verified artifact on this machine, within a bounded time. The log says
+        which operators' generated code takes much of it.
+
+        Returns:
+            `runtime.profile.Profile`; None where the target's code does not run here, or measuring it failed: the
+            artifact is none the worse, and the log says why.
+        """
+        if self.request.target.missing_on(detect_host()):
+            return None
+        constants = self.output("build", CONSTANTS_FILE)
+        asked = {
+            "config": config.to_json(),
+            "library": str(library),
+            "constants": str(constants),
+            "peak": built["coverage"].get("kernels", {}).get("peak"),
+            "seconds": _PROFILE_S,
+        }
+        try:
+            profile: dict[str, Any] = self.run("profile", asked, readable=[library, constants])
+            warning = explained(built["coverage"], profile).warning if is_described(built["coverage"]) else ""
+        except BuildFailed as error:
+            self.progress.log(f"not profiled: {error.message}")
+            return None
+        except (LookupError, TypeError, ValueError, AttributeError):
+            self.progress.log("not profiled: the profile process did not say what came of it")
+            return None
+        if warning:
+            self.progress.log(warning)
+        return profile
+
+    def awaited(self, answer: Future[T]) -> T:
+        """The result of what runs in the background, with the build kept alive while it is waited for."""
+        while not answer.done():
+            self._poll()
+            wait([answer], timeout=_POLL_S)
+        return answer.result()
+
+    def _limits(self) -> Limits:
+        limit_s = self.settings.build_time_limit_s
+        left_s = limit_s - self._cpu_s
+        if left_s <= 0:
+            raise BuildTimedOut(
+                f"the build used up its {limit_s:g} s of processor time", hint="raise OCTET_BUILD_TIME_LIMIT_S"
+            )
+        limits = working(left_s, self.settings.build_stall_limit_s, self.settings.build_memory_limit_bytes)
+        return replace(limits, nice=self._nice, processors=self._processors)
+
+    def _count(self, cpu_s: float) -> None:
+        with self._counting:
+            self._cpu_s += cpu_s
+
+    def _runs_on_card(self, role: str) -> bool:
+        return role in _RUNNING_ROLES and self.request.target.device == "cuda"
+
+    def _enter(self, stage: Stage, fraction: float = 0.0) -> None:
+        self._stage, self._fraction = stage, fraction
+        self.progress.stage(stage, fraction)
+
+    def _relay(self, message: Mapping[str, Any]) -> None:
+        if "stage" in message:
+            self._enter(Stage(message["stage"]), float(message.get("fraction", 0.0)))
+        elif "log" in message:
+            self.progress.log(str(message["log"]))
+
+    def _poll(self) -> None:
+        self.progress.stage(self._stage, self._fraction)
+
+
+def _deviations(built: Mapping[str, Any]) -> list[Deviation]:
+    """The documented deviations of the model, as the build child reported them."""
+    try:
+        return [Deviation.from_json(each) for each in built["deviations"]]
+    except (LookupError, TypeError, ValueError) as error:
+        raise BuildFailed("the build process did not report the model's deviations", stage=Stage.VERIFY) from error

@@ -1,0 +1,214 @@
+"""Tuning: other tiles than the cost model's, where they are faster on this machine.
+
+A round builds the whole model with the next best tile for every layer, so that a kernel is timed where it stands, among
+the data that the layers around it leave in the caches. The fastest tile of each layer makes one more build, which is
+verified like any other and takes the place of the first if it wins a race against it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from service.cache import OciLayout
+from service.compiler.build.artifact_archive import is_archive
+from service.compiler.build.pipeline import CompileRequest, Made, compile_model, make
+from service.compiler.build.received import publish_received
+from service.compiler.build.steps import Steps
+from service.compiler.build.tile_store import Tile, TileStore
+from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE
+from service.core.build import Progress, Stage
+from service.core.digest import Digest
+from service.core.errors import BuildFailed
+from service.core.options import batch_of, tune_s_of, without_tuning
+from service.core.settings import Settings
+from service.core.signature import ModelSignature
+from service.core.target import detect_host
+
+MARGIN = 1.02  # times as fast as what is served, to take its place
+_LAYER_MARGIN = 1.01  # times as fast as the cost model's tile, to be chosen over it
+_MOST_ROUNDS = 8
+# Shares of the budget: after the first no round is begun; the others are what measuring may take.
+_BUILDING, _TIMING, _RACING = 0.5, 0.25, 0.1
+_NICE = 10
+
+
+def build_artifact(
+    request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
+) -> Digest:
+    """`compile_model`, tuned where the request's options say so; or `publish_received`, where it is compiled."""
+    if is_archive(request.source):
+        return publish_received(request, layout, scratch, progress, settings)
+    if tune_s_of(request.options) is None:
+        return compile_model(request, layout, scratch, progress, settings)
+    return _Tuning(request, layout, scratch.absolute(), progress, settings).run()
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer in a build's report of choices: see `kernels.choices`."""
+
+    key: str
+    tile: Tile
+    symbol: str
+
+
+class _Told:
+    """A `Progress` for builds within the build: all that they do is tuning."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self.fraction = progress, 0.0
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        self._progress.stage(Stage.TUNE, self.fraction)
+
+    def log(self, line: str) -> None:
+        self._progress.log(line)
+
+
+class _Silent(_Told):
+    def log(self, line: str) -> None:
+        pass
+
+
+class _Tuning:
+    def __init__(
+        self, request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
+    ) -> None:
+        self._request = replace(request, source=request.source.absolute())
+        self._plain = replace(self._request, options=without_tuning(request.options))
+        self._layout, self._scratch, self._settings = layout, scratch, settings
+        self._progress, self._inner = _Told(progress), _Silent(progress)
+        self._budget_s = tune_s_of(request.options) or 0.0
+        self._store = TileStore(settings.tiles_dir, detect_host().model_name)
+
+    def run(self) -> Digest:
+        """The digest of the faster artifact: the plain one, or that with measured tiles."""
+        log = self._progress.log
+        plain = compile_model(self._plain, self._layout, self._directory("plain"), self._inner, self._settings)
+        if self._request.target.missing_on(detect_host()):
+            log("not tuned: the target does not run here")
+            return plain
+        table = self._table()
+        if not table:
+            log("no gain: no layer has a faster tile than the cost model's")
+            return plain
+        tuned = compile_model(
+            self._request, self._layout, self._directory("tuned"), self._inner, self._settings, tiles=table
+        )
+        self._told(0.9)
+        outcome = self._race(plain, tuned)
+        times = float(outcome["times_as_fast"])
+        milliseconds = f"{1e3 * outcome['first_s']:.3f} ms before, {1e3 * outcome['second_s']:.3f} ms after"
+        log(f"{times:.3f} times as fast in {outcome['rounds']} turns: {milliseconds}")
+        if times < MARGIN:
+            log(f"no gain: it has to be {MARGIN:g} times as fast")
+            return plain
+        log(f"promoted: {len(table)} layers with other tiles")
+        return tuned
+
+    def _table(self) -> dict[str, Tile]:
+        """The layers for which another tile than the cost model's is faster."""
+        first = self._round(0, {})
+        default = {layer.key: layer.tile for layer in first.layers}
+        known = self._store.known(default)
+        self._progress.log(f"{len(default)} kinds of layers, {len(known)} of them measured before")
+        if known.keys() < default.keys():
+            known |= self._search(first, known)
+        return {key: tile for key, tile in known.items() if tile != default[key]}
+
+    def _search(self, first: _Round, known: Mapping[str, Tile]) -> dict[str, Tile]:
+        """Measures the layers that are not known."""
+        rounds, until_s = [first], time.monotonic() + _BUILDING * self._budget_s
+        while len(rounds) < _MOST_ROUNDS and (len(rounds) == 1 or time.monotonic() < until_s):
+            rounds.append(self._round(len(rounds), known))
+            if rounds[-1].tiles == rounds[-2].tiles:
+                rounds.pop()  # every layer has run out of candidates
+                break
+            self._told(0.6 * len(rounds) / _MOST_ROUNDS)
+        times = self._times(rounds)
+        found: dict[str, Tile] = {}
+        for key in first.tiles.keys() - known.keys():
+            by_round = [each.seconds(key, taken) for each, taken in zip(rounds, times, strict=True)]
+            best = min(range(len(rounds)), key=by_round.__getitem__)
+            best = best if by_round[0] > _LAYER_MARGIN * by_round[best] else 0
+            found[key] = rounds[best].tiles[key]
+            self._store.keep(key, found[key], by_round[best], by_round[0])
+        faster = sum(tile != first.tiles[key] for key, tile in found.items())
+        self._progress.log(f"{len(rounds)} tiles tried for each of {len(found)} layers: {faster} have a faster one")
+        return found
+
+    def _round(self, rank: int, tiles: Mapping[str, Tile]) -> _Round:
+        directory = self._directory(f"round-{rank}")
+        steps = Steps(self._plain, directory, self._inner, self._settings, nice=_NICE)
+        signature = ModelSignature.from_json(steps.imported()["signature"]).batched(batch_of(self._plain.options))
+        return _Round(make(steps, signature, tiles, rank))
+
+    def _times(self, rounds: Sequence[_Round]) -> list[dict[str, float]]:
+        made = [each.made for each in rounds]
+        models = [
+            {"config": one.config.to_json(), "library": str(one.library), "constants": str(one.constants)}
+            for one in made
+        ]
+        files = [path for one in made for path in (one.library, one.constants)]
+        seconds = max(1.0, _TIMING * self._budget_s)
+        answer = self._measure("time", models, files, seconds)["seconds"]
+        if not isinstance(answer, list) or len(answer) != len(rounds):
+            raise BuildFailed("the time process did not answer for every round", stage=Stage.TUNE)
+        return [{str(symbol): float(taken) for symbol, taken in each.items()} for each in answer]
+
+    def _race(self, plain: Digest, tuned: Digest) -> Any:
+        models, files = [], []
+        for digest in (plain, tuned):
+            manifest = self._layout.manifest(digest)
+            paths = {layer.media_type: self._layout.blobs.path(layer.digest) for layer in manifest.layers}
+            library, constants = (paths[kind].absolute() for kind in (LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE))
+            config = json.loads(self._layout.blobs.read(manifest.config.digest))
+            models.append({"config": config, "library": str(library), "constants": str(constants)})
+            files += [library, constants]
+        return self._measure("race", models, files, max(1.0, _RACING * self._budget_s))
+
+    def _measure(self, role: str, models: list[dict[str, Any]], files: list[Path], seconds: float) -> Any:
+        steps = Steps(self._plain, self._directory(role), self._inner, self._settings, nice=_NICE)
+        return steps.run(role, {"models": models, "seconds": seconds}, readable=files)
+
+    def _directory(self, name: str) -> Path:
+        path = self._scratch / name
+        path.mkdir()
+        return path
+
+    def _told(self, fraction: float) -> None:
+        self._progress.fraction = self._inner.fraction = fraction
+        self._progress.stage(Stage.TUNE)
+
+
+class _Round:
+    """A build with one tile for each kind of layer.
+
+    Attributes:
+        tiles: by the layer's key.
+        symbols: the kernels that compute it.
+    """
+
+    def __init__(self, made: Made) -> None:
+        self.made = made
+        try:
+            self.layers = [
+                _Layer(str(each["key"]), tuple(map(int, each["tile"])), str(each["symbol"]))
+                for each in made.built["tiles"]
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise BuildFailed("the build process does not say which tiles it chose", stage=Stage.TUNE) from error
+        self.tiles = {layer.key: layer.tile for layer in self.layers}
+        self.symbols: dict[str, set[str]] = {}
+        for layer in self.layers:
+            self.symbols.setdefault(layer.key, set()).add(layer.symbol)
+
+    def seconds(self, key: str, taken: Mapping[str, float]) -> float:
+        """The time of a kind of layer, from the times of its kernels; one that was not timed is never the fastest."""
+        return sum(taken.get(symbol, inf) for symbol in self.symbols.get(key, ())) or inf

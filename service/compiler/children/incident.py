@@ -1,0 +1,182 @@
+"""A report of an internal error: enough to reproduce it, and nothing of the model that is not structure.
+
+A role tells what it works on (`about`). If an exception that is none of ours ends it, `report` describes the smallest
+part of the graph that still fails, or all of it: operators, types, quantization parameters and shapes. Constants are
+named by type and shape, tensors by numbers; no weight, no name and no metadata of the model is in it. Whoever looks
+into the error fills constants with values drawn from a seed.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.operation import value_of
+from service.core.errors import InternalError
+
+VERSION = 1
+_PACKAGES = ("octet-serve", "apache-tvm", "apache-tvm-ffi", "numpy")
+_MOST_OPERATORS = 200
+_MOST_FRAMES = 30
+_ATTRIBUTE_CHARACTERS = 300
+_SEARCH_S = 10.0
+_ROOT = Path(__file__).parents[3]
+
+Again = Callable[[tvm.IRModule], object]
+
+
+@dataclass
+class _Subject:
+    """What this process works on.
+
+    Attributes:
+        again: does with a module what failed.
+    """
+
+    request: Mapping[str, str]
+    module: tvm.IRModule | None = None
+    again: Again | None = None
+
+
+_subjects: list[_Subject] = []
+
+
+def about(request: Mapping[str, str], module: tvm.IRModule | None = None, again: Again | None = None) -> None:
+    """Sets what a report of an error from now on describes.
+
+    Args:
+        request: target, numerics mode or format, as far as the role has them.
+    """
+    _subjects[:] = [_Subject(dict(request), module, again)]
+
+
+def report(role: str, error: BaseException) -> dict[str, Any]:
+    """The report of `error`, as JSON."""
+    error = _cause(error)
+    subject = _subjects[0] if _subjects else _Subject({})
+    found: dict[str, Any] = {
+        "version": VERSION,
+        "role": role,
+        **subject.request,
+        "error": type(error).__name__,
+        "traceback": list(_frames(error)),
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+    }
+    if subject.module is None:
+        return found
+    failing, complete = _smallest(subject, type(error)), subject.module
+    found["minimized"] = failing is not None
+    found["operators"] = list(_described(complete if failing is None else failing))[:_MOST_OPERATORS]
+    return found
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What an `InternalError` that names the operator stands for."""
+    return error.__cause__ if isinstance(error, InternalError) and error.__cause__ is not None else error
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    """Files, lines and functions: no values, which messages and locals may contain."""
+    for frame in traceback.extract_tb(error.__traceback__)[-_MOST_FRAMES:]:
+        path = Path(frame.filename)
+        file = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-3:])
+        yield f"{file}:{frame.lineno} {frame.name}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _smallest(subject: _Subject, kind: type[BaseException]) -> tvm.IRModule | None:
+    """An operator alone, or with the one that makes its operand, that ends in the same error; None if none was found
+    in time."""
+    if subject.module is None or subject.again is None:
+        return None
+    until_s = time.monotonic() + _SEARCH_S
+    found = [(var, value) for var, value in graph.bindings(graph.main_of(subject.module))]
+    made = dict(found)
+    for var, value in found:
+        if not isinstance(value, relax.Call):
+            continue
+        producer = next((each for each in graph.variables(value) if isinstance(made.get(each), relax.Call)), None)
+        for bindings in (
+            [(var, value)],
+            *([[(producer, made[producer]), (var, value)]] if producer is not None else []),
+        ):
+            if time.monotonic() > until_s:
+                return None
+            try:
+                part = _module_of(bindings)
+                subject.again(part)
+            except Exception as failure:
+                if type(_cause(failure)) is kind:
+                    return part
+                # Else it fails otherwise alone: it is not this one.
+    return None
+
+
+def _module_of(bindings: list[tuple[relax.Var, relax.Expr]]) -> tvm.IRModule:
+    """A function of these bindings alone; what they read of others are its parameters."""
+    bound = {var for var, _ in bindings}
+    read = [var for _, value in bindings for var in graph.variables(value) if var not in bound]
+    outside = list(dict.fromkeys(read))
+    params = [relax.Var(f"x{place}", var.ty) for place, var in enumerate(outside)]
+    environment: dict[relax.Var, relax.Expr] = dict(zip(outside, params, strict=True))
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            for place, (var, value) in enumerate(bindings):
+                args = [graph.substitute(arg, environment) for arg in value.args]
+                environment[var] = graph.emit(builder, graph.with_args(value, args), f"v{place}")
+            output = builder.emit_output(environment[bindings[-1][0]])
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def _described(module: tvm.IRModule) -> Iterator[dict[str, Any]]:
+    """The operators of a module, in order, with numbers in place of names."""
+    function = graph.main_of(module)
+    names = {var: f"x{place}" for place, var in enumerate(function.params)}
+    for var in function.params:
+        yield {"result": names[var], "op": "parameter", "type": _type(var)}
+    for place, (var, value) in enumerate(graph.bindings(function)):
+        if isinstance(value, relax.Var):
+            names[var] = names.get(value, "?")
+            continue
+        names[var] = f"v{place}"
+        described: dict[str, Any] = {"result": names[var], "op": type(value).__name__, "type": _type(var)}
+        if isinstance(value, relax.Call):
+            attributes = {} if value.attrs is None else {str(key): value.attrs[key] for key in value.attrs.keys()}  # noqa: SIM118
+            described["op"] = str(getattr(value.op, "name", value.op))
+            described["attributes"] = {key: str(each)[:_ATTRIBUTE_CHARACTERS] for key, each in attributes.items()}
+            described["operands"] = [_operand(arg, names) for arg in value.args]
+        else:
+            described["operands"] = [names.get(each, "?") for each in graph.variables(value)]
+        yield described
+
+
+def _operand(expr: relax.Expr, names: Mapping[relax.Var, str]) -> str:
+    if isinstance(expr, relax.Var):
+        return names.get(expr, "?")
+    if value_of(expr) is not None:
+        return f"constant {_type(expr)}"
+    if isinstance(expr, relax.Tuple):
+        return ", ".join(_operand(field, names) for field in expr.fields)
+    return type(expr).__name__  # a shape or a number
+
+
+def _type(expr: relax.Expr) -> str:
+    return str(expr.ty)[:_ATTRIBUTE_CHARACTERS]

@@ -1,0 +1,246 @@
+"""Artifacts run in a locked child: their code computes, and reaches no file, no program and no network.
+
+This process reads the folder, hashes its blobs and checks the library; the child (`running_roles`) gets those files
+alone, and tensors in shared memory. All that it says may be the artifact's word.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from service.cache import OciLayout
+from service.compiler.children.forked import keeping
+from service.compiler.sandbox import Access, Limits, run_child, with_cards
+from service.compiler.sandbox.policy import unlimited
+from service.core.agreement import Comparison
+from service.core.artifact import only_artifact
+from service.core.buckets import fitted, opened
+from service.core.digest import Digest
+from service.core.errors import BuildFailed, SandboxUnavailable
+from service.core.settings import Settings
+from service.core.signature import ModelSignature
+from service.core.target import Target, machine_name, parse_target
+from service.runtime.latency import PERCENTILES
+from service.runtime.model import Array, checked
+from service.runtime.shared import SharedTensors, bytes_of
+from service.runtime.stored import StoredArtifact, artifacts_of_model
+from service.runtime.trust import Trust
+
+T = TypeVar("T")
+Poll = Callable[[], None]
+
+
+_ELSEWHERE = "use Linux 5.13 or newer with landlock in /sys/kernel/security/lsm"
+
+
+def _nothing() -> None:
+    """To do meanwhile."""
+
+
+@dataclass(frozen=True)
+class LockedArtifact:
+    """One artifact of a folder. Each call loads it in a process of its own.
+
+    Raises, whatever it is asked:
+        BuildCrashed: the artifact's code did.
+        BuildFailed: the child did not say what came of it.
+        SandboxUnavailable: this kernel cannot lock it in, and that is not allowed.
+        OctetError: its library does not load.
+
+    Attributes:
+        allow_unsandboxed: go on where this kernel cannot lock it in.
+        unsandboxed: whether its code may do all that this process may.
+        limits: None for a child that somebody waits for, and may end: a fork of this process, which has one thread
+            and holds no secrets. One with limits is started anew.
+    """
+
+    stored: StoredArtifact
+    allow_unsandboxed: bool = False
+    unsandboxed: bool = False
+    limits: Limits | None = None
+
+    @staticmethod
+    def read(
+        layout: OciLayout,
+        digest: Digest | None,
+        settings: Settings,
+        *,
+        unsandboxed: bool = False,
+        limits: Limits | None = None,
+    ) -> LockedArtifact:
+        """The artifact `digest`; without a digest, the only one.
+
+        Raises:
+            OctetError: as `runtime.load`, before it loads anything.
+        """
+        digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
+        stored = StoredArtifact.read(layout, digest, Trust.of(settings))
+        stored.check()
+        return LockedArtifact(stored, settings.allow_unsandboxed, unsandboxed, limits)
+
+    @property
+    def digest(self) -> Digest:
+        return self.stored.digest
+
+    @property
+    def signature(self) -> ModelSignature:
+        return self.stored.config.signature
+
+    @property
+    def target(self) -> Target:
+        return parse_target(self.stored.config.target)
+
+    def run(self, inputs: Sequence[Array], threads: int) -> tuple[list[Array], float]:
+        """The outputs for `inputs`, which fit the signature, and how long the call took, in seconds."""
+        shared = SharedTensors.made(self.signature)
+        try:
+            for place, given in zip(shared.inputs, inputs, strict=True):
+                place[...] = given
+            asked = {"tensors": shared.descriptor, "threads": threads}
+            said = self._ask("run", asked, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
+        finally:
+            os.close(shared.descriptor)
+        return list(shared.outputs), _understood("run", lambda: _number(said["seconds"]))
+
+    def compare(self, vectors: Path, probes: Path | None = None, poll: Poll = _nothing) -> Comparison:
+        """With the expected outputs in the file `vectors`: `runtime.compare`.
+
+        Args:
+            probes: inputs that the oracle chose, with the expected outputs, if the artifact carries some.
+            poll: called about every 100 ms meanwhile, and may raise; likewise below.
+        """
+        chosen = [] if probes is None else [probes]
+        asked = {"vectors": [str(vectors.absolute())], "probes": [str(file.absolute()) for file in chosen]}
+        said = self._ask("verify", asked, readable=[vectors, *chosen], poll=poll)
+        return _understood("verify", lambda: Comparison.from_json(said["comparisons"][0]))
+
+    def bench(self, threads: int, seconds: float, poll: Poll) -> dict[str, Any]:
+        """`runtime.latency.Latency` of so many threads, each on its own core, and which cores."""
+        said = self._ask("bench", {"threads": threads, "seconds": seconds}, poll=poll)
+        return _understood("bench", lambda: _latency(said))
+
+    def explain(self, threads: int, seconds: float, peak: object, poll: Poll = _nothing) -> dict[str, Any]:
+        """`runtime.profile.Profile` of so many threads, each on its own core."""
+        said = self._ask("explain", {"threads": threads, "seconds": seconds, "peak": peak}, poll=poll)
+        symbols = [call.symbol for call in self.stored.config.plan.calls]
+        return _understood("explain", lambda: _profile(said, symbols, machine_name(self.target)))
+
+    def _ask(
+        self,
+        role: str,
+        request: Mapping[str, Any],
+        *,
+        readable: Sequence[Path] = (),
+        keep: Collection[int] = (),
+        shared_bytes: int = 0,
+        poll: Poll = _nothing,
+    ) -> dict[str, Any]:
+        library, constants = self.stored.library.absolute(), self.stored.constants.absolute()
+        limits = self.limits or unlimited(shared_bytes)
+        files = {"config": self.stored.config.to_json(), "library": str(library), "constants": str(constants)}
+        try:
+            return run_child(
+                role,
+                {**files, **request},
+                access=Access((library, constants, *readable)),
+                limits=limits if self.target.device == "cpu" else with_cards(limits),
+                poll=poll,
+                allow_unsandboxed=self.allow_unsandboxed,
+                unsandboxed=self.unsandboxed,
+                fork=keeping(*keep) if self.limits is None else None,
+            )
+        except SandboxUnavailable as error:
+            error.hint = f"{_ELSEWHERE}; or, if you trust whoever compiled the artifact, run it with --unsandboxed"
+            raise
+
+
+class LockedModel:
+    """A model of a folder: its only artifact, or those that are its buckets.
+
+    Attributes:
+        signature: as `runtime.load_model` gives it.
+    """
+
+    def __init__(self, layout: OciLayout, digest: Digest | None, settings: Settings, *, unsandboxed: bool) -> None:
+        """
+        Args:
+            digest: of one artifact; None for the model in `layout`.
+
+        Raises:
+            OctetError: as `runtime.load_model`, before it loads anything.
+        """
+        digests = [digest] if digest else artifacts_of_model(layout)
+        parts = [LockedArtifact.read(layout, each, settings, unsandboxed=unsandboxed) for each in digests]
+        self.signature: ModelSignature = parts[0].signature
+        if len(parts) > 1:
+            self.signature = opened([part.signature for part in parts])
+            parts.sort(key=lambda part: self.signature.buckets.index(part.signature))
+        self._parts = parts
+
+    @property
+    def digest(self) -> Digest:
+        """That of the smallest bucket's artifact, which stands for all of them."""
+        return self._parts[0].digest
+
+    def run(self, inputs: Sequence[Array], threads: int) -> tuple[list[Array], float]:
+        """The outputs, in the signature's order, and how long the call took, in seconds.
+
+        Raises:
+            InvalidTensor: an input does not fit the signature, or no bucket takes its size.
+            OctetError: see `LockedArtifact`.
+        """
+        if not self.signature.buckets:
+            return self._parts[0].run(checked(self.signature, inputs), threads)
+        request = fitted(self.signature, inputs)
+        outputs, took_s = self._parts[request.bucket].run(request.inputs, threads)
+        return request.cut(self.signature, outputs), took_s
+
+
+def _understood(role: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BuildFailed(f"the {role} process did not say what came of it") from error
+
+
+def _latency(said: Mapping[str, Any]) -> dict[str, Any]:
+    times = ("min", *(f"p{percentile}" for percentile in PERCENTILES), "max")
+    return {
+        **{name: _integer(said[name]) for name in ("threads", "batch", "calls")},
+        "cores": [_integer(core) for core in said["cores"]],
+        **{name: _number(said[name]) for name in ("per_s", *(f"{time}_s" for time in times))},
+        "histogram": {
+            "edges_s": [_number(edge) for edge in said["histogram"]["edges_s"]],
+            "calls": [_integer(calls) for calls in said["histogram"]["calls"]],
+        },
+    }
+
+
+def _profile(said: Mapping[str, Any], symbols: Sequence[str], machine: str) -> dict[str, Any]:
+    seconds, peak = [_number(call["seconds"]) for call in said["calls"]], said["peak_macs_per_s"]
+    return {
+        "machine": machine,
+        "threads": _integer(said["threads"]),
+        "rounds": _integer(said["rounds"]),
+        "model_seconds": _number(said["model_seconds"]),
+        "least_model_seconds": _number(said["least_model_seconds"]),
+        "peak_macs_per_s": None if peak is None else _number(peak),
+        "calls": [{"symbol": symbol, "seconds": each} for symbol, each in zip(symbols, seconds, strict=True)],
+    }
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r} is no number of seconds, or of anything")
+    return float(value)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value

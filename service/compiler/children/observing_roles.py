@@ -1,0 +1,162 @@
+"""Roles of the children that run models for their quantization, on inputs that the parent wrote into a file: they see
+what values tensors have, and how far two models' are apart.
+
+The file is one input after another, each the model's tensors in the signature's order, C-ordered, without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service import runtime
+from service.compiler.children.columns import Windows, means, products, rounded
+from service.compiler.sandbox import Report
+from service.core.artifact import ArtifactConfig
+from service.core.buffers import aligned_empty
+from service.core.signature import TensorSpec
+from service.runtime.model import Array
+from service.runtime.racing import race
+
+SEEN_FILE, OUTPUTS_FILE, CLASSES_FILE = "seen.npy", "outputs-{}.bin", "classes.npy"
+
+
+def extremes_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """The least and the largest value of every input and output, for each set of inputs: `SEEN_FILE`, `[sets, tensors,
+    2]` float32. A tensor with a value that is not finite has NaN for both."""
+    model = _model(request["model"], request["threads"])
+    seen = [
+        [_extremes(tensor) for tensor in (*inputs, *model.run(inputs))]
+        for inputs in _inputs(request["inputs"], model.signature.inputs)
+    ]
+    np.save(SEEN_FILE, np.array(seen, np.float32).reshape(len(seen), -1, 2), allow_pickle=False)
+    return {"inputs": len(seen)}
+
+
+def channels_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """The least and the largest value of each channel of some outputs `[N, C, ...]`, whose places are `outputs`, of all
+    inputs: `SEEN_FILE`, `[channels, 2]` float32, one output after the other."""
+    model = _model(request["model"], request["threads"])
+    seen, number = np.zeros((0, 0), np.float32), 0
+    for inputs in _inputs(request["inputs"], model.signature.inputs):
+        made = model.run(inputs)
+        rows = [made[place].swapaxes(0, 1).reshape(made[place].shape[1], -1) for place in request["outputs"]]
+        lows, highs = (np.concatenate([end(row, axis=1) for row in rows]) for end in (np.min, np.max))
+        if number:
+            lows, highs = np.minimum(lows, seen[:, 0]), np.maximum(highs, seen[:, 1])
+        seen = np.stack([lows, highs], axis=1)
+        number += 1
+    np.save(SEEN_FILE, seen, allow_pickle=False)
+    return {"inputs": number}
+
+
+def histograms_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """How many values of every input and output lie in each of `bins` between its `ranges`: `SEEN_FILE`, `[tensors,
+    bins]` int64."""
+    model = _model(request["model"], request["threads"])
+    bins, ranges = int(request["bins"]), request["ranges"]
+    counts = np.zeros((len(ranges), bins), np.int64)
+    number = 0
+    for inputs in _inputs(request["inputs"], model.signature.inputs):
+        for row, tensor, (low, high) in zip(counts, (*inputs, *model.run(inputs)), ranges, strict=True):
+            row += histogram(tensor, low, high, bins)
+        number += 1
+    np.save(SEEN_FILE, counts, allow_pickle=False)
+    return {"inputs": number}
+
+
+def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """Two models of as many outputs of the same shapes: the sums of squares of the first one's outputs, and of their
+    differences: `SEEN_FILE`, `[outputs, 2]` float64. The first output of each goes to `OUTPUTS_FILE`, as float32."""
+    models = [_model(each, request["threads"]) for each in request["models"]]
+    sums = np.zeros((len(models[0].signature.outputs), 2), np.float64)
+    number = 0
+    with Path(OUTPUTS_FILE.format(0)).open("wb") as first, Path(OUTPUTS_FILE.format(1)).open("wb") as second:
+        for inputs in _inputs(request["inputs"], models[0].signature.inputs):
+            made = [model.run(inputs) for model in models]
+            for row, real, other in zip(sums, *made, strict=True):
+                wide = real.astype(np.float64)
+                row += (wide**2).sum(), ((wide - other) ** 2).sum()
+            for file, outputs in zip((first, second), made, strict=True):
+                file.write(outputs[0].astype(np.float32).tobytes())
+            number += 1
+    np.save(SEEN_FILE, sums, allow_pickle=False)
+    return {"inputs": number}
+
+
+def moments_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """Of each of `layers` the sums over all inputs of what its columns are on average and, if it asks for these, of
+    their products: `SEEN_FILE`, one after the other, flat, float64 (`columns.means`, `columns.products`). A layer is
+    the place of its operand among inputs and outputs, how that is rounded, and its windows."""
+    model = _model(request["model"], request["threads"])
+    layers = [(each, Windows.from_json(each["windows"])) for each in request["layers"]]
+    sums: list[Array] = []
+    number = 0
+    for inputs in _inputs(request["inputs"], model.signature.inputs):
+        tensors, found = (*inputs, *model.run(inputs)), []
+        for each, windows in layers:
+            x = rounded(tensors[each["tensor"]], *each["rounding"])
+            found += [means(x, windows), *([products(x, windows)] if each["products"] else [])]
+        sums = [total + row for total, row in zip(sums, found, strict=True)] if sums else found
+        number += 1
+    np.save(SEEN_FILE, np.concatenate([row.reshape(-1) for row in sums]), allow_pickle=False)
+    return {"inputs": number}
+
+
+def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """A model whose last input are switches, with each row of `switches`. The sums of squares of the first output with
+    the first row, and of what it differs by with each: `SEEN_FILE`, `[rows, 2]` float64. The most likely class of each:
+    `CLASSES_FILE`, `[inputs, rows]` int64."""
+    model = _model(request["model"], request["threads"])
+    rows = [np.array(row, np.float32) for row in request["switches"]]
+    sums, classes = np.zeros((len(rows), 2), np.float64), []
+    for inputs in _inputs(request["inputs"], model.signature.inputs[:-1]):
+        made = [model.run([*inputs, row])[0].astype(np.float64) for row in rows]
+        sums[:, 0] += (made[0] ** 2).sum()
+        sums[:, 1] += [((other - made[0]) ** 2).sum() for other in made]
+        classes.append([int(output.reshape(-1).argmax()) for output in made])
+    np.save(SEEN_FILE, sums, allow_pickle=False)
+    np.save(CLASSES_FILE, np.array(classes, np.int64).reshape(len(classes), len(rows)), allow_pickle=False)
+    return {"inputs": len(classes)}
+
+
+def pair_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """The medians of calls of two models in turns, for `seconds`, in s: `SEEN_FILE`, `[2]` float64."""
+    first, second = (_model(each, request["threads"]) for each in request["models"])
+    found = race(first, second, request["seconds"])
+    np.save(SEEN_FILE, np.array([found.first_s, found.second_s]), allow_pickle=False)
+    return {"rounds": found.rounds}
+
+
+def histogram(values: Array, low: float, high: float, bins: int) -> Array:
+    """Counts of `values` in equal bins from `low` to `high`; what lies outside is in the first or the last."""
+    if high <= low:
+        return np.bincount([0], [values.size], bins).astype(np.int64)
+    places = (values.reshape(-1) - np.float32(low)) * np.float32(bins / (high - low))
+    return np.bincount(np.clip(places, 0, bins - 1).astype(np.int32), minlength=bins)
+
+
+def _extremes(output: Array) -> tuple[float, float]:
+    low, high = float(output.min()), float(output.max())
+    return (low, high) if np.isfinite(low) and np.isfinite(high) else (np.nan, np.nan)
+
+
+def _inputs(path: str, specs: Sequence[TensorSpec]) -> Iterator[list[Array]]:
+    """The inputs in the file."""
+    tensors = [aligned_empty(spec.shape, spec.dtype) for spec in specs]
+    with Path(path).open("rb") as file:
+        while True:
+            for place, tensor in enumerate(tensors):
+                if file.readinto(tensor.reshape(-1).view(np.uint8).data) != tensor.nbytes:
+                    if place:
+                        raise ValueError("the last input is cut short")
+                    return
+            yield tensors
+
+
+def _model(said: Mapping[str, Any], threads: int) -> runtime.Model:
+    config = ArtifactConfig.from_json(said["config"])
+    return runtime.load_files(config, Path(said["library"]), Path(said["constants"]), threads=threads)

@@ -1,0 +1,259 @@
+"""Roles of the compiler's children. Each runs in a process of its own, sandboxed (see `sandbox` and `child`).
+
+`import` reads the upload and hands on typed IR as JSON; `build` checks that again, writes the model's objects and the
+programs of its kernels; `kernel` compiles one of these; `oracle` says what the model should compute. Files pass between
+them in scratch directories; the parent trusts none of their content.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm_ffi.serialization import from_json_graph_str
+
+from service.compiler.children import incident, probing
+from service.compiler.children.checking_roles import EXPECTED_FILE, PROBES_FILE, write_answers
+from service.compiler.importers.auto import import_model
+from service.compiler.importers.bounds import bounded
+from service.compiler.importers.detect import HEAD_BYTES, detect_format
+from service.compiler.importers.facts import facts_of
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.outline import outline_of
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.libraries import library_for, peak_for
+from service.compiler.kernels.objects import compile_program, program_of
+from service.compiler.lowering import codegen, constants
+from service.compiler.lowering.call_plan import call_plan
+from service.compiler.lowering.passes import PIPELINE, Context, Dump, Pass
+from service.compiler.qnn import coverage, graph, oracle, printer
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics.deviations import deviations_of
+from service.compiler.qnn.transposes import move_transposes
+from service.compiler.sandbox import Report
+from service.compiler.targets import codegen_target
+from service.core.buckets import filled_up
+from service.core.build import Stage
+from service.core.digest import digest_of
+from service.core.errors import Unsupported
+from service.core.signature import ModelSignature
+from service.core.target import parse_target
+from service.core.vectors import Array, masked_samples, sample_inputs
+
+Request = Mapping[str, Any]
+Result = Mapping[str, Any]
+
+MODULE_FILE = "module.json"
+CONSTANTS_FILE = "constants.bin"
+OBJECT_FILE = "kernel.o"
+PLAIN_FILE = "plain.o"
+GRAPH_FILE = "graph.txt"
+
+
+def import_role(request: Request, report: Report) -> Result:
+    """A model file -> `module.json` in the working directory, and the signature."""
+    report.stage(Stage.IMPORT)
+    data = Path(request["source"]).read_bytes()
+    incident.about({"format": detect_format(data[:HEAD_BYTES]) or ""})
+    imported = _imported(data, request, report)
+    Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
+    return {
+        "source": digest_of(data),
+        "signature": imported.signature.to_json(),
+        "format": imported.format,
+        "facts": facts_of(imported).to_json(),
+        "probes": probing.probe_count(imported.module, imported.signature),
+    }
+
+
+def inspect_role(request: Request, report: Report) -> Result:
+    """A model file -> its facts; and its graph, as text in `graph.txt`. One that is not compiled -> its outline."""
+    data = Path(request["source"]).read_bytes()
+    try:
+        imported = _imported(data, request, report)
+    except Unsupported as error:
+        return {"outline": outline_of(data, error).to_json()}
+    Path(GRAPH_FILE).write_text(printer.text_of(move_transposes(imported.module)))
+    return {"facts": facts_of(imported).to_json()}
+
+
+def passes_role(request: Request, report: Report) -> Result:
+    """A model file -> what each pass makes of it, as numbered text files in the working directory."""
+    name, mode = parse_target(request["target"]), get_mode(request["numerics"])
+    imported = _imported(Path(request["source"]).read_bytes(), request, report)
+    context = Context(mode, codegen_target(name), library_for(name, mode))
+    dump = Dump(Path.cwd(), imported.module)
+    PIPELINE.run(imported.module, context, before=_reporting(report), after=dump)
+    return {"pipeline": str(PIPELINE)}
+
+
+def _imported(data: bytes, request: Request, report: Report) -> ImportedModel:
+    def at(op: str, tensor: str) -> None:
+        report.at(stage=Stage.IMPORT, op=op, tensor=tensor)
+
+    imported = import_model(data, at, request.get("shapes"))
+    return replace(imported, signature=bounded(imported.signature, imported.module))
+
+
+def oracle_role(request: Request, report: Report) -> Result:
+    """`module.json` -> the oracle's answers to the generated inputs, in the working directory.
+
+    It answers for the module as it was imported, one sample of a batch at a time, so that every pass of ours is held
+    to account. The inputs of a model that keeps state are the calls of one sequence.
+
+    Of a cheap model it chooses further inputs (`compiler.children.probing`), and writes them with its answers.
+
+    Returns:
+        `reached`: what the operators met in all inputs (`probing.Observer.report`).
+    """
+    report.at(stage=Stage.VERIFY)
+    batch, signature = request["batch"], ModelSignature.from_json(request["signature"])
+    samples = sample_inputs(signature, request["samples"])
+    ones = [_part(sample, place, batch) for sample in samples for place in range(batch)]
+    module, mode = _loaded(request), get_mode(request["numerics"])
+    incident.about({"numerics": mode.name}, module)
+    observer = probing.Observer(news=[0] * len(ones))
+    if signature.states:
+        answers = oracle.run_sequence(module, mode, ones, [state.first() for state in signature.states])
+    else:
+        answers = oracle.run_all(module, mode, ones, observer)
+    count = request["probes"]
+    probes = probing.probe(module, mode, signature, count, ones, observer) if count else ([], [])
+    np.savez_compressed(PROBES_FILE, **dict[str, Any](probing.arrays_of(*probes)))
+    whole = [_joined(answers[first : first + batch]) for first in range(0, len(answers), batch)]
+    write_answers(dict(enumerate(whole)), EXPECTED_FILE)
+    return {"reached": {} if signature.states else observer.report()}
+
+
+def padding_role(request: Request, report: Report) -> Result:
+    """Modules of one model at several lengths -> how many values stay equal where the inputs of the shorter ones are
+    filled up with zeros, and computed by the longest (see `compiler.build.padding`)."""
+    report.at(stage=Stage.VERIFY)
+    module, mode = _loaded(request), get_mode(request["numerics"])
+    longest, values, equal = ModelSignature.from_json(request["signature"]), 0, 0
+    if ranges := _ranges(module):
+        return {"values": 0, "equal": 0, "reason": f"{ranges} takes a range over all that is filled up"}
+    for path, signature in zip(request["modules"], map(ModelSignature.from_json, request["signatures"]), strict=True):
+        samples = masked_samples(signature)
+        answers = oracle.run_all(_loaded({"module": path}), mode, samples)
+        filled = oracle.run_all(module, mode, [filled_up(each, longest) for each in samples])
+        for short, long in ((a, b) for pair in zip(answers, filled, strict=True) for a, b in zip(*pair, strict=True)):
+            values += short.size
+            equal += _equal_beginning(short, long)
+    return {"values": values, "equal": equal, "reason": ""}
+
+
+def _ranges(module: tvm.IRModule) -> str:
+    """The name of what is quantized by the least and the largest of all its elements, at run time; "" if nothing is."""
+    for var, value in graph.bindings(graph.main_of(module)):
+        name = str(getattr(getattr(value, "op", None), "name", ""))
+        if name in ("relax.max", "relax.min") and math.prod(graph.shape_of(var)) == 1 < math.prod(
+            graph.shape_of(value.args[0])
+        ):
+            return repr(str(var.name))
+    return ""
+
+
+def _equal_beginning(short: Array, long: Array) -> int:
+    """How many values of `short` are those of `long` at the same place."""
+    beginning = long[tuple(map(slice, short.shape))] if short.ndim == long.ndim else long
+    if beginning.shape != short.shape:
+        return 0
+    return int(np.sum((beginning == short) | (np.isnan(beginning) & np.isnan(short))))
+
+
+def build_role(request: Request, report: Report) -> Result:
+    """`module.json` -> the object of plain functions, the programs of kernels and the constants layer, in the working
+    directory; and the call plan."""
+    name, mode = parse_target(request["target"]), get_mode(request["numerics"])
+    target = codegen_target(name)
+    choices = Choices(request["tiles"], request["rank"])
+    context = Context(mode, target, library_for(name, mode, choices), request["batch"])
+    reporting = _reporting(report)
+    imported = _loaded(request)
+    asked = {"target": name.name, "numerics": mode.name}
+    incident.about(asked, imported, lambda module: _lowered(module, request))
+    lowered = PIPELINE.run(imported, context, before=reporting)
+    model, selection = context.model, context.selection
+    assert model is not None
+    assert selection is not None
+    peak = peak_for(name)
+    if peak is not None:
+        selection.kernels[peak.facts["symbol"]] = peak
+    codegen.generate(lowered, target, Path(PLAIN_FILE))
+    for symbol, kernel in selection.kernels.items():
+        Path(f"{symbol}.json").write_text(program_of(kernel))
+    report.stage(Stage.CODEGEN, 0.3)
+    layout = constants.write(context.constants, Path(CONSTANTS_FILE))
+    launches = {symbol: kernel.launch for symbol, kernel in selection.kernels.items() if kernel.launch is not None}
+    states, of_card = request["states"], launches if target.cards else None
+    return {
+        "kernels": sorted(selection.kernels),
+        "plan": call_plan(lowered, layout, context.activations, states, of_card).to_json(),
+        "coverage": {
+            **coverage.report(model, context.simplified["tables made"]),
+            "simplified": context.simplified,
+            "kernels": {**selection.report(), "peak": None if peak is None else dict(peak.facts)},
+        },
+        "tiles": choices.made,
+        "formulas": _formulas(model, request["numerics"]),
+        "deviations": [each.to_json() for each in deviations_of(imported, mode)],
+    }
+
+
+def _lowered(module: tvm.IRModule, request: Request) -> object:
+    """What the passes make of `module`, with the settings of a build."""
+    name, mode = parse_target(request["target"]), get_mode(request["numerics"])
+    library = library_for(name, mode, Choices(request["tiles"], request["rank"]))
+    return PIPELINE.run(module, Context(mode, codegen_target(name), library, request["batch"]))
+
+
+def kernel_role(request: Request, report: Report) -> Result:
+    """A kernel's program -> its object, in the working directory."""
+    report.at(stage=Stage.CODEGEN, op=request["symbol"])
+    program = Path(request["program"]).read_text()
+    compile_program(program, request["symbol"], codegen_target(parse_target(request["target"])), Path(OBJECT_FILE))
+    return {}
+
+
+def _reporting(report: Report) -> Callable[[Pass], None]:
+    """Says which stage a build has come to, as passes begin; at once that it has come to the first."""
+    stage = Stage.SELECT
+    report.stage(stage)
+
+    def begin(each: Pass) -> None:
+        nonlocal stage
+        if each.stage is not stage:
+            stage = each.stage
+            report.stage(stage)
+            report.at(stage=stage)
+
+    return begin
+
+
+def _loaded(request: Request) -> tvm.IRModule:
+    """Rebuilds the module of an import child, call by call, so that type inference sees every operator again."""
+    # Not `tvm.ir.load_json`, which first looks for what older versions wrote, for longer than reading takes.
+    module = from_json_graph_str(Path(request["module"]).read_text())
+    return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
+
+
+def _part(sample: Sequence[Array], place: int, batch: int) -> list[Array]:
+    """One sample of a batch; inputs of a model that is built as it came may have no such dimension."""
+    return [value[place : place + 1] for value in sample] if batch > 1 else list(sample)
+
+
+def _joined(parts: Sequence[Sequence[Array]]) -> list[Array]:
+    return [np.concatenate(outputs) if len(outputs) > 1 else outputs[0] for outputs in zip(*parts, strict=True)]
+
+
+def _formulas(module: tvm.IRModule, numerics: str) -> dict[str, str]:
+    """The formula behind each kind of operator in the model."""
+    mode = get_mode(numerics)
+    found = (operation for _, _, operation in graph.operations(graph.main_of(module)) if operation is not None)
+    return {mode.key(operation): mode.formula(operation).summary for operation in found}

@@ -1,0 +1,81 @@
+"""A process that has imported the compiler and reads no upload.
+
+`python -m service.compiler.children.zygote SOCKET MODULE…`, started by `sandbox.zygotes`, which sends it requests. For
+each request it forks a child, which continues as every other child does (`child`).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from service.compiler.children import child
+from service.compiler.sandbox.zygotes import READY, ChildDescriptors
+from service.core.imports import without_torch
+
+_REQUEST_BYTES = 1 << 16
+
+
+def serve(channel: socket.socket) -> None:
+    """Forks on request until the other end is closed. Returns in no child."""
+    gc.collect()
+    gc.freeze()  # a collection in a child would otherwise touch, and so copy, every page
+    with suppress(ConnectionError):  # the parent is gone
+        channel.send(READY)
+        _answer(channel)
+
+
+def _answer(channel: socket.socket) -> None:
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, len(ChildDescriptors._fields))
+        if not request:
+            return
+        channel.send(str(_fork(json.loads(request), descriptors, channel)).encode())
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socket.socket) -> int:
+    """The child's process id. It waits until it is its grandparent's."""
+    number, number_end = os.pipe()
+    go, go_end = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        if os.fork() == 0:
+            channel.close()
+            os.setpgid(0, 0)
+            os.write(number_end, str(os.getpid()).encode())
+            for end in (number, number_end, go_end):
+                os.close(end)
+            os.read(go, 1)  # ends when the zygote closes its end, and it does when `middle` is gone
+            os.close(go)
+            try:
+                ends = ChildDescriptors(*descriptors)
+                child.become(request["role"], ends, Path(request["directory"]), request["env"])
+            finally:  # whatever happened: it is no zygote
+                os._exit(1)
+        os._exit(0)
+    os.waitpid(middle, 0)
+    pid = int(os.read(number, 32))
+    for end in (number, number_end, go, go_end):
+        os.close(end)
+    return pid
+
+
+def main(descriptor: int, modules: Sequence[str]) -> None:
+    without_torch()
+    for module in modules:
+        importlib.import_module(module)
+    serve(socket.socket(fileno=descriptor))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,112 @@
+"""A model's own facts, read off its imported form."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from service.compiler.importers import detect
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.qnn import coverage, graph
+from service.compiler.qnn.transposes import move_transposes
+from service.compiler.qnn.type_parser import parse
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.facts import Facts, Scheme
+
+_ACCUMULATING = ("int32", "int64")
+_Parts = tuple[str, str, bool]  # the storage, the granularity and the symmetry of one tensor's scheme
+
+
+def facts_of(imported: ImportedModel) -> Facts:
+    """The facts of `imported`, without the permutations that its importer put around each operator."""
+    function = graph.main_of(move_transposes(imported.module))
+    constants = list(_constants(function))
+    sizes = [math.prod(graph.shape_of(constant)) for constant in constants]
+    weights, activations = _types(function)
+    blocks = [*_blocks(function)]
+    covered = coverage.report(imported.module)
+    return Facts(
+        imported.format,
+        imported.signature,
+        dict(sorted(_operators(function).items())),
+        covered["macs"],
+        sum(sizes),
+        sum(constant.value.numpy().nbytes for constant in constants),
+        _scheme([*map(_parts, weights), *blocks]),
+        _scheme([*map(_parts, activations)]),
+        imported.metadata,
+        (*imported.notices, *_not_quantized(covered, imported.format)),
+    )
+
+
+def _not_quantized(covered: Mapping[str, Any], format_: str) -> Iterator[str]:
+    """What someone who expects a quantized model has to be told of a float one."""
+    if any(each["reason"] == coverage.FLOAT for each in covered["floating"]):
+        how = "its framework" if format_ == detect.MXNET else "octet quantize (docs/how-to/quantize.md)"
+        yield f"this model is float and not quantized: quantize it with {how}"
+
+
+def _operators(function: relax.Function) -> Counter[str]:
+    return Counter(
+        str(value.op.name).removeprefix("relax.").removeprefix("qnn.")
+        for _, value in graph.bindings(function)
+        if isinstance(value, relax.Call) and hasattr(value.op, "name")
+    )
+
+
+def _constants(function: relax.Function) -> Iterator[tvm.ir.GenericConst]:
+    """Every constant operand, once."""
+    seen: list[tvm.ir.GenericConst] = []
+    for _, value in graph.bindings(function):
+        for arg in value.args if isinstance(value, relax.Call) else []:
+            if isinstance(arg, tvm.ir.GenericConst) and not any(arg.same_as(other) for other in seen):
+                seen.append(arg)
+                yield arg
+
+
+def _types(function: relax.Function) -> tuple[list[QuantizedType], list[QuantizedType]]:
+    """The types of weights, and of all other operands and results that are not accumulators."""
+    weights, activations = [], []
+    for _, _, operation in graph.operations(function):
+        if operation is None:
+            continue
+        is_weight = operation.name == "qnn.dequantize" and isinstance(operation.call.args[0], tvm.ir.GenericConst)
+        for name, text in operation.call.attrs.items():
+            if name == "weight_type" or is_weight:
+                weights.append(parse(str(text)))
+            elif name.endswith("_type") or name == "type":
+                activations.append(parse(str(text)))
+    return weights, [each for each in activations if each.storage not in _ACCUMULATING]
+
+
+def _blocks(function: relax.Function) -> Iterator[_Parts]:
+    """The parts of the schemes of weights in blocks, whose scales and zero points are operands."""
+    for _, _, operation in graph.operations(function):
+        if operation is not None and operation.name == "qnn.block_matmul":
+            bits, points = operation.integer("bits"), operation.call.args[3]
+            known = isinstance(points, tvm.ir.GenericConst)
+            is_symmetric = known and bool((points.value.numpy() == 1 << (bits - 1)).all())
+            yield f"uint{bits}", "per-block", is_symmetric
+
+
+def _parts(quantized: QuantizedType) -> _Parts:
+    granularity = "per-block" if quantized.blocks is not None else "per-axis"
+    is_symmetric = set(quantized.zero_points) == {_middle(quantized)}
+    return quantized.storage, "per-tensor" if quantized.is_per_tensor else granularity, is_symmetric
+
+
+def _scheme(parts: Sequence[_Parts]) -> Scheme | None:
+    if not parts:
+        return None
+    storage, granularity, symmetric = zip(*parts, strict=True)
+    return Scheme(tuple(sorted({*storage})), tuple(sorted({*granularity})), all(symmetric))
+
+
+def _middle(quantized: QuantizedType) -> int:
+    low, high = STORAGE_RANGES[quantized.storage]
+    return (low + high + 1) // 2

@@ -1,0 +1,13 @@
+"""Lowering: turns an imported model into tensor programs, objects and a linked library.
+
+- `pass_order`: the names and the order of the passes. It loads no TVM.
+- `passes`: the passes, and the pipeline that runs them.
+- `schedule`: the default schedule, which makes a program parallel and vectorized for a CPU.
+- `codegen`: the TVM passes after scheduling, and the object file of the scheduled programs.
+- `constants`: moves constants out of the code into one file.
+- `arena`: plans the memory of activations.
+- `call_plan`: the list of calls that replaces the model's entry function.
+- `link`: links objects to a shared library.
+- `toolchain`: versions and digests of everything besides the model that determines the result of a build.
+- `gpu`: prints tensor programs that no hand-written kernel computes as CUDA C++.
+"""

@@ -1,0 +1,116 @@
+"""Device functions of tensor programs.
+
+A nest's elements are shared out to threads, one each, the innermost axis along a warp; a thread adds the terms of its
+element one after the other, in their order. So a reduction to few elements takes long. What is no nest is run by a
+single thread, statement by statement.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from service.compiler.kernels.cuda.text import kernel_function, translation_unit
+from service.compiler.kernels.kernel import DeviceFunction
+from service.compiler.lowering.gpu.printer import Printer
+from service.compiler.lowering.gpu.spelling import TYPES
+from service.compiler.lowering.gpu.stages import Nest
+from service.core.call_plan import Launch
+from service.core.errors import Unsupported
+
+_WARP = 32
+_THREADS = 256  # of a block
+_FEW = 1 << 15  # elements: in blocks of a warp they reach every multiprocessor of a large card
+_MOST_ELEMENTS = (1 << 32) - _THREADS
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A device function and its operands.
+
+    Attributes:
+        inputs: buffers that it reads only.
+        outputs: those that it writes, its scratch memory among them.
+        inexact: functions that it calls, of `spelling.INEXACT`.
+    """
+
+    function: DeviceFunction
+    inputs: tuple[tirx.Var, ...]
+    outputs: tuple[tirx.Var, ...]
+    inexact: frozenset[str]
+
+
+def of_nest(nest: Nest) -> Printed:
+    """Raises:
+    Unsupported: as `Printer.statement`, or it has too many elements.
+    """
+    printer = Printer()
+    elements = math.prod(extent for _, extent in nest.spatial)
+    if elements > _MOST_ELEMENTS:
+        raise Unsupported(f"no card computes a tensor of {elements} elements")
+    threads = _THREADS if elements > _FEW else _WARP
+    printer.line(f"const u32 place = blockIdx.x * {threads}u + threadIdx.x;")
+    printer.line(f"if (place >= {elements}u) return;")
+    stride = max(1, elements)
+    for variable, extent in nest.spatial:
+        rest = "place" if stride >= elements else f"place % {stride}u"
+        stride //= max(1, extent)
+        printer.define(variable, rest if stride == 1 else f"{rest} / {stride}u")
+    for axis, value in nest.axes:
+        if not any(value.same_as(variable) for variable, _ in nest.reduced):
+            printer.alias(axis, printer.value(value))
+    if nest.init is None:
+        printer.statement(nest.body)
+    else:
+        _reduce(printer, nest)
+    return _printed(printer, max(1, -(-elements // threads)), threads)
+
+
+def _reduce(printer: Printer, nest: Nest) -> None:
+    for store in nest.stores:
+        printer.hold(store)
+    assert nest.init is not None
+    printer.statement(nest.init)
+    _loops(printer, nest, list(nest.reduced))
+    printer.release()
+
+
+def _loops(printer: Printer, nest: Nest, loops: list[tuple[tirx.Var, int]]) -> None:
+    if loops:
+        (variable, extent), *inner = loops
+        with printer.loop(variable, str(extent)):
+            _loops(printer, nest, inner)
+        return
+    for axis, value in nest.axes:
+        if any(value.same_as(variable) for variable, _ in nest.reduced):
+            printer.alias(axis, printer.value(value))
+    printer.statement(nest.body)
+
+
+def of_whole(function: tirx.PrimFunc) -> Printed:
+    """`function` in one thread.
+
+    Raises:
+        Unsupported: as `Printer.statement`.
+    """
+    printer = Printer()
+    printer.statement(function.body)
+    return _printed(printer, 1, 1)
+
+
+def _printed(printer: Printer, blocks: int, threads: int) -> Printed:
+    outputs = tuple(printer.stored)
+    inputs = tuple(buffer for buffer in printer.loaded if not any(buffer.same_as(each) for each in outputs))
+    parameters = [f"const {_element(each)}* __restrict__ {printer.buffer_name(each)}" for each in inputs]
+    parameters += [f"{_element(each)}* __restrict__ {printer.buffer_name(each)}" for each in outputs]
+    body = ["using namespace octet;", *(line.removeprefix("  ") for line in printer.lines)]
+    text = translation_unit("plain.cuh", kernel_function(threads, parameters, body))
+    launch = Launch((blocks, 1, 1), (threads, 1, 1), 0)
+    return Printed(DeviceFunction(text, launch), inputs, outputs, frozenset(printer.inexact))
+
+
+def _element(buffer: tirx.Var) -> str:
+    name = TYPES[str(buffer.dtype)]
+    return f"octet::{name}" if name[-1].isdigit() else name

@@ -1,0 +1,104 @@
+"""Plain functions become kernels for cards: every call of a tensor program, one launch for each of its stages.
+
+Requires: canonical Relax after fusion (`codegen.FUSE`).
+Ensures: no tensor program is left; what was between the stages of one is tensors of `main`, so that their memory is
+planned as that of all others. The kernels are those of `Lowered`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relax, tirx
+
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.lowering.gpu import functions
+from service.compiler.lowering.gpu.functions import Printed
+from service.compiler.lowering.gpu.stages import inlined, stages_of
+from service.compiler.qnn import graph
+from service.core.errors import Unsupported
+
+_CALL = "relax.call_tir"
+_NUMBER = re.compile(r"\d+$")
+_OF_NO_SYMBOL = re.compile(r"[^a-z0-9_]+")
+_MOST_LETTERS = 80  # of a function's name, in its symbol
+
+
+@dataclass
+class Lowered:
+    """A module without tensor programs.
+
+    Attributes:
+        kernels: by symbol.
+        inexact: symbol -> functions of `spelling.INEXACT` that it calls.
+    """
+
+    module: tvm.IRModule
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    inexact: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A tensor program as its kernels: each with the buffers that it reads and writes."""
+
+    function: tirx.PrimFunc
+    launches: tuple[tuple[Kernel, Printed], ...]
+
+
+def lower(module: tvm.IRModule) -> Lowered:
+    """Raises:
+    Unsupported: a tensor program holds something that is not printed (`printer.Printer`).
+    """
+    lowered = Lowered(module)
+    programs: dict[str, _Program] = {}
+
+    def program(name: str) -> _Program:
+        if name not in programs:
+            programs[name] = _made(name, module[name], lowered)
+        return programs[name]
+
+    def call(
+        builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        if getattr(call.op, "name", "") != _CALL:
+            return graph.with_args(call, args)
+        return _called(builder, program(str(args[0].name_hint)), list(args[1].fields), call.ty_args[0])
+
+    lowered.module = graph.rewrite(module, call)
+    return lowered
+
+
+def _made(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Program:
+    try:
+        function = inlined(function)
+        nests = stages_of(function)
+        printed = [functions.of_whole(function)] if nests is None else [functions.of_nest(nest) for nest in nests]
+    except Unsupported as error:
+        raise Unsupported(f"{name}: {error.message}", hint="compile the model for a CPU") from error
+    except RecursionError as error:
+        raise Unsupported(f"{name}: its expressions are too deep", hint="compile the model for a CPU") from error
+    family = "plain_" + _OF_NO_SYMBOL.sub("_", _NUMBER.sub("", name.lower())).strip("_")[:_MOST_LETTERS]
+    launches = tuple((Kernel(family, each.function, (), 0), each) for each in printed)
+    for kernel, each in launches:
+        lowered.kernels[kernel.symbol] = kernel
+        if each.inexact:
+            lowered.inexact[kernel.symbol] = sorted(each.inexact)
+    return _Program(function, launches)
+
+
+def _called(
+    builder: relax.BlockBuilder, program: _Program, operands: list[relax.Expr], result: relax.Type
+) -> relax.Expr:
+    """What a call of `program` gives: its last parameters, as many as there are results."""
+    tensors: dict[tirx.Var, relax.Expr] = dict(zip(program.function.params, operands, strict=False))
+    for kernel, printed in program.launches:
+        types = [relax.TensorType([int(size) for size in each.shape], str(each.dtype)) for each in printed.outputs]
+        inputs = relax.Tuple([tensors[each] for each in printed.inputs])
+        made = builder.emit(relax.call_dps_packed(kernel.symbol, inputs, types if len(types) > 1 else types[0]))
+        for place, each in enumerate(printed.outputs):
+            tensors[each] = builder.emit(relax.TupleGetItem(made, place)) if len(types) > 1 else made
+    results = [tensors[each] for each in program.function.params[len(operands) :]]
+    return relax.Tuple(results) if isinstance(result, relax.TupleType) else results[0]

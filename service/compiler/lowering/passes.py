@@ -1,0 +1,205 @@
+"""The pipeline of passes: what turns an imported model into scheduled tensor programs and calls of kernels.
+
+A pass takes a module and returns a module. Its other inputs and results are in the `Context`.
+Each pass documents what it requires and ensures. `str(PIPELINE)` is `pass_order.text()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tvm
+from numpy.typing import NDArray
+
+from service.compiler.kernels.group import KernelLibrary
+from service.compiler.lowering import arena, codegen, constants
+from service.compiler.lowering.gpu import lowering
+from service.compiler.lowering.pass_order import ORDER
+from service.compiler.lowering.schedule import schedule
+from service.compiler.qnn import printer
+from service.compiler.qnn.batch import batched
+from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.decompose import decompose
+from service.compiler.qnn.joins import join_moves
+from service.compiler.qnn.kernels import choose_kernels
+from service.compiler.qnn.legalize import legalize
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.passes import run_pass
+from service.compiler.qnn.transposes import move_transposes
+from service.compiler.select.select import select
+from service.compiler.select.selection import Selection
+from service.compiler.targets import CodegenTarget
+from service.core.artifact import Slot
+from service.core.build import Stage
+
+
+@dataclass
+class Context:
+    """The inputs of passes, and their results besides the module.
+
+    Attributes:
+        mode: the numerics mode.
+        target: what is compiled for.
+        library: the target's kernels; None where it has none.
+        batch: samples of a call.
+        model: the model of so many samples, before anything is simplified.
+        simplified: pass -> the names of the tensors that it changed.
+        selection: the kernels, and what became of each operator.
+        constants: what the entry function takes after its inputs.
+        activations: what it takes after those.
+    """
+
+    mode: Mode
+    target: CodegenTarget
+    library: KernelLibrary | None
+    batch: int = 1
+    model: tvm.IRModule | None = None
+    simplified: dict[str, list[str]] = field(default_factory=dict)
+    selection: Selection | None = None
+    constants: list[NDArray[Any]] = field(default_factory=list)
+    activations: tuple[Slot, ...] = ()
+
+
+Run = Callable[[tvm.IRModule, Context], tvm.IRModule]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass.
+
+    Attributes:
+        name: in texts and file names.
+        stage: of a build.
+        run: what it does.
+    """
+
+    name: str
+    stage: Stage
+    run: Run
+
+    def text_of(self, module: tvm.IRModule) -> str:
+        """`module` after this pass, for people: the QNN graph, or TVM's script once there are tensor programs."""
+        if self.stage in (Stage.SELECT, Stage.LEGALIZE):
+            return printer.text_of(module)
+        return str(module.script(show_meta=False)) + "\n"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in order; prints as `module(pass,pass,…)`."""
+
+    passes: tuple[Pass, ...]
+
+    def __str__(self) -> str:
+        return f"module({','.join(each.name for each in self.passes)})"
+
+    def run(
+        self,
+        module: tvm.IRModule,
+        context: Context,
+        *,
+        before: Callable[[Pass], None] = lambda each: None,
+        after: Callable[[Pass, tvm.IRModule], None] = lambda each, module: None,
+    ) -> tvm.IRModule:
+        """`module` after all passes.
+
+        Args:
+            before: told of each pass before it runs.
+            after: told of each pass and what it made.
+        """
+        with tvm.target.Target(dict(context.target.llvm)):
+            for each in self.passes:
+                before(each)
+                module = each.run(module, context)
+                after(each, module)
+        return module
+
+    def until(self, name: str) -> Pipeline:
+        """The passes up to and including `name`."""
+        names = [each.name for each in self.passes]
+        return Pipeline(self.passes[: names.index(name) + 1])
+
+
+class Dump:
+    """Writes what each pass made into a folder: `00-import.txt`, `01-choose-kernels.txt` …"""
+
+    def __init__(self, folder: Path, module: tvm.IRModule) -> None:
+        """`module` is what the first pass gets."""
+        self._folder, self._written = folder, 0
+        self._write("import", printer.text_of(module))
+
+    def __call__(self, each: Pass, module: tvm.IRModule) -> None:
+        self._write(each.name, each.text_of(module))
+
+    def _write(self, name: str, text: str) -> None:
+        (self._folder / f"{self._written:02}-{name}.txt").write_text(text)
+        self._written += 1
+
+
+def _batch(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    context.model = batched(module, context.batch)
+    return context.model
+
+
+def _simplify(name: str) -> Run:
+    def run(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+        module, context.simplified[name] = run_pass(name, module, context.mode)
+        return module
+
+    return run
+
+
+def _select(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    context.selection = select(module, context.library)
+    return context.selection.module
+
+
+def _schedule(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    if not context.target.cards:
+        return schedule(module, context.target)
+    assert context.selection is not None
+    lowered = lowering.lower(module)
+    context.selection.kernels.update(lowered.kernels)
+    context.selection.inexact.update(lowered.inexact)
+    return lowered.module
+
+
+def _lift_constants(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    module, context.constants = constants.lift(codegen.anchored(module))
+    return module
+
+
+def _lift_activations(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    module, context.activations = arena.lift(module)
+    return module
+
+
+_RUNS: dict[str, Run] = {
+    "choose-kernels": lambda module, context: choose_kernels(module, context.mode),
+    "batch": _batch,
+    "move-transposes": lambda module, context: move_transposes(join_moves(module)),
+    "decompose": lambda module, context: decompose(module),
+    "keep-weights": _simplify("weights kept"),
+    "fold-constants": _simplify("constants folded"),
+    "join-biases": _simplify("biases joined"),
+    "move-pads": _simplify("pads moved"),
+    "make-tables": _simplify("tables made"),
+    "drop-casts": _simplify("casts dropped"),
+    "move-reshapes": _simplify("reshapes moved"),
+    "move-strides": _simplify("strides moved"),
+    "share-ranges": _simplify("ranges shared"),
+    "split-extremes": _simplify("extremes split"),
+    "select": _select,
+    "legalize": lambda module, context: legalize(module, context.target.operands),
+    "canonicalize": lambda module, context: canonicalize(module, context.mode),
+    "fuse": lambda module, context: tvm.transform.Sequential(list(codegen.FUSE))(module),
+    "schedule": _schedule,
+    "lift-constants": _lift_constants,
+    "plan-memory": lambda module, context: tvm.transform.Sequential(list(codegen.PLAN))(module),
+    "lift-activations": _lift_activations,
+}
+
+PIPELINE = Pipeline(tuple(Pass(name, stage, _RUNS[name]) for name, stage in ORDER.items()))

@@ -1,0 +1,86 @@
+"""The report of an internal error: the smallest failing part of the graph, and nothing but its structure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import tvm
+
+from service.compiler.children import incident
+from service.compiler.importers.auto import import_model
+from service.compiler.qnn import graph
+from tests.support.compiled import EXAMPLES
+
+
+@pytest.fixture(autouse=True)
+def subject() -> Iterator[None]:
+    yield
+    incident._subjects.clear()
+
+
+@pytest.fixture(scope="module")
+def digits() -> tvm.IRModule:
+    return import_model((EXAMPLES / "digits_int8.tflite").read_bytes()).module
+
+
+def refuses(name: str) -> incident.Again:
+    def again(module: tvm.IRModule) -> None:
+        for _, _, operation in graph.operations(graph.main_of(module)):
+            if operation is not None and operation.name == name:
+                raise ZeroDivisionError("weights of secret_layer are 12345")
+
+    return again
+
+
+def reported(module: tvm.IRModule, again: incident.Again) -> dict[str, object]:
+    incident.about({"target": "x86-64-v3"}, module, again)
+    try:
+        again(module)
+    except ZeroDivisionError as error:
+        return incident.report("build", error)
+    raise AssertionError("it did not fail")
+
+
+def test_the_operator_that_fails_alone_is_all_that_is_reported(digits: tvm.IRModule) -> None:
+    report = reported(digits, refuses("qnn.conv2d"))
+    assert report["minimized"] is True
+    operators = report["operators"]
+    assert isinstance(operators, list)
+    assert [each["op"] for each in operators] == ["parameter", "relax.qnn.conv2d"]
+    assert any(text.startswith("constant") and "int8" in text for text in operators[1]["operands"])
+    assert operators[1]["attributes"]["in_type"]
+
+
+def test_what_fails_only_in_the_whole_is_reported_whole(digits: tvm.IRModule) -> None:
+    count = sum(1 for _ in graph.bindings(graph.main_of(digits)))
+
+    def again(module: tvm.IRModule) -> None:
+        if sum(1 for _ in graph.bindings(graph.main_of(module))) == count:
+            raise ZeroDivisionError
+
+    report = reported(digits, again)
+    assert report["minimized"] is False
+    assert len(report["operators"]) > 10  # type: ignore[arg-type]
+
+
+def test_neither_names_nor_values_nor_messages_are_in_it(digits: tvm.IRModule) -> None:
+    text = json.dumps(reported(digits, refuses("qnn.dense")))
+    assert "secret_layer" not in text
+    assert "12345" not in text
+    names = {str(var.name) for var, _ in graph.bindings(graph.main_of(digits))}
+    assert not [name for name in names if len(name) > 4 and f'"{name}"' in text]
+
+
+def test_it_says_where_and_with_what(digits: tvm.IRModule) -> None:
+    report = reported(digits, refuses("qnn.dense"))
+    assert (report["role"], report["error"], report["target"]) == ("build", "ZeroDivisionError", "x86-64-v3")
+    assert report["traceback"][-1].endswith(" again")  # type: ignore[index]
+    assert report["versions"]["numpy"]  # type: ignore[index]
+
+
+def test_without_a_module_there_are_no_operators() -> None:
+    incident.about({"format": "tflite"})
+    report = incident.report("import", ValueError("too many values to unpack"))
+    assert (report["format"], "operators" in report) == ("tflite", False)

@@ -1,0 +1,119 @@
+"""Inputs that the oracle chooses: how many, that they are the same every time, and what they reach."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+from service.compiler.children import probing
+from service.compiler.importers.auto import import_model
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics.affine import round_away
+from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot
+from service.compiler.qnn.numerics.rounding import round_even, watch
+from service.core.numerics import LITERT_REFERENCE
+from service.core.vectors import MOST_PROBES, PATTERNS, read_probes, sample_inputs
+from tests.support.compiled import EXAMPLES
+
+MODE = get_mode(LITERT_REFERENCE)
+
+
+@pytest.fixture(scope="module")
+def digits() -> ImportedModel:
+    return import_model((EXAMPLES / "digits_int8.tflite").read_bytes())
+
+
+def chosen(model: ImportedModel, count: int) -> tuple[list[list[np.ndarray]], probing.Observer]:
+    observer = probing.Observer()
+    patterns = sample_inputs(model.signature, PATTERNS)
+    inputs, outputs = probing.probe(model.module, MODE, model.signature, count, patterns, observer)
+    assert len(inputs) == len(outputs) == count
+    return inputs, observer
+
+
+def test_a_cheap_model_gets_hundreds_of_inputs(digits: ImportedModel) -> None:
+    assert 100 < probing.probe_count(digits.module, digits.signature) <= MOST_PROBES
+
+
+def test_an_expensive_model_gets_the_patterns_alone(digits: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "_BUDGET_S", 1e-2)
+    assert probing.probe_count(digits.module, digits.signature) == 0
+
+
+def test_a_model_whose_tensors_take_much_room_gets_fewer(
+    digits: ImportedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (given,), (made,) = digits.signature.inputs, digits.signature.outputs
+    size_bytes = int(np.prod(given.shape)) + int(np.prod(made.shape))
+    monkeypatch.setattr(probing, "_MOST_BYTES", 7 * size_bytes)
+    assert probing.probe_count(digits.module, digits.signature) == 7
+
+
+def test_the_same_model_gets_the_same_inputs(digits: ImportedModel) -> None:
+    (one, _), (two, _) = chosen(digits, 24), chosen(digits, 24)
+    for first, second in zip(one, two, strict=True):
+        np.testing.assert_array_equal(first[0], second[0])
+
+
+def test_a_table_meets_all_of_its_entries() -> None:
+    model = import_model((EXAMPLES / "digits_uint8.tflite").read_bytes())
+    _, observer = chosen(model, 64)
+    report = observer.report()
+    assert report["ties"] > 0
+    assert 0 < report["low"] <= report["operators"]
+    assert 0 < report["high"] <= report["operators"]
+    assert f"{report['ties']:,} ties in {report['operators_with_ties']} of {report['operators']}" in report["text"]
+
+
+def test_inputs_that_reach_something_new_are_told_apart(digits: ImportedModel) -> None:
+    observer = probing.Observer()
+    probing.probe(digits.module, MODE, digits.signature, 16, [], observer)
+    assert max(observer.news) > 0
+    again = dataclasses.replace(observer, news=[0] * 16)
+    probing.probe(digits.module, MODE, digits.signature, 16, [], again)
+    assert max(again.news) == 0
+
+
+def test_probes_are_read_as_they_were_written(digits: ImportedModel) -> None:
+    inputs, _ = chosen(digits, 5)
+    file = io.BytesIO()
+    arrays: dict[str, Any] = dict(probing.arrays_of(inputs, inputs))
+    np.savez_compressed(file, **arrays)
+    read = read_probes(file.getvalue(), digits.signature)
+    for one, other in zip(read, inputs, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+    (spec,) = digits.signature.inputs
+    other_signature = replace(digits.signature, inputs=(replace(spec, shape=(1, 2)),))
+    with pytest.raises(ValueError, match="is not one of"):
+        read_probes(file.getvalue(), other_signature)
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "ties"),
+    [
+        (round_even, [0.5, 1.5, -2.5, 0.25, 1.0], 3),
+        (round_away, [0.5, -1.5, 0.49, 3.0], 2),
+        (lambda values: rounding_divide_by_pot(values, 2), [2, -2, 6, 4, 1], 3),
+        (lambda values: rounding_divide_by_pot(values, 0), [2, 1], 0),
+    ],
+)
+def test_ties_are_counted_while_somebody_watches(function: object, values: list[float], ties: int) -> None:
+    array = np.array(values, np.int64 if isinstance(values[0], int) else np.float32)
+    with watch() as seen:
+        function(array)  # type: ignore[operator]
+    assert seen.count == ties
+    function(array)  # type: ignore[operator]
+    assert seen.count == ties
+
+
+def test_the_module_is_not_changed(digits: ImportedModel) -> None:
+    before = tvm.ir.save_json(digits.module)
+    chosen(digits, 8)
+    assert tvm.ir.save_json(digits.module) == before

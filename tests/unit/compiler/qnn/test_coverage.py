@@ -1,0 +1,95 @@
+"""The coverage report names what computes in float, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+from service.compiler.importers.facts import facts_of
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn.coverage import FLOAT, report
+from service.compiler.qnn.decompose import decompose
+from service.compiler.qnn.joins import join_moves
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.passes import simplify
+from service.compiler.qnn.transposes import move_transposes
+from service.core.numerics import ONNXRUNTIME
+from service.quantize.document import Document
+from service.quantize.methods import affine
+from service.quantize.patterns import plan
+from service.quantize.rewriting import Form, rewrite
+from service.quantize.weights import blocked
+from service.quantize.widening import widen
+from tests.support.float_networks import dense_network, residual_network
+from tests.support.onnx_builder import OnnxBuilder
+
+
+def reasons(module: tvm.IRModule) -> set[str]:
+    return {each["reason"] for each in report(module)["floating"]}
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_model_of_weights_in_blocks_is_quantized(bits: int) -> None:
+    imported = import_model(blocked(dense_network(), bits).file)
+    facts = facts_of(imported)
+    assert facts.notices == ()
+    assert str(facts.weights) == f"uint{bits} per-block, asymmetric"
+    products = [each["reason"] for each in report(imported.module)["floating"] if each["macs"]]
+    assert products == 3 * [f"the model multiplies real values by weights of {bits} bits"]
+
+
+@pytest.mark.parametrize("storage", ["int8", "uint8"])
+def test_a_model_of_weights_that_are_dequantized_is_quantized(storage: str) -> None:
+    rng, model = np.random.default_rng(0), OnnxBuilder()
+    x = model.input("x", "float32", (1, 6, 40))
+    weights = [model.constant(rng.integers(0, 7, (40, 8)), storage), model.constant(rng.uniform(0.1, 1, 8), "float32")]
+    y = model.node("MatMul", [x, model.node("DequantizeLinear", weights, axis=1)])
+    model.output(y, "float32", (1, 6, 8))
+    imported = import_model(model.build(21))
+    facts = facts_of(imported)
+    assert (facts.notices, facts.activations) == ((), None)
+    assert facts.weights is not None
+    assert (facts.weights.storage, facts.weights.granularity) == ((storage,), ("per-axis",))
+    assert reasons(imported.module) == {"the model multiplies real values by weights of 8 bits"}
+
+
+def test_layers_of_16x8_multiply_weights_of_8_bits() -> None:
+    document = Document(residual_network())
+    planned = plan(document)
+    types = {name: affine(-4, 8, "uint16") for name in planned.tensors}
+    widen(document, planned.layers, Form(types, real_biases=True))
+    imported = import_model(document.written())
+    products = [each["reason"] for each in report(imported.module)["floating"] if each["macs"]]
+    assert set(products) == {"the model multiplies real values by weights of 8 bits"}
+    assert facts_of(imported).notices == ()
+
+
+def test_a_float_model_is_float() -> None:
+    imported = import_model(residual_network())
+    assert reasons(imported.module) == {FLOAT}
+    (notice,) = facts_of(imported).notices
+    assert notice.startswith("this model is float and not quantized")
+
+
+def test_what_a_table_holds_does_not_compute_in_float() -> None:
+    """Hard swish as exporters write it; its operand is also an output of the model."""
+    rng, model = np.random.default_rng(0), OnnxBuilder()
+    x = model.input("x", "float32", (1, 4, 8, 8))
+    three, zero, six = (model.constant(value, "float32") for value in (3.0, 0.0, 6.0))
+    weights = [model.constant(rng.normal(0, 0.4, (4, 4, 1, 1)), "float32") for _ in range(2)]
+    first = model.node("Conv", [x, weights[0]], kernel_shape=[1, 1])
+    gate = model.node("Clip", [model.node("Add", [first, three]), zero, six])
+    swish = model.node("Div", [model.node("Mul", [first, gate]), six])
+    model.output(model.node("Conv", [swish, weights[1]], kernel_shape=[1, 1]), "float32", (1, 4, 8, 8))
+    model.output(first, "float32", (1, 4, 8, 8))
+    document = Document(model.build(17))
+    planned = plan(document)
+    rewrite(document, planned, Form({name: affine(-4, 8, "uint8") for name in planned.observed}))
+    module = import_model(document.written()).module
+    simplified = simplify(decompose(move_transposes(join_moves(module))), get_mode(ONNXRUNTIME))
+    tables = simplified.done["tables made"]
+    assert len(tables) == 1
+    before, after = ({each["op"].split("_")[0] for each in report(module, names)["floating"]} for names in ((), tables))
+    assert before - after == {"Add", "Clip", "Div", "Mul"}
+    assert after == {"QuantizeLinear", "DequantizeLinear"}
