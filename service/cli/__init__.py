@@ -1,12 +1,15 @@
-"""The `octet` command. A client of the HTTP API, and what works without a server; it holds no logic of its own."""
+"""The `octet` command: a client of the HTTP API, and the commands that work without a server.
+
+The application logic is in the other packages.
+"""
 
 import os
 
-# NumPy's library of real products makes its threads when it is loaded. Nothing here multiplies real matrices, and
-# `octet serve` is a process that forks, which it may only with one thread.
+# NumPy's BLAS library starts its threads when it is loaded. Nothing here multiplies float matrices, and `octet serve`
+# forks, which is safe only in a process with one thread.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import service.core.own_threads  # noqa: F401  counts those that are there before ours
+import service.core.own_threads  # noqa: F401  counts the threads that existed before Octet starts its own
 from service.cli.commands import main
 from service.core.imports import without_torch
 

@@ -1,4 +1,4 @@
-"""Outputs of a model, for people: the most likely classes as bars, or the shape of what is no classification."""
+"""Outputs of a model for people: the most likely classes as bars, or else each output's shape and range of values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BAR_COLUMNS = 24
 
 @dataclass(frozen=True)
 class Answer:
-    """A model's answer.
+    """The result of one prediction.
 
     Attributes:
-        model: the model that answered.
+        model: the model's name and version, or the folder of the compiled model.
         outputs: by name.
-        specs: what the outputs are, in the model's order.
-        took_s: how long it took to answer.
-        labels: that the model has; none where that many are not its classes.
+        specs: the outputs' types and shapes, in the model's order.
+        took_s: how long the prediction took.
+        labels: the model's labels. They are not used if their number differs from the number of classes.
     """
 
     model: str
@@ -39,21 +39,21 @@ class Answer:
     labels: Sequence[str] = ()
 
     def classes(self, labels: Sequence[str] | None) -> list[dict[str, Any]]:
-        """The most likely classes if the first output is a classification, else nothing."""
+        """Returns the most likely classes if the first output is a classification, else an empty list."""
         values = self.outputs[self.specs[0].name]
         if labels is None and len(self.labels) == values.size:
             labels = self.labels
         return top(values, labels) if is_classification(values) else []
 
     def unused_labels(self) -> str:
-        """Why the model's labels name no class; empty where they do, or where there are none."""
+        """Returns why the model's labels are not shown; empty if they are shown, or if the model has none."""
         classes = self.outputs[self.specs[0].name].size
         if len(self.labels) in (0, classes):
             return ""
-        return f"the model's labels are not shown: they are {len(self.labels)}, and its classes {classes}"
+        return f"the model's labels are not shown: it has {len(self.labels)} labels for {classes} classes"
 
     def dequantized(self) -> Answer:
-        """The same in real values, FP32."""
+        """Returns the same result with real values (FP32) in place of stored integers."""
         outputs, specs = dict(self.outputs), []
         for spec in self.specs:
             if spec.quantization is not None:
@@ -66,7 +66,7 @@ class Answer:
 def show_answer(
     output: Output, stored: Answer, labels_file: Path | None = None, save: Path | None = None, raw: bool = False
 ) -> None:
-    """Prints the answer, in real values unless `raw`; with `save`, also writes the first output as a .npy file."""
+    """Prints a result, in real values unless `raw`; with `save`, also writes the first output as a .npy file."""
     answer = stored if raw else stored.dequantized()
     best = answer.classes(read_labels(labels_file) if labels_file else None)
     if save:
@@ -85,25 +85,29 @@ def show_answer(
 
 
 def is_classification(output: Array) -> bool:
-    """Whether there is one score for each class: `[classes]` or `[1, classes]`."""
+    """Returns true if an output has one score for each class: `[classes]` or `[1, classes]`."""
     return output.size > 1 and output.size == output.shape[-1]
 
 
 def top(values: Array, labels: Sequence[str] | None, count: int = 5) -> list[dict[str, Any]]:
-    """The `count` highest classes, best first; of equal ones, the lower class first.
+    """Returns the `count` highest classes, best first; of equal ones, the lower class first.
 
     Raises:
         InvalidInput: there are fewer labels than classes.
     """
     flat = values.ravel().astype(np.float64)
     if labels is not None and len(labels) < flat.size:
-        raise InvalidInput(f"{len(labels)} labels for {flat.size} classes", hint="give one label a line, class 0 first")
+        raise InvalidInput(
+            f"{len(labels)} labels for {flat.size} classes", hint="write one label per line, class 0 first"
+        )
     best = np.argsort(-flat, kind="stable")[:count]
     return [{"class": int(k), "label": labels[k] if labels else str(k), "value": float(flat[k])} for k in best]
 
 
 def bars(best: Sequence[Mapping[str, Any]]) -> Table:
-    """The result of `top`, as bars: of their share where all are between 0 and 1, else from the lowest to the best."""
+    """Returns the result of `top` as bars, scaled from 0 to 1 if all values are in that range, else from the lowest to
+    the
+    highest value."""
     values = [entry["value"] for entry in best]
     are_shares = min(values) >= 0 and max(values) <= 1
     low, span = (0.0, 1.0) if are_shares else (min(values), max(values) - min(values) or 1.0)
@@ -120,6 +124,6 @@ def bars(best: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _described(spec: TensorSpec, value: Array) -> Text:
-    """An output that is no classification: what it is, and the range of what it holds."""
+    """Describes an output that is not a classification: its type, shape, and range of values."""
     held = f"from {value.min():g} to {value.max():g}, mean {value.mean(dtype=np.float64):g}" if value.size else "empty"
     return Text(f"{spec.name}: {spec.datatype} {list(value.shape)}, {held}")

@@ -1,4 +1,4 @@
-"""All commands at once, for the reference and for tests."""
+"""The Typer application with all commands, for the generated reference and for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The artifact that a command measures: in a folder, or of a server's model, of which a copy is made."""
+"""The artifact that a command measures: in a folder, or a temporary copy of one on a server."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from service.core.errors import InvalidInput, NotReady
 if TYPE_CHECKING:
     from service.cache import OciLayout
 
-_BUILT = ("succeeded", "different")  # with an artifact, which can be measured also if it is not served
+_BUILT = ("succeeded", "different")  # both have an artifact that can be measured, even if "different" is not served
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MEMBERS = re.compile(r"oci-layout|index\.json|blobs/sha256/[0-9a-f]{64}")
 
 
 def folder_of(given: str) -> Path | None:
-    """The folder that `given` is; None where it is the name of a model.
+    """Returns the folder at `given`, or None if `given` is the name of a model.
 
     Raises:
-        typer.BadParameter: it is neither.
+        typer.BadParameter: it is neither a folder nor a valid name.
     """
     if Path(given).is_dir():
         return Path(given)
@@ -38,11 +38,11 @@ def folder_of(given: str) -> Path | None:
 
 
 def artifact_of(client: Client, model: str) -> Digest:
-    """The artifact of the newest build of `model` that runs here; if none does, the newest.
+    """Returns the artifact of the newest build of `model` that runs here; if none does, the newest artifact.
 
     Raises:
-        NotFound: there is no such model.
-        NotReady: nothing has been built of it.
+        NotFound: the model does not exist.
+        NotReady: the model has no artifact yet.
     """
     from service.core.target import detect_host, parse_target
 
@@ -56,10 +56,10 @@ def artifact_of(client: Client, model: str) -> Digest:
 
 @contextmanager
 def fetched(client: Client, artifact: Digest) -> Iterator[OciLayout]:
-    """A copy of the artifact and what is attached to it, as long as it is needed. Its files are verified when read.
+    """Downloads the artifact and its reports into a temporary folder for the context's duration. Reads verify digests.
 
     Raises:
-        InvalidInput: the server sent something else.
+        InvalidInput: the server sent something other than an artifact.
     """
     from service.cache import OciLayout
 
@@ -69,10 +69,10 @@ def fetched(client: Client, artifact: Digest) -> Iterator[OciLayout]:
 
 
 def fetch(client: Client, artifact: Digest, folder: Path) -> None:
-    """Writes the artifact and what is attached to it to an empty folder, as an OCI image layout.
+    """Writes the artifact and its reports to an empty folder, as an OCI image layout.
 
     Raises:
-        InvalidInput: the server sent something else.
+        InvalidInput: the server sent something other than an artifact.
     """
     archive = folder / "artifact.tar"
     client.download(artifact, archive)
@@ -81,14 +81,14 @@ def fetch(client: Client, artifact: Digest, folder: Path) -> None:
             for member in members:
                 _unpack(members, member, folder)
     except tarfile.TarError as error:
-        raise InvalidInput(f"artifact {artifact}is damaged: {error}") from error
+        raise InvalidInput(f"artifact {artifact} is damaged: {error}") from error
     archive.unlink()
 
 
 def _unpack(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     content: Any = members.extractfile(member) if member.isfile() and _MEMBERS.fullmatch(member.name) else None
     if content is None:
-        raise InvalidInput(f"an artifact's archive holds {member.name!r}")
+        raise InvalidInput(f"the downloaded archive contains an unexpected member: {member.name!r}")
     path = folder / member.name
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:

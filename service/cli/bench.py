@@ -1,4 +1,4 @@
-"""`octet bench`: how long a compiled model takes to answer on this machine, by threads."""
+"""`octet bench`: measures the latency of a compiled model on this machine, by number of threads."""
 
 from __future__ import annotations
 
@@ -64,9 +64,11 @@ def bench(
         with _layout(model, artifact, server, key) as (layout, named):
             locked, rows = LockedArtifact.read(layout, named, load_checked(), unsandboxed=unsandboxed), []
             machine = machine_name(locked.target) or "this machine"
-            for count in counts if locked.target.device == "cpu" else counts[:1]:  # a card does not compute on threads
+            for count in (
+                counts if locked.target.device == "cpu" else counts[:1]
+            ):  # a GPU does not compute on CPU threads
                 spinner = Spinner("dots", f"{count} threads …")
-                # Without a thread of its own: this process is forked.
+                # Without a refresh thread: this process forks.
                 with Live(spinner, console=output.progress, auto_refresh=False, transient=True) as live:
                     rows.append({"artifact": locked.digest, **locked.bench(count, seconds, live.refresh)})
         if as_json:
@@ -76,7 +78,7 @@ def bench(
 
 
 def counts_of(threads: str | None) -> list[int]:
-    """The numbers of threads: those asked for, or powers of two up to the number of cores, and that."""
+    """Returns the requested numbers of threads, or powers of two up to the number of cores, and that number."""
     if threads is None:
         cores = len(os.sched_getaffinity(0))
         return sorted({cores, *(1 << power for power in range(cores.bit_length()))})
@@ -93,7 +95,7 @@ def counts_of(threads: str | None) -> list[int]:
 def _layout(
     model: str, artifact: str | None, server: str | None, key: str | None
 ) -> Iterator[tuple[OciLayout, Digest | None]]:
-    """A folder that holds the artifact, and its digest where that is known."""
+    """Opens a folder with the artifact. Returns it and the artifact's digest, or None if that was not given."""
     from service.cache import OciLayout
 
     folder, named = folder_of(model), parse_digest(artifact) if artifact else None
@@ -120,11 +122,11 @@ def show(output: Output, rows: Sequence[Mapping[str, Any]], machine: str) -> Non
             ", ".join(map(str, row["cores"])),
         )
     output.show(Text(rows[0]["artifact"], style="bold"), Text(machine, style="dim"), table)
-    told = "A call is service.runtime's run(): inputs checked, outputs copied. Each thread has a core."
-    output.show(Text(f"\n{told} The last bar holds all that took longer.", style="dim"))
+    note = "A call is service.runtime's run(), including input checks and output copies. Each thread has its own core."
+    output.show(Text(f"\n{note} The last bar counts all longer calls.", style="dim"))
 
 
 def sparkline(calls: Sequence[int]) -> str:
-    """A histogram in one line. What is not zero is seen."""
+    """Renders a histogram in one line. Every bar of a nonzero count is visible."""
     most = max(calls, default=0) or 1
     return "".join(_BARS[-(-number * (len(_BARS) - 1) // most)] for number in calls)

@@ -1,4 +1,4 @@
-"""The checks of `octet doctor`. No check raises: a problem is the check's finding."""
+"""The checks of `octet doctor`. A check never raises: it reports a problem as its finding."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from service.core.installed import CARDS, CARDS_PACKAGE, SERVER
 from service.core.settings import Settings
 from service.core.target import TARGETS, card_features, detect_host
 
-_LOW_DISK_BYTES = 5 << 30  # a build of a large model needs about a hundredth of it; a log that fills the rest does not
-_DATABASE_S = _BUCKET_S = 5.0  # for so long a person waits for PostgreSQL, and for a bucket
+_LOW_DISK_BYTES = 5 << 30  # about a hundred times what a build of a large model needs; leaves room for growing logs
+_DATABASE_S = _BUCKET_S = 5.0  # how long to wait for PostgreSQL and for the bucket
 _HASHING_S = 10.0
 
 
@@ -36,7 +36,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. `hint` says what to do, where something is to be done."""
+    """One finding. `hint` is what to do about it; empty if nothing is to be done."""
 
     name: str
     state: State
@@ -67,7 +67,7 @@ def _host() -> Iterator[Check]:
     host = detect_host()
     yield Check("cpu", State.OK, f"{host.model_name or 'unnamed'}, {host.architecture}, {_cores()} cores")
     if host.best is None:
-        hint = "octet serve answers no predictions here; it can compile for other machines, with --target"
+        hint = "octet serve cannot run predictions here; it can compile for other machines, with --target"
         yield Check("target", State.PROBLEM, host.why_none, hint)
     else:
         yield Check("target", State.OK, f"{host.best.reason} → {host.best.name}")
@@ -80,7 +80,7 @@ def _host() -> Iterator[Check]:
 
 
 def _cards() -> Iterator[Check]:
-    """What runs artifacts for cards here, and what compiles them."""
+    """Checks the GPUs that can run artifacts here, and the compiler for GPU targets."""
     found = detect_cards()
     for card in found.cards:
         runs = card_features([card])
@@ -89,17 +89,17 @@ def _cards() -> Iterator[Check]:
         targets = ", ".join(names) or "no target"
         capability = f"{card.capability // 10}.{card.capability % 10}"
         memory = f"{card.memory_bytes / 1e9:.1f} GB"
-        yield Check("card", state, f"{card.name}, {memory}, compute capability {capability} → {targets}")
+        yield Check("GPU", state, f"{card.name}, {memory}, compute capability {capability} → {targets}")
     if found.cuda:
-        yield Check("card driver", State.OK, f"CUDA {found.cuda}")
+        yield Check("GPU driver", State.OK, f"CUDA {found.cuda}")
     elif found.problem:
-        yield Check("card", State.WARNING, found.problem, "artifacts for cards do not run here")
+        yield Check("GPU", State.WARNING, found.problem, "artifacts for GPUs do not run here")
     else:
-        yield Check("card", State.NOTE, f"none: there is no {LIBRARY} of NVIDIA's driver")
+        yield Check("GPU", State.NOTE, f"none: {LIBRARY} of NVIDIA's driver is not installed")
     try:
-        yield Check("card compiler", State.OK, f"{CARDS_PACKAGE} {importlib.metadata.version(CARDS_PACKAGE)}")
+        yield Check("GPU compiler", State.OK, f"{CARDS_PACKAGE} {importlib.metadata.version(CARDS_PACKAGE)}")
     except importlib.metadata.PackageNotFoundError:
-        yield Check("card compiler", State.NOTE, f"no {CARDS_PACKAGE}", f"to compile for cards: {CARDS}")
+        yield Check("GPU compiler", State.NOTE, f"no {CARDS_PACKAGE}", f"to compile for GPUs: {CARDS}")
 
 
 def _versions() -> Iterator[Check]:
@@ -134,8 +134,8 @@ def _predictions() -> Check:
     cores, fast, threads = usable_cores(), computing_cores(), affordable_threads()
     which = f"{len(cores)} cores"
     if len(fast) < len(cores):
-        which = f"the {len(fast)} fast ones of {which}, {_listed(fast)}"
-    return Check("predictions", State.OK, f"run on {which}; {threads} at a time compute")
+        which = f"the {len(fast)} fastest of {which}, {_listed(fast)}"
+    return Check("predictions", State.OK, f"run on {which}, {threads} threads at a time")
 
 
 def _listed(cores: Sequence[Core]) -> str:
@@ -151,7 +151,7 @@ def _builds(settings: Settings) -> Check:
 def _disk(data_dir: Path) -> Iterator[Check]:
     existing = next(path for path in (data_dir, *data_dir.absolute().parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        yield Check("data", State.PROBLEM, f"{existing} is not writable for this user", "choose another --data-dir")
+        yield Check("data", State.PROBLEM, f"{existing} is not writable by this user", "choose another --data-dir")
         return
     free_bytes = shutil.disk_usage(existing).free
     state = State.OK if free_bytes >= _LOW_DISK_BYTES else State.WARNING
@@ -163,10 +163,10 @@ def _disk(data_dir: Path) -> Iterator[Check]:
 
 
 def _store(store_dir: Path) -> Iterator[Check]:
-    """Hashes blobs for as long as a person waits; those of large stores not all."""
+    """Checks blobs against their digests, for at most `_HASHING_S`; in a large store only some of them."""
     from service.cache import OciLayout
 
-    if not store_dir.exists() or not any(store_dir.iterdir()):  # a server makes the folder before what is in it
+    if not store_dir.exists() or not any(store_dir.iterdir()):  # a new server creates the folder before its contents
         return
     try:
         blobs = OciLayout.open(store_dir).blobs
@@ -188,7 +188,7 @@ def _store(store_dir: Path) -> Iterator[Check]:
             corrupt.append(digest)
     detail = f"{found} blobs, {hashed} of them hashed ({size_bytes / 1e6:.0f} MB)"
     if corrupt:
-        hint = "they were moved to quarantine, and are rebuilt on the next push"
+        hint = "the damaged blobs were moved aside, and are rebuilt on the next push"
         yield Check("store", State.PROBLEM, f"{detail}, damaged: {', '.join(corrupt)}", hint)
     else:
         yield Check("store", State.OK, f"{detail}, all intact")
@@ -206,7 +206,7 @@ def _bucket(url: str) -> Iterator[Check]:
     except OctetError as error:
         yield Check("store", State.PROBLEM, error.message, "check AWS_ENDPOINT_URL, AWS_REGION and the credentials")
     else:
-        yield Check("store", State.OK, url if found else f"{url}, where nothing is yet")
+        yield Check("store", State.OK, url if found else f"{url}, still empty")
 
 
 def _database(settings: Settings) -> Iterator[Check]:
@@ -258,7 +258,7 @@ def _quarantined(settings: Settings) -> Mapping[Digest, Record]:
 
     try:
         database = Database.of(settings.model_copy(update={"database_timeout_s": _DATABASE_S}))
-    except OctetError:  # `_database` says so
+    except OctetError:  # `_database` reports it
         return {}
     try:
         current, expected = database.schema()
@@ -278,14 +278,14 @@ def _server(server: str, key: str | None) -> Iterator[Check]:
         except ServerUnreachable as error:
             yield Check("server", State.NOTE, error.message, "octet serve starts one")
             return
-        except OctetError as error:  # it is there, and does not let us in
+        except OctetError as error:  # the server responds, but rejects the request
             yield Check("server", State.WARNING, f"{server}: {error.message}", error.hint or "")
             return
         ready = "ready" if client.is_ready() else "not ready"
         yield Check("server", State.OK, f"{about['name']} {about['version']} at {server}, {ready}")
         try:
             broken = client.broken_files()
-        except OctetError:  # its key does not allow it to list models
+        except OctetError:  # the key does not allow listing models
             return
         for each in broken:
             yield Check("models", State.PROBLEM, f"{each['file']} of --models is not served: {each['reason']}")

@@ -1,4 +1,4 @@
-"""A client of the HTTP API. Every answer that is not a success is raised as the error that the server had."""
+"""A client of the HTTP API. An unsuccessful response is raised as the error that the server reported."""
 
 from __future__ import annotations
 
@@ -27,26 +27,30 @@ Document = dict[str, Any]
 
 
 class ServerUnreachable(OctetError):
-    """Nothing answers at the server's address."""
+    """No server responds at the configured address."""
 
     code = "server_unreachable"
 
 
 class UnexpectedAnswer(OctetError):
-    """The server answered what no Octet server should."""
+    """The server's response is not one that an Octet server sends."""
 
     code = "unexpected_answer"
 
 
 class Client:
-    """Sends `key` with every request. Certificates are those that the system trusts, or the file `SSL_CERT_FILE`."""
+    """Sends `key` with every request. Trusts the system's certificate authorities, or those in the file
+    `SSL_CERT_FILE`.
+    """
 
     def __init__(self, server: str, key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
         self.server = server.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        verify = ssl.create_default_context() if self.server.startswith("https:") else False  # httpx has its own list
+        verify = (
+            ssl.create_default_context() if self.server.startswith("https:") else False
+        )  # httpx has its own CA list
         timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
-        # Not through a proxy: HTTP_PROXY says nothing of a server on this machine or in this cluster.
+        # Without a proxy: HTTP_PROXY does not apply to a server on this machine or in this cluster.
         try:
             self._http = httpx.Client(
                 base_url=self.server,
@@ -76,14 +80,14 @@ class Client:
         on_sent: Callable[[int], None],
         options: Mapping[str, str] | None = None,
     ) -> Document:
-        """Requests a build of the file, and uploads the file if the server does not have it. `on_sent` gets the number
-        of bytes sent.
+        """Requests a build of the file. Uploads the file if the server does not have it; `on_sent` is called with the
+        number of bytes of each chunk that was sent.
         """
         query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {}) | dict(options or {})
         return self._put("/api/v1/models", query, path, on_sent)
 
     def request_builds(self, name: str, version: int, targets: Sequence[str], options: Document) -> list[Document]:
-        """The builds of a version for these targets; options as the API has them."""
+        """Requests builds of a version for these targets, with options in the API's form. Returns them."""
         asked = {"targets": list(targets), "version": version, "options": options}
         builds: list[Document] = self._document("POST", f"/api/v1/models/{name}/builds", json=asked)["builds"]
         return builds
@@ -91,13 +95,13 @@ class Client:
     def push_artifact(
         self, archive: Path, name: str, on_sent: Callable[[int], None], options: Mapping[str, str] | None = None
     ) -> Document:
-        """As `push`, of an archive of an artifact."""
+        """Uploads an archive of a compiled artifact, as `push` does a model."""
         return self._put("/api/v1/artifacts", {"name": name, **(options or {})}, archive, on_sent)
 
     def quantize(
         self, name: str, query: Mapping[str, Any], data: Path | None, on_sent: Callable[[int], None]
     ) -> Document:
-        """Requests a quantization by the inputs in `data`, if any, as `push` does a build."""
+        """Requests a quantization, calibrated with the inputs in `data`, if any. Uploads them as `push` does."""
         if data is None:
             return self._document("POST", f"/api/v1/models/{name}/quantizations", params=query)
         return self._sent("POST", f"/api/v1/models/{name}/quantizations", query, "data", data, on_sent)
@@ -106,7 +110,7 @@ class Client:
         return self._document("GET", f"/api/v1/models/{name}/quantizations/{identifier}")
 
     def download_quantized(self, name: str, identifier: str, path: Path) -> None:
-        """Writes the file that a quantization made to `path`."""
+        """Writes the model file that a quantization produced to `path`."""
         self._download(f"/api/v1/models/{name}/quantizations/{identifier}/file", path)
 
     def _put(self, route: str, query: Mapping[str, Any], path: Path, on_sent: Callable[[int], None]) -> Document:
@@ -115,7 +119,7 @@ class Client:
     def _sent(
         self, method: str, route: str, query: Mapping[str, Any], member: str, path: Path, on_sent: Callable[[int], None]
     ) -> Document:
-        """Sends a file; or, where the server has it, its digest as `member` of the query."""
+        """Sends a file; if the server already has it, sends only its digest as `member` of the query."""
         digest = digest_of_file(path)
         if self._http_request("HEAD", f"/api/v1/blobs/{digest}").is_success:
             return self._document(method, route, params={**query, member: digest})
@@ -133,7 +137,7 @@ class Client:
         return list(self._pages("/api/v1/models", "models", {}))
 
     def broken_files(self) -> list[Document]:
-        """Files of `octet serve --models` that are not served."""
+        """Returns the files of `octet serve --models` that cannot be served."""
         broken: list[Document] = self._document("GET", "/api/v1/models", params={"limit": 1})["broken_files"]
         return broken
 
@@ -144,7 +148,7 @@ class Client:
         return self._document("GET", f"/api/v1/models/{name}/matrix", params=_versioned(version))
 
     def measure(self, name: str, version: int | None) -> Document:
-        """Has all pools measure it; the matrix as it is now."""
+        """Requests that a worker of each pool measures the model. Returns the matrix as it is now."""
         return self._document("POST", f"/api/v1/models/{name}/matrix", params=_versioned(version))
 
     def describe(self, name: str, version: int, metadata: Document) -> Document:
@@ -195,10 +199,10 @@ class Client:
         return self._document("POST", f"/api/v1/builds/{identifier}/cancel")
 
     def events(self, identifier: str, pause_s: float = 1.0) -> Iterator[Event]:
-        """The build's past and coming events, until it is over. A lost connection is resumed.
+        """Yields the build's past and future events until it ends. Reconnects after a lost connection.
 
         Raises:
-            ServerUnreachable: it could not be for several times, `pause_s` apart.
+            ServerUnreachable: `_RESUMES` reconnections in a row failed, `pause_s` apart.
         """
         last, lost, reason = "", 0, ""
         while lost <= _RESUMES:
@@ -215,14 +219,17 @@ class Client:
                         if event.kind == "state" and BuildState(event.data["state"]).is_final:
                             return
                 reason = "it stopped"
-            except (httpx.TransportError, NotReady) as error:  # or it is there, and a process of it or a database not
+            except (
+                httpx.TransportError,
+                NotReady,
+            ) as error:  # NotReady: the server runs, but a process or database does not
                 reason = str(error)
             lost += 1
             time.sleep(pause_s)
         raise self._unreachable(reason)
 
     def report(self, artifact: str, name: str) -> Document | None:
-        """A report that is attached to the artifact, or None where there is none of that name."""
+        """Returns the artifact's report of this name, or None if it has none."""
         response = self._http_request("GET", f"/api/v1/artifacts/{artifact}/{name}")
         if response.status_code == 404:
             return None
@@ -233,7 +240,7 @@ class Client:
         return self._document("GET", f"/api/v1/artifacts/{digest}")
 
     def download(self, artifact: str, path: Path) -> None:
-        """Writes the artifact and what is attached to it to `path`: a tar archive of an OCI image layout."""
+        """Writes the artifact and its attached reports to `path`: a tar archive of an OCI image layout."""
         self._download(f"/api/v1/artifacts/{artifact}/content", path)
 
     def _download(self, url: str, path: Path) -> None:
@@ -252,9 +259,9 @@ class Client:
     def infer(
         self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None = None
     ) -> tuple[Document, dict[str, Array]]:
-        """The response's header, and the outputs by name; all tensors travel in binary.
+        """Returns the response's header, and the outputs by name. All tensors are sent in binary.
 
-        A model that keeps state answers from its beginning.
+        A model that keeps state starts from its initial state.
         """
         body, header_bytes = encode_request(names, inputs, _by_itself())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
@@ -264,14 +271,14 @@ class Client:
     def compare(
         self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None
     ) -> Document:
-        """What every pool answers to one request, as `infer` sends it."""
+        """Sends one request to every pool, in the form of `infer`, and returns their results."""
         body, header_bytes = encode_request(names, inputs, _by_itself())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
         path = f"/api/v1/models/{model}/compare"
         return self._document("POST", path, content=body, headers=headers, params=_versioned(version))
 
     def is_ready(self) -> bool:
-        """Whether the server takes requests."""
+        """Returns true if the server accepts requests."""
         try:
             return self._http_request("GET", "/v2/health/ready").is_success
         except ServerUnreachable:
@@ -306,7 +313,7 @@ class Client:
 
 
 def _by_itself() -> dict[str, Any]:
-    """Parameters of a request that is a sequence of its own; models that keep no state do not look at them."""
+    """Returns the parameters of a request that is a whole sequence; models without state ignore them."""
     return {"sequence_id": uuid4().hex, "sequence_start": True, "sequence_end": True}
 
 
@@ -325,7 +332,7 @@ def _checked(response: httpx.Response) -> httpx.Response:
 
 
 def _error_of(response: httpx.Response) -> OctetError:
-    """The error in a problem document; an answer of any other kind is quoted."""
+    """Returns the error in a problem document; any other response becomes an `UnexpectedAnswer` that quotes it."""
     try:
         problem = response.json()
         error = from_json(dict(problem, message=problem["detail"]))

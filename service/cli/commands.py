@@ -1,4 +1,4 @@
-"""The command line: `octet COMMAND`. Each command is a module of this folder; this one hangs them up."""
+"""The command line: `octet COMMAND`. Each command is a module of this folder; this module registers them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from service.cli.output import FAILURE, Output
 from service.core.errors import InvalidInput
 
 _SERVING, _FILES, _MACHINE = "With a server", "Without a server", "This machine"
-_CLUSTER = "Of a cluster"
+_CLUSTER = "Clusters"
 
-# By command: under which heading it is listed, and the function, or the group, of which module it is.
+# Command name -> (the heading under which --help lists it, its module, the function or Typer group in that module).
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "serve": (_SERVING, "serve", "serve"),
     "push": (_SERVING, "push", "push"),
@@ -51,7 +51,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
 
 
 def main() -> None:
-    """Loads only the requested command and not what the others need: `octet serve` keeps what it loads for good."""
+    """Runs the command line. Imports only the requested command's module: a server keeps all that it imports."""
     asked = sys.argv[1] if len(sys.argv) > 1 else None
     app = command_line(asked if asked in _COMMANDS else None)
     if "--json" in sys.argv:
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _in_json(app: typer.Typer) -> int:
-    """Runs a command; a mistake in how it is called is a JSON document, too, as everything else is."""
+    """Runs a command with --json. A usage error is printed as a JSON document too, like every other output."""
     try:
         status: int | None = app(prog_name="octet", standalone_mode=False)
     except TyperException as error:
@@ -72,10 +72,10 @@ def _in_json(app: typer.Typer) -> int:
 
 
 def command_line(only: str | None = None) -> typer.Typer:
-    """All commands, or one."""
+    """Returns the application with all commands, or with the command `only`."""
     app = typer.Typer(
         name="octet",
-        help="Serve models that are already quantized to 8 bits, exactly and at the speed of the hardware.",
+        help="Serve models that are already quantized to 8 bits, exactly and as fast as the hardware allows.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

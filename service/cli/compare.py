@@ -1,4 +1,4 @@
-"""`octet compare`: one input on every pool of a cluster, and whether the answers are the same bytes."""
+"""`octet compare`: runs one input on every pool of a cluster, and compares the output bytes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from service.core.errors import InvalidInput
 
 
 def compare(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as octet models lists it.")],
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
     inputs: InputFiles,
     version: Annotated[int | None, typer.Option("--version", help="The version.", show_default="the newest")] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run one input on every pool of a cluster, and compare the answers. The exit status is 1 if any two differ."""
+    """Run one input on every pool of a cluster, and compare the outputs. The exit status is 1 if any two differ."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         names = [spec["name"] for spec in client.metadata(name, version)["inputs"]]
         if len(names) != len(inputs):
-            raise InvalidInput(f"{name} has {len(names)} inputs, and {len(inputs)} were given", hint=", ".join(names))
+            raise InvalidInput(f"{name} has {len(names)} inputs, but {len(inputs)} were given", hint=", ".join(names))
         found = client.compare(name, names, [read_input(path) for path in inputs], version)
         output.document(found) if as_json else output.show(*_lines(found))
         if found["equal"] is False:
@@ -53,6 +53,6 @@ def _said(answer: dict[str, Any], reference: str) -> Iterator[str]:
         yield "answered"
     for each in answer["differences"]:
         if each["different"] is None:
-            yield f"{each['output']} is of another shape or type than that of {reference}"
+            yield f"{each['output']} has another shape or type than that of {reference}"
         else:
             yield f"{each['different']} elements of {each['output']} differ from {reference}, first {each['first']}"

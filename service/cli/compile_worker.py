@@ -1,4 +1,4 @@
-"""`octet compile-worker`: builds what was queued."""
+"""`octet compile-worker`: runs queued builds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def compile_worker(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the builds that servers on the same database, or the same data folder, have queued."""
+    """Run queued builds of all servers that use the same database or data folder."""
     flags = {"data_dir": data_dir, "build_targets": targets, "log_format": log_format}
     settings = load_checked({**flags, "allow_unsandboxed": allow_unsandboxed or None})
     welcome.log(settings, verbose)

@@ -1,4 +1,4 @@
-"""`octet doctor`: checks of this machine, the installation, the store and the server."""
+"""`octet doctor`: checks this machine, the installation, the store and the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def doctor(
         typer.Option(
             "--repair",
             help="Rebuild a damaged database from the store, or a damaged index of the store from the database. The "
-            "damaged file is moved aside.",
+            "damaged file is kept under another name.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -49,7 +49,7 @@ def doctor(
 
 
 def _repaired(settings: Settings) -> list[Check]:
-    from service.workers.repair import repair  # the database: not every check has one
+    from service.workers.repair import repair  # imported here because it needs the database packages
 
     done = repair(settings) or ["neither the database nor the index of the store is damaged"]
     return [Check("repair", State.NOTE, each) for each in done]

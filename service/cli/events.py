@@ -1,4 +1,4 @@
-"""Server-sent events: the text/event-stream of the WHATWG's HTML standard, section 9.2.6, as far as Octet sends it."""
+"""Server-sent events: the text/event-stream format (WHATWG HTML standard, 9.2.6), as far as Octet uses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """One event: `kind` is state, stage, progress or log; `id` resumes after it."""
+    """One event: `kind` is state, stage, progress or log; a stream can be resumed after `id`."""
 
     id: str
     kind: str
@@ -18,7 +18,7 @@ class Event:
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[Event]:
-    """Each event as soon as its closing blank line is read. Comments, which keep the connection alive, are dropped."""
+    """Yields each event when its closing blank line is read. Comments, which keep the connection alive, are dropped."""
     fields: dict[str, str] = {}
     for line in lines:
         if not line:

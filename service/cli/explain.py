@@ -1,4 +1,4 @@
-"""`octet explain`: what each layer of a compiled model runs on, and how near that comes to what the machine can do."""
+"""`octet explain`: shows the kernel of each layer of a compiled model, and its speed relative to the machine's peak."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def explain(
     ] = 1,
     seconds: SecondsOption = 1.0,
     attach: Annotated[
-        bool, typer.Option("--attach", help="Store the times in the folder, so that a server on it shows them.")
+        bool,
+        typer.Option("--attach", help="Store the times in the folder, so that a server that serves it shows them."),
     ] = False,
     graph: Annotated[
         bool, typer.Option("--graph", help="Print the graph of a model file, with the quantized types.")
@@ -99,12 +100,12 @@ def measured(
     attach: bool = False,
     unsandboxed: bool = False,
 ) -> tuple[Digest, Explanation]:
-    """Profiles an artifact, the only one by default, in a process of its own.
+    """Profiles an artifact, by default the only one, in a separate process.
 
-    One for another machine is not measured, unless its times are to be attached.
+    An artifact for another machine is not measured, unless its times are to be attached.
 
     Raises:
-        NotFound: nothing is attached to it that says what its layers are.
+        NotFound: the artifact has no coverage report, which describes its layers.
         OctetError: as `runtime.load`.
     """
     from service.compiler.children.locked import LockedArtifact
@@ -130,8 +131,8 @@ def measured(
 def asked(
     client: Client, digest: Digest, threads: int, seconds: float, unsandboxed: bool
 ) -> tuple[Digest, Explanation]:
-    """With the times that are attached to the artifact on the server; those measured here if there are none of so many
-    threads."""
+    """Explains an artifact on the server with the times attached to it. Measures it here if it has no times for this
+    number of threads."""
     profile = client.report(digest, "profile")
     if profile is None or profile["threads"] != threads:
         with fetched(client, digest) as layout:
@@ -143,7 +144,7 @@ def asked(
 
 
 def show(output: Output, digest: Digest, explanation: Explanation) -> None:
-    """The layers in order, then the same by family of kernels."""
+    """Shows the layers in order, then totals by kernel family and by type of code."""
     output.show(Text(digest, style="bold"), Text(_measured_by(explanation), style="dim"))
     table = _table("layer", "operators", "kernel", *_RATES, "")
     for layer in explanation.layers:
@@ -156,7 +157,7 @@ def show(output: Output, digest: Digest, explanation: Explanation) -> None:
 def _measured_by(explanation: Explanation) -> str:
     profile, peak = explanation.profile, explanation.peak_macs_per_s
     if profile is None:
-        return "not measured: it is for another machine than this one"
+        return "not measured: it is for another type of machine"
     told = [profile["machine"] or "this machine", _counted(profile["threads"], "thread")]
     told += [f"peak {peak / 1e9:.0f} GMAC/s"] if peak else []
     return ", ".join([*told, _counted(profile["rounds"], "round")])
@@ -165,14 +166,14 @@ def _measured_by(explanation: Explanation) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        # Where all do not fit, words are folded: a number that is cut off is another one, or none.
+        # If the columns do not fit, only texts are folded: a number that is cut off would be misread.
         is_number, is_prose = column in _NUMBERS, column in _PROSE
         table.add_column(column, no_wrap=not is_prose, overflow="fold", justify="right" if is_number else "left")
     return table
 
 
 def _rows(explanation: Explanation, layer: Layer) -> Iterator[tuple[tuple[str, ...], str]]:
-    """A line for the layer; below one that is several functions of generated code, a line for each."""
+    """Yields the row of a layer. If the layer is several functions of generated code, a row for each follows."""
     numbers = _numbers(explanation, layer.macs, layer.seconds)
     if layer.kernel is not None:
         yield (_short(layer.name), layer.operators, layer.kernel, *numbers, _facts(layer)), ""
@@ -185,7 +186,9 @@ def _rows(explanation: Explanation, layer: Layer) -> Iterator[tuple[tuple[str, .
 
 
 def _short(name: str) -> str:
-    """Converters name a tensor by all that was fused into it, with full paths; the end of the first says enough."""
+    """Shortens a tensor's name. Converters join the full paths of all that was fused; the end of the first identifies
+    it.
+    """
     end = "/".join(name.split(";")[0].split("/")[-2:])
     return end if len(end) <= _NAME_COLUMNS else "…" + end[1 - _NAME_COLUMNS :]
 
@@ -202,7 +205,7 @@ def _numbers(explanation: Explanation, macs: int, seconds: float) -> tuple[str, 
 
 
 def _facts(layer: Layer) -> str:
-    """`1x14 pixels, 2 blocks, 3 excess groups`: text speaks for itself, a number has a name, zero is not told."""
+    """Formats a layer's facts: `1x14 pixels, 2 blocks, 3 excess groups`. Numbers have names; zeros are left out."""
     told = []
     for name, fact in layer.facts.items():
         if isinstance(fact, str):
@@ -213,7 +216,7 @@ def _facts(layer: Layer) -> str:
 
 
 def _totals(explanation: Explanation, what: str, totals: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A line for each part of the layers, the longest first, and their sum."""
+    """Returns a table with a row for each part of the layers, the longest time first, and their sum."""
     table = _table(what, "layers", *_RATES, "share")
     for name, total in sorted(totals.items(), key=lambda part: -(part[1]["seconds"] or 0)):
         share = f"{total['seconds'] / explanation.seconds:.1%}" if explanation.seconds else ""

@@ -1,4 +1,4 @@
-"""`octet gc`: room in the data folder."""
+"""`octet gc`: frees space in the data folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def gc(
             "--older-than",
             metavar="SECONDS",
             min=0,
-            help="Keep files stored more recently. Go below the default only while nothing is pushed or built.",
+            help="Keep files that are newer than this. A value below the default is safe only while nothing is "
+            "pushed or built.",
         ),
     ] = MIN_AGE_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete stored files that no model, build or artifact needs; octet serve does so every hour."""
+    """Delete stored files that no model, build or artifact needs. octet serve does this every hour."""
     with reporting(as_json) as output:
         digests, size_bytes = _collect(load_checked({"data_dir": data_dir}), older_than_s)
         if as_json:
@@ -41,11 +42,11 @@ def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
     from service.workers.store import open_store
 
     if settings.store_url is None:
-        OciLayout.open(settings.store_dir)  # fails where there is no store; `open_store` would make one
+        OciLayout.open(settings.store_dir)  # raises if there is no store; `open_store` would create one
     database = Database.of(settings)
     try:
         database.migrate()
-        layout = open_store(settings, database)  # which also removes the uploads of processes that died
+        layout = open_store(settings, database)  # also removes uploads that killed processes left
         builds, models = BuildStore(database), ModelStore(database)
         crashes, verifications = crashes_of(settings, database), VerificationStore(database)
         collected = collect_garbage(layout, builds, models, crashes, verifications, older_than_s)

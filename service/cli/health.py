@@ -1,4 +1,4 @@
-"""`octet health`: whether a server is up, for container health checks."""
+"""`octet health`: checks whether a server is up, for container health checks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def health(
 
 
 def _asked(url: str) -> str:
-    """The status; or why there is none.
+    """Returns the HTTP status, or why there is none.
 
-    Nothing is sent that another might read, and the certificate is for the name by which others know the server, not
-    for the address at which it is asked here: whose it is does not matter.
+    The certificate is not verified: it is for the server's public name rather than this address, and the request
+    contains nothing confidential.
     """
     try:
         return str(httpx.get(url, timeout=_PATIENCE_S, verify=False, trust_env=False).status_code)

@@ -1,4 +1,4 @@
-"""`octet inspect`: a model file's contents, before anything is compiled."""
+"""`octet inspect`: shows a model file's contents, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.core.options import parse_shapes
 from service.core.signature import TensorSpec
 
 GraphOption = Annotated[
-    bool, typer.Option("--graph", help="Print the graph instead, with the quantized type of every tensor.")
+    bool, typer.Option("--graph", help="Print the operator graph instead, with the quantized type of every tensor.")
 ]
 AllowUnsandboxedOption = Annotated[
     bool, typer.Option("--allow-unsandboxed", help="Read the file even if this kernel cannot sandbox the reader.")
@@ -55,7 +55,7 @@ def show_graph(
     allow_unsandboxed: bool = False,
     input_shape: str = "",
 ) -> None:
-    """A model file's operators, one a line."""
+    """Prints a model file's operators, one per line."""
     found, text = look_into(file, allow_unsandboxed, input_shape)
     if isinstance(found, Outline):
         raise from_json(dict(found.error))
@@ -63,7 +63,7 @@ def show_graph(
 
 
 def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts | Outline, str]:
-    """A model file's facts and its graph; or its outline, if it is not compiled."""
+    """Returns a model file's facts and its graph; or its outline, if it cannot be compiled."""
     from service.compiler.build.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
@@ -72,7 +72,7 @@ def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tup
 
 
 def table_of(facts: Facts) -> Table:
-    """For people."""
+    """Formats a model file's facts for people."""
     table = Table.grid(padding=(0, 2))
     rows = [
         ("format", facts.format),
@@ -93,7 +93,7 @@ def table_of(facts: Facts) -> Table:
 
 
 def outline_table(outline: Outline) -> Table:
-    """For people: first that it is not compiled, and what to do."""
+    """Formats the outline of a file that cannot be compiled: first the reason and what to do."""
     table = Table.grid(padding=(0, 2))
     rows = [
         ("not compiled", outline.error["message"]),

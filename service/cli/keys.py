@@ -1,7 +1,7 @@
 """`octet keys` and `octet audit`: API keys, and the log of changes.
 
-They ask a server, or, where none is named, work on the files in the data folder, or on the database that the settings
-name: the first key is made before there is anybody to show it to.
+They use the server that --server names. Without one they work directly on the files in the data folder, or on the
+configured database: the first key is created before a client could authenticate.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WhereOption = Annotated[
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="A description of who or what the key is for.")],
+    name: Annotated[str, typer.Argument(help="A description of the person or program that uses the key.")],
     scope: Annotated[
         list[Scope] | None,
         typer.Option(
@@ -50,14 +50,20 @@ def create(
         ),
     ] = None,
     requests_per_s: Annotated[
-        float | None, typer.Option("--requests-per-s", help="The rate limit.", show_default="no limit")
+        float | None,
+        typer.Option("--requests-per-s", help="The most requests per second.", show_default="no limit"),
     ] = None,
     requests_per_day: Annotated[
         int | None,
-        typer.Option("--requests-per-day", help="The daily quota, from midnight UTC.", show_default="no limit"),
+        typer.Option(
+            "--requests-per-day",
+            help="The most requests per day; a day starts at midnight UTC.",
+            show_default="no limit",
+        ),
     ] = None,
     tenant: Annotated[
-        str, typer.Option("--tenant", help="The tenant whose models the key is for.", show_default="all models")
+        str,
+        typer.Option("--tenant", help="The tenant whose models the key gives access to.", show_default="all models"),
     ] = "",
     server: WhereOption = None,
     key: KeyOption = None,
@@ -110,7 +116,7 @@ def revoke(
 
 
 def audit(
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The number of entries.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The number of entries to list.")] = 20,
     server: WhereOption = None,
     key: KeyOption = None,
     data_dir: DataDirOption = None,
@@ -128,7 +134,7 @@ def audit(
 
 
 class Records(Protocol):
-    """The keys and the audit log; its documents are those of the API."""
+    """The keys and the audit log, local or on a server. Documents have the API's form."""
 
     def keys(self) -> list[Document]: ...
     def create_key(self, asked: Document) -> Document: ...
@@ -137,7 +143,7 @@ class Records(Protocol):
 
 
 class Stored:
-    """The keys in the data folder of this machine, or in the database that the settings name."""
+    """The keys and the audit log in this machine's data folder, or in the configured database."""
 
     def __init__(self, stores: Stores) -> None:
         self._keys, self._audit = stores.ring(), stores.audit

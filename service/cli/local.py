@@ -1,4 +1,4 @@
-"""`octet compile` and `octet run`: without a server, for a device at the edge."""
+"""`octet compile` and `octet run`: compile and run a model without a server, for example on an edge device."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from service.core.options import MAX_BATCH, parse_open_shapes, parse_tune, with_
 
 OutputDir = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="DIR", help="The folder to write (an OCI image layout).", file_okay=False),
+    typer.Option("--output", "-o", metavar="DIR", help="The folder to write, an OCI image layout.", file_okay=False),
 ]
 
 
@@ -95,7 +95,7 @@ def compile(
 
 
 def _options(batch: int, tune: str | None, input_shape: str, accepts: bool) -> list[dict[str, Any]]:
-    """Of each bucket, or of the only build."""
+    """Returns the build options for each size bucket, or for the only build."""
     found = [with_acceptance(options, accepts) for options in with_sizes([batch], parse_open_shapes(input_shape))]
     return [with_tuning(options, parse_tune(tune)) for options in found] if tune else found
 
@@ -109,7 +109,7 @@ def compile_to(
     allow_unsandboxed: bool,
     progress: Progress,
 ) -> tuple[Digest, dict[str, Any]]:
-    """Compiles `file` into the layout at `directory`; the artifact's digest and its reports by name."""
+    """Compiles `file` into the layout at `directory`. Returns the artifact's digest, and its reports by name."""
     from service.cache import OciLayout
     from service.compiler.build.pipeline import CompileRequest
     from service.compiler.build.tuning import build_artifact
@@ -126,7 +126,7 @@ def compile_to(
     request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, options)
     directory.mkdir(parents=True, exist_ok=True)
     layout = OciLayout(directory)
-    # Nothing is served by this process: the build may have the machine.
+    # This process serves nothing, so the build may use the whole machine.
     at_once = {"build_nice": 0, "build_cores": len(usable_cores())}
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, **at_once})
     with scratch_directory(directory) as scratch:
@@ -146,7 +146,9 @@ def run(
     layout: LayoutOption = None,
     save: SaveOption = None,
     raw: RawOption = False,
-    threads: Annotated[int, typer.Option("--threads", min=0, help="0: all the cores this process may use.")] = 0,
+    threads: Annotated[
+        int, typer.Option("--threads", min=0, help="Threads to compute with; 0: all cores that this process may use.")
+    ] = 0,
     unsandboxed: UnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -164,7 +166,7 @@ def run(
         specs = model.signature.inputs
         if len(specs) != len(inputs):
             names = ", ".join(spec.name for spec in specs)
-            raise InvalidInput(f"the model has {len(specs)} inputs, and {len(inputs)} were given", hint=names)
+            raise InvalidInput(f"the model has {len(specs)} inputs, but {len(inputs)} were given", hint=names)
         given = (read_input(path) for path in inputs)
         said = metadata_from(labels, mean, std, resize, layout)
         metadata = said.over(metadata_of(stored, model.digest))

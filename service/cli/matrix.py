@@ -1,4 +1,4 @@
-"""`octet matrix`: what each pool of a cluster has of a model, how fast it is there, and at what price."""
+"""`octet matrix`: compares a model's builds, speed and cost between the pools of a cluster."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ _WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "d
 _STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
 _NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
 _LOOK_S = 0.5
-# By the report's outcome; a target that cannot run where it is built is verified by a worker.
+# By the numerics report's outcome. A worker verifies artifacts whose target cannot run where they are built.
 _WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.OWN_ONLY: "own form only"}
 
 
 def matrix(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as octet models lists it.")],
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
     version: Annotated[int | None, typer.Option("--version", help="The version.", show_default="the newest")] = None,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="First have a worker of each pool verify and measure it, and wait for that."),
+        typer.Option(
+            "--measure", help="First let a worker of each pool verify and measure the model, and wait for the results."
+        ),
     ] = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the pools that answer for a model: builds, exactness, speed and price."""
+    """Compare the pools of a cluster that serve a model: builds, exactness, speed and cost."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         found = client.measure(name, version) if measure else client.matrix(name, version)
         while measure and any(row["measuring"] and row["workers"] for row in found["rows"]):
@@ -48,7 +50,7 @@ def matrix(
         rows = found["rows"]
         output.show(Text(f"{found['name']} version {found['version']}", style="bold"))
         if not rows:
-            output.show("No pool is there, and no build was asked for.")
+            output.show("No worker pool is running, and no build was requested.")
             return
         output.show(_table(rows), *_notes(rows))
 
@@ -67,7 +69,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 
 def _checked(row: dict[str, Any]) -> str:
-    """The result of the comparison with the reference runtime, in a word or two."""
+    """Returns the result of the comparison with the reference runtime, in a word or two."""
     if row["outcome"] == Outcome.DIFFERENT:
         return "different, accepted" if row["accepted"] else "different"
     if not row["verified"]:
@@ -76,7 +78,7 @@ def _checked(row: dict[str, Any]) -> str:
 
 
 def _figures(row: dict[str, Any]) -> Iterator[str]:
-    """Empty where nothing was measured."""
+    """Yields the measured figures of a row; each is empty if it was not measured."""
     yield duration(row["p50_s"]) if row["p50_s"] is not None else ""
     yield duration(row["p99_s"]) if row["p99_s"] is not None else ""
     yield f"{row['per_s']:.4g}" if row["per_s"] is not None else ""
@@ -86,7 +88,7 @@ def _figures(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
-    """What was compared, where it was measured, and why builds failed; what is the same for a target once."""
+    """Yields what was compared, where it was measured, and why builds failed; each distinct line once."""
     told: set[str] = set()
     for row in rows:
         notes = [row["checked"]] if row["checked"] else []
@@ -96,7 +98,7 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
         if row["error"]:
             notes.append(f"{row['error']}: octet builds {short_id(row['build'])}")
         if row["measuring"]:
-            notes.append("a worker is to measure it")
+            notes.append("a worker is about to measure it")
         lines = [f"{row['target']}  {note}" for note in notes]
         yield from (Text(line, style="dim") for line in lines if line not in told)
         told.update(lines)

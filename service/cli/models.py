@@ -1,4 +1,4 @@
-"""`octet models` and `octet builds`: what the server holds, and what it did and does."""
+"""`octet models` and `octet builds`: the models on a server, and its past and current builds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def models(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models, and whether each version answers; newest versions first."""
+    """List the models, and whether each version is served; newest versions first."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         listed = _versions(client.model(name)) if name else client.models()
         if as_json:
@@ -65,7 +65,7 @@ def _version_state(version: dict[str, Any]) -> Text:
 
 
 def _reasons(listed: list[dict[str, Any]]) -> Iterator[Text]:
-    """A line for each version that does not answer."""
+    """Yields a line for each version that is not served, with the reason."""
     for version in listed:
         if version["reason"]:
             which = f"{version['name']}:{version['version']}  "
@@ -73,14 +73,14 @@ def _reasons(listed: list[dict[str, Any]]) -> Iterator[Text]:
 
 
 def _metadata(listed: list[dict[str, Any]]) -> Iterator[Text]:
-    """A line for each version that has labels or preprocessing."""
+    """Yields a line for each version that has labels or preprocessing."""
     for version in listed:
         if metadata := ModelMetadata.from_json(version["metadata"] or {}):
             yield Text(f"{version['name']}:{version['version']}  {metadata}", style="dim")
 
 
 def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """The versions of a model, each with the aliases that it answers for."""
+    """Returns the versions of a model, each with the aliases that point to it."""
     return [
         version | {"aliases": [alias for alias in model["aliases"] if version["version"] in _answering(alias)]}
         for version in model["versions"]
@@ -95,12 +95,12 @@ def builds(
     identifier: Annotated[
         str | None,
         typer.Argument(
-            metavar="BUILD", help="Show this build and its checks; the first characters of its id are enough."
+            metavar="BUILD", help="Show this build and its checks. The first characters of its id are enough."
         ),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="List only builds of this model.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 20,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the build to its end.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="The number of builds to list.")] = 20,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the build, and show its progress.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the build.")] = False,
     server: ServerOption = None,
     key: KeyOption = None,
@@ -117,7 +117,7 @@ def builds(
         build = client.cancel(identifier) if cancel else client.build(identifier)
         if cancel and build["state"] in ("succeeded", "different", "failed"):
             raise Conflict(
-                f"build {short_id(build['id'])} was over before it could be canceled: it {build['state']}",
+                f"build {short_id(build['id'])} ended before it could be canceled; its state is {build['state']}",
                 hint=f"octet builds {short_id(build['id'])}{server_flag(server)} shows it",
             )
         if wait:
@@ -160,7 +160,7 @@ def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
 
 
 def _target(build: dict[str, Any]) -> str:
-    """What a build is for, and what tells it from others of the same version for that."""
+    """Returns a build's target, and the options that distinguish it from the version's other builds for that target."""
     options = build["options"]
     batch, tune_s = batch_of(options), tune_s_of(options)
     told = ["quantization"] if is_quantization(options) else []
@@ -196,7 +196,7 @@ def _size(size_bytes: int) -> str:
 
 
 def _short(digest: str) -> str:
-    """As much of a digest as tells it from the others of its kind."""
+    """Returns a prefix of a digest that is long enough to identify it."""
     return digest[: len("sha256:") + 12]
 
 

@@ -36,7 +36,7 @@ ModelFile = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A quantized model: TFLite, TorchScript, ONNX, MXNet's symbol.",
+        help="A quantized model: TFLite, TorchScript, ONNX or an MXNet symbol.",
         exists=True,
         dir_okay=False,
     ),
@@ -45,7 +45,7 @@ ModelFileOrArtifact = Annotated[
     Path,
     typer.Argument(
         metavar="FILE|DIR",
-        help="A quantized model: TFLite, TorchScript, ONNX, MXNet's symbol; or a folder that octet compile wrote.",
+        help="A quantized model (TFLite, TorchScript, ONNX or an MXNet symbol), or a folder that octet compile wrote.",
     ),
 ]
 ArtifactDir = Annotated[
@@ -53,16 +53,21 @@ ArtifactDir = Annotated[
 ]
 ArtifactOption = Annotated[
     str | None,
-    typer.Option("--artifact", help="The artifact's digest, if the folder holds several.", show_default="the only one"),
+    typer.Option(
+        "--artifact", help="The artifact's digest, if the folder contains several.", show_default="the only one"
+    ),
 ]
 UnsandboxedOption = Annotated[
-    bool, typer.Option("--unsandboxed", help="Let the artifact's code do all that you may; it is native code.")
+    bool,
+    typer.Option(
+        "--unsandboxed", help="Run the artifact's native code without a sandbox, with all permissions of your user."
+    ),
 ]
 FolderOrModel = Annotated[
     str,
     typer.Argument(
         metavar="DIR|MODEL",
-        help="A folder that octet compile wrote, or a model of the server, which is downloaded and run here.",
+        help="A folder that octet compile wrote, or a model on the server, which is downloaded and run here.",
     ),
 ]
 SecondsOption = Annotated[float, typer.Option("--seconds", min=0, help="Approximately how long to measure.")]
@@ -70,23 +75,31 @@ InputFiles = Annotated[
     list[Path],
     typer.Argument(
         metavar="INPUT...",
-        help="A JPEG or PNG, or a tensor in a .npy file; for a model with several inputs, one file for each.",
+        help="A JPEG or PNG picture, or a tensor in a .npy file. One file for each input of the model.",
         exists=True,
         dir_okay=False,
     ),
 ]
 TargetOption = Annotated[
-    str, typer.Option("--target", help='The target to compile for: one that octet doctor lists, or "host".')
+    str,
+    typer.Option(
+        "--target",
+        help='The target to compile for: one that octet targets lists, or "host" for the best that runs here.',
+    ),
 ]
 NumericsOption = Annotated[
     str | None,
     typer.Option(
-        "--numerics", help="The runtime whose arithmetic to follow, bit for bit.", show_default="by the file's format"
+        "--numerics",
+        help="The runtime whose results to reproduce, bit for bit.",
+        show_default="the usual one for the file's format",
     ),
 ]
 BatchOption = Annotated[
     str,
-    typer.Option("--batch", metavar="SIZES", help="Batch sizes, such as 1,8,16. 1 is built and served first."),
+    typer.Option(
+        "--batch", metavar="SIZES", help="Batch sizes to build, such as 1,8,16. Size 1 is built and served first."
+    ),
 ]
 InputShapeOption = Annotated[
     str,
@@ -94,23 +107,25 @@ InputShapeOption = Annotated[
         "--input-shape",
         "--shape",
         metavar="[NAME=]N,C,H,W",
-        help="The input's shape, if the file leaves it open; for several inputs, x=…;y=…; 1x[16,32,64] for a choice.",
+        help="The input's shape, if the file leaves it open. Several inputs: x=…;y=…. Several sizes: 1x[16,32,64].",
         show_default=False,
     ),
 ]
 TuneOption = Annotated[
     str | None,
-    typer.Option("--tune", metavar="TIME", help="How long to look for faster tiles, such as 60s.", show_default="not"),
+    typer.Option(
+        "--tune", metavar="TIME", help="Search this long for faster tile sizes, such as 60s.", show_default="no search"
+    ),
 ]
 AcceptOption = Annotated[
     bool,
     typer.Option(
-        "--accept-differences", help="Accept a result that differs from its reference runtime, and record that."
+        "--accept-differences", help="Accept outputs that differ from the reference runtime's, and record that."
     ),
 ]
 LabelsOption = Annotated[
     Path | None,
-    typer.Option("--labels", help="A file with one label per line, class 0 first.", exists=True, dir_okay=False),
+    typer.Option("--labels", help="A text file with one label per line, class 0 first.", exists=True, dir_okay=False),
 ]
 SaveOption = Annotated[
     Path | None, typer.Option("--save", help="Also write the first output to this .npy file.", dir_okay=False)
@@ -120,16 +135,19 @@ MeanOption = Annotated[
     typer.Option(
         "--mean",
         metavar="M[,M,M]",
-        help="Pictures become (pixel / 255 - mean) / std: one number for each channel, or one for all.",
+        help="Normalizes pictures: (pixel / 255 - mean) / std. One number for each channel, or one for all.",
         show_default=False,
     ),
 ]
-StdOption = Annotated[str, typer.Option("--std", metavar="S[,S,S]", help="See --mean.", show_default=False)]
+StdOption = Annotated[
+    str, typer.Option("--std", metavar="S[,S,S]", help="The standard deviation; see --mean.", show_default=False)
+]
 ResizeOption = Annotated[
-    Resize | None, typer.Option("--resize", help="How pictures are fitted.", show_default="stretch")
+    Resize | None,
+    typer.Option("--resize", help="How a picture is fitted to the model's input size.", show_default="stretch"),
 ]
 LayoutOption = Annotated[
-    Layout | None, typer.Option("--layout", help="Of the image input, where its shape leaves that open.")
+    Layout | None, typer.Option("--layout", help="The layout of the picture input, if its shape does not show it.")
 ]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Show the stored integers of quantized outputs instead of real values.")
@@ -137,7 +155,7 @@ RawOption = Annotated[
 
 
 def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
-    """The settings. An error in them is reported as a usage error."""
+    """Returns the settings. An invalid setting is reported as a usage error."""
     try:
         return load_settings(flags)
     except ValidationError as error:
@@ -146,27 +164,27 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
 
 
 def is_reference(given: str) -> bool:
-    """Whether it names something in an OCI registry, and no file."""
+    """Returns true if `given` is a reference to an OCI registry rather than a file."""
     return given.startswith("oci://")
 
 
 def metadata_from(
     labels: Path | None, mean: str, std: str, resize: Resize | None, layout: Layout | None
 ) -> ModelMetadata:
-    """The model metadata that the options give. Raises `InvalidInput`."""
+    """Returns the model metadata that the options specify. Raises `InvalidInput`."""
     return ModelMetadata(read_labels(labels) if labels else (), parse_numbers(mean), parse_numbers(std), resize, layout)
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """One label a line, the first for class 0. Raises `InvalidInput`: it is no text."""
+    """Returns the labels in a file: one per line, the first for class 0. Raises `InvalidInput` if it is not UTF-8."""
     try:
         return parse_labels(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not a text in UTF-8", hint="one label a line, class 0 first") from error
+        raise InvalidInput(f"{path} is not UTF-8 text", hint="write one label per line, class 0 first") from error
 
 
 def server_url(server: str | None) -> str:
-    """`server`, or the address at which `octet serve` would listen here."""
+    """Returns the URL of `server`, or by default the address at which `octet serve` listens on this machine."""
     if server:
         return server if "://" in server else f"http://{server}"
     settings = load_checked()
@@ -174,11 +192,13 @@ def server_url(server: str | None) -> str:
 
 
 def server_flag(server: str | None) -> str:
-    """The option that a suggested command needs to reach the same server; empty where the environment names it."""
+    """Returns the option that a suggested command needs to reach the same server, or "" if OCTET_SERVER is that one."""
     return f" --server {shlex.quote(server)}" if server and server != os.environ.get("OCTET_SERVER") else ""
 
 
 def local_url(host: str, port: int, tls: bool = False) -> str:
-    """The URL by which this machine reaches a server that listens on `host`; 0.0.0.0 and :: are no addresses to ask."""
+    """Returns the URL at which this machine reaches a server listening on `host`. Clients cannot connect to 0.0.0.0 or
+    ::.
+    """
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"{'https' if tls else 'http'}://" + (f"[{reachable}]" if ":" in reachable else reachable) + f":{port}"

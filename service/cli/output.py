@@ -1,7 +1,7 @@
-"""Output of commands: the answer goes to stdout, progress and errors go to stderr, so that stdout can be piped.
+"""Output of commands: results go to stdout, progress and errors go to stderr, so that stdout can be piped.
 
-Everything that a command writes goes through here, where control characters are escaped (`core.printable`): names and
-texts in it come from files and from servers that others wrote.
+All output of a command passes through here, where control characters are escaped (`core.printable`): names and texts
+may come from untrusted files and servers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from service.core.installed import not_installed
 from service.core.printable import json_text, printable, printable_text
 
 FAILURE = 1
-DIFFERENT = 3  # the build differs from its reference runtime, and nobody accepted that; 2 is typer's, of wrong usage
-_FILE_COLUMNS = 200  # a file or a pipe has no width: tables are not cut
+DIFFERENT = 3  # built, but outputs differ from the reference runtime's, unaccepted; 2 is typer's status for wrong usage
+_FILE_COLUMNS = 200  # files and pipes have no width; wide enough that tables are not cut
 
 
 @dataclass(frozen=True)
 class Output:
-    """A command's two streams. With `as_json`, stdout carries JSON documents, one a line, and nothing else."""
+    """A command's two streams. With `as_json`, stdout carries only JSON documents, one per line."""
 
     as_json: bool
     answers: Console = field(default_factory=lambda: _console(stderr=False))
@@ -42,7 +42,7 @@ class Output:
         print(json_text(value), flush=True)
 
     def text(self, text: str) -> None:
-        """Writes lines as they are, but for control characters: without style, folding or a line break at the end."""
+        """Writes text without styles, wrapping or a final line break. Control characters are escaped."""
         print(printable_text(text), end="")
 
     def show(self, *renderables: RenderableType) -> None:
@@ -53,7 +53,7 @@ class Output:
         self.answers.print(f"\nNext: [bold]{escape(command)}[/bold]")
 
     def refuse(self, different: Different) -> NoReturn:
-        """Ends the command after its answer was shown: what it is about differs from its reference.
+        """Ends the command after it has shown its result, because that result differs from its reference.
 
         Raises:
             typer.Exit: always.
@@ -77,7 +77,9 @@ class Output:
 
 
 def _written(error: OctetError) -> Path | None:
-    """The file of an internal error's report, in the working directory; None if there is no report, or no room."""
+    """Writes an internal error's report to the working directory. Returns its path, or None if there is no report or
+    the
+    file cannot be written."""
     if not isinstance(error, InternalError) or not error.report:
         return None
     text = json.dumps(error.report, indent=1) + "\n"
@@ -90,17 +92,17 @@ def _written(error: OctetError) -> Path | None:
 
 
 def where(error: Mapping[str, Any]) -> dict[str, str]:
-    """The members of an error document that say where it happened and what to do, in the order to read them."""
+    """Returns the parts of an error document that show where it happened and what to do, in reading order."""
     labels = {"stage": "stage", "op": "operator", "tensor": "tensor", "hint": "hint", "request_id": "request"}
     return {label: str(error[name]) for name, label in labels.items() if error.get(name)}
 
 
 @contextmanager
 def reporting(as_json: bool) -> Iterator[Output]:
-    """Runs a command's body. An error in it is shown to the user and becomes exit status 1, or `DIFFERENT`.
+    """Runs a command's body. Shows an error to the user and exits with status 1, or `DIFFERENT`.
 
-    A `ModuleNotFoundError` is about a package that the runtime alone does without, an `OSError` about a file that the
-    user named, such as a folder that cannot be written to.
+    A `ModuleNotFoundError` is reported as a package that is not installed (a runtime-only installation lacks some), an
+    `OSError` as a problem with a file that the user named, such as a folder without write permission.
     """
     output = Output(as_json)
     try:
@@ -121,7 +123,7 @@ def reporting(as_json: bool) -> Iterator[Output]:
 
 
 class _SafeConsole(Console):
-    """A console that writes no control character but those of its own styles, line breaks and tabs."""
+    """A console that writes no control characters except those of its own styles, line breaks and tabs."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         for each in objects:
@@ -136,7 +138,7 @@ class _SafeConsole(Console):
 
 
 def _put_cells_on_one_line(table: Table) -> None:
-    """A name with a line break would look like a row of its own."""
+    """Escapes line breaks in a table's cells: a name with a line break would look like a row of its own."""
     for column in table.columns:
         for index, cell in enumerate(column._cells):
             if isinstance(cell, str) and "\n" in cell:

@@ -1,4 +1,4 @@
-"""`octet explain --passes`: what each pass of the compiler makes of a model file, as text."""
+"""`octet explain --passes`: writes the model after each pass of the compiler, as text."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PassesOption = Annotated[
         "--passes",
         metavar="DIR",
         file_okay=False,
-        help="MODEL is a model file: write what each pass makes of it into DIR, for --target and --numerics.",
+        help="MODEL is a model file: write its text after each compiler pass into DIR, for --target and --numerics.",
     ),
 ]
 
 
 def show_passes(output: Output, file: Path, directory: Path, target: str, numerics: str | None, as_json: bool) -> None:
-    """Writes numbered text files into `directory`, and says which.
+    """Writes numbered text files into `directory`, and lists them.
 
     Raises:
-        InvalidInput: there is no such file, or the folder holds something already.
+        InvalidInput: `file` does not exist, or the folder is not empty.
     """
     from service.compiler.build.inspection import passes_of
     from service.compiler.importers.detect import format_of
@@ -38,7 +38,7 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
     if not file.is_file():
         raise InvalidInput(f"{file} is not a file", hint="--passes takes a model file, not a name or a folder")
     if directory.exists() and any(directory.iterdir()):
-        raise InvalidInput(f"{directory} is not empty", hint="name another folder")
+        raise InvalidInput(f"{directory} is not empty", hint="choose another folder")
     with file.open("rb") as source:
         mode = parse_mode(numerics) if numerics else DEFAULT_MODE[format_of(source)]
     with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:

@@ -1,4 +1,4 @@
-"""A picture as text, so that a terminal shows what was asked."""
+"""Renders a picture as text, so that a terminal can show the input of a prediction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _SHADES = " ░▒▓█"  # dark to bright on the usual dark terminal
 
 
 def as_blocks(data: bytes, columns: int = 32) -> str:
-    """`data` (a JPEG or PNG) in shades of grey, a pixel two characters wide because characters are twice as high.
+    """Renders `data` (a JPEG or PNG) in shades of grey. A pixel is two characters wide, as characters are twice as
+    high.
 
     Pictures wider than `columns / 2` pixels are scaled down; smaller ones are shown pixel by pixel.
     """

@@ -1,4 +1,4 @@
-"""`octet predict`: one request to a served model, in binary."""
+"""`octet predict`: sends one request to a served model, in binary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from service.core.signature import TensorSpec
 
 
 def predict(
-    name: Annotated[str, typer.Argument(help="The model, as octet models lists it.")],
+    name: Annotated[str, typer.Argument(help="The model's name, as octet models lists it.")],
     inputs: InputFiles,
     version: Annotated[
         int | None, typer.Option("--version", help="The version to use.", show_default="the newest")
@@ -46,15 +46,15 @@ def predict(
 
 
 def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int | None = None) -> Answer:
-    """Sends a prediction request. The time is the request's whole round trip, as this client sees it.
+    """Sends a prediction request. The result's time is the request's whole round trip, as this client sees it.
 
     Raises:
-        InvalidInput: the model has another number of inputs.
+        InvalidInput: the number of inputs is not that of the model.
     """
     metadata = client.metadata(name, version)
     names = [spec["name"] for spec in metadata["inputs"]]
     if len(names) != len(inputs):
-        raise InvalidInput(f"{name} has {len(names)} inputs, and {len(inputs)} were given", hint=", ".join(names))
+        raise InvalidInput(f"{name} has {len(names)} inputs, but {len(inputs)} were given", hint=", ".join(names))
     started_s = time.perf_counter()
     header, outputs = client.infer(name, names, inputs, version)
     took_s = time.perf_counter() - started_s
@@ -64,6 +64,6 @@ def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int
 
 
 def _spec(described: dict[str, Any]) -> TensorSpec:
-    """A tensor of the metadata; the quantization is in its parameters."""
+    """Returns the spec of a tensor in a model's metadata; its quantization is in the tensor's parameters."""
     quantization = described.get("parameters")
     return TensorSpec.from_json(described | {"quantization": quantization})

@@ -1,4 +1,4 @@
-"""`octet promote` and `octet rollback`: the version that answers requests that name none."""
+"""`octet promote` and `octet rollback`: choose the version that serves requests without a version."""
 
 from __future__ import annotations
 
@@ -12,24 +12,30 @@ from service.cli.output import Output, reporting
 from service.core.alias import ALL_PERCENT, STABLE
 from service.core.errors import NotFound
 
-NameArgument = Annotated[str, typer.Argument(help="The model, as octet models lists it.")]
+NameArgument = Annotated[str, typer.Argument(help="The model's name, as octet models lists it.")]
 AliasOption = Annotated[
-    str, typer.Option("--alias", help="The alias to set; stable answers requests that name no version.")
+    str, typer.Option("--alias", help='The alias to change. Requests without a version go to the alias "stable".')
 ]
 
 
 def promote(
     name: NameArgument,
-    version: Annotated[int, typer.Argument(min=1, help="The version that should answer.")],
+    version: Annotated[int, typer.Argument(min=1, help="The version to send requests to.")],
     alias: AliasOption = STABLE,
     percent: Annotated[
-        int, typer.Option("--percent", min=1, max=ALL_PERCENT, help="The share of requests; less than 100 is a canary.")
+        int,
+        typer.Option(
+            "--percent",
+            min=1,
+            max=ALL_PERCENT,
+            help="The share of requests to send to it. Less than 100 makes the version a canary.",
+        ),
     ] = ALL_PERCENT,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send all requests for a model, or some, to this version."""
+    """Send all or part of the requests for a model to this version."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         _show(output, name, client.promote(name, version, alias, percent))
         if percent < ALL_PERCENT and not as_json:
@@ -41,7 +47,7 @@ def rollback(
     alias: AliasOption = STABLE,
     away_from: Annotated[
         int | None,
-        typer.Option("--from", min=1, help="The version to roll back from.", show_default="the last"),
+        typer.Option("--from", min=1, help="The version to roll back from.", show_default="the last promoted"),
     ] = None,
     server: ServerOption = None,
     key: KeyOption = None,
@@ -53,7 +59,7 @@ def rollback(
 
 
 def _promoted_last(client: Client, name: str, alias: str) -> int:
-    """Sent to the server, so that a later promotion is not undone."""
+    """Returns the version that was promoted last. The server compares it, so that a later promotion is not undone."""
     known = next((each for each in client.model(name)["aliases"] if each["name"] == alias), None)
     if known is None:
         raise NotFound(f"model {name!r} has no alias {alias!r}", hint=f"octet models {name} lists them")
@@ -62,7 +68,7 @@ def _promoted_last(client: Client, name: str, alias: str) -> int:
 
 
 def spoken(alias: dict[str, Any]) -> str:
-    """As a person reads it: `stable → 3, 4 in 10 %`."""
+    """Returns an alias as text: `stable → 3, 4 in 10 %`."""
     canary = alias["canary"]
     return f"{alias['name']} → {alias['version']}" + (
         f", {canary['version']} in {canary['percent']} %" if canary else ""

@@ -1,4 +1,4 @@
-"""`octet pull`: downloads a served artifact as the folder that `octet compile` would have written."""
+"""`octet pull`: downloads an artifact from a server or registry, as a folder like that of `octet compile`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def pull(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL[:VERSION]|oci://…", help="A model of the server's, or a reference to an OCI registry."
+            metavar="MODEL[:VERSION]|oci://…", help="A model on the server, or a reference to an OCI registry."
         ),
     ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must not exist yet.")],
     target: Annotated[
         str | None,
-        typer.Option("--target", help="The target that the artifact was built for.", show_default="the server's"),
+        typer.Option(
+            "--target", help="The target of the artifact to download.", show_default="the one that the server serves"
+        ),
     ] = None,
     plain_http: PlainHttpOption = False,
     server: ServerOption = None,
@@ -69,7 +71,7 @@ def _pull_from_registry(text: str, directory: Path, target: str | None, plain_ht
 
 
 def _artifact(client: Client, name: str, version: int | None, target: str | None) -> tuple[Digest, ModelMetadata]:
-    """The artifact, and the labels and preprocessing of the version that it belongs to. Raises `NotReady`."""
+    """Returns the artifact, and its version's labels and preprocessing. Raises `NotReady` if there is none."""
     versions = client.model(name)["versions"]
     wanted = [each for each in versions if version in (None, each["version"])]
     if target is None:
@@ -92,7 +94,7 @@ def _is_built(build: dict[str, Any], versions: list[int], target: str) -> bool:
 
 
 def _write(client: Client, artifact: Digest, metadata: ModelMetadata, directory: Path) -> None:
-    """The folder is whole or absent; every file in it hashes to its name. Its facts include `metadata`."""
+    """Writes a folder that is complete or absent, after checking each file's digest. Adds `metadata` to its facts."""
     from service.cache import OciLayout
 
     directory.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""What was pulled from registries to be served, in the data directory.
+"""The folder of artifacts that were pulled from registries to be served, in the data directory.
 
-pulled/<reference>/<digest>        what a tag stood for
-pulled/<reference>/<digest>.lock   locked by each process that serves it, or pulls it
-pulled/<reference>/<model>         a link to what is served
+pulled/<reference>/<digest>        the artifacts that a tag referred to
+pulled/<reference>/<digest>.lock   locked by each process that serves or pulls this folder
+pulled/<reference>/<model>         a link to the folder that is served now
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _FOLDER = re.compile(r"[0-9a-f]{64}(\.partial)?")
 
 
 def served_folder(text: str, settings: Settings, target: str | None = None) -> Path:
-    """What a reference stands for now, as a folder in the data directory with the name of the model; pulled, if it is
-    not there. Where the registry does not answer, what it stood for when it was last asked.
+    """Returns the folder in the data directory with what a reference refers to now, named after the model. Pulls it if
+    it is missing. If the registry does not respond, returns what the reference referred to at the last pull.
 
-    It is there as long as this process lives. What no process serves is deleted when something else has taken its
-    place, and beyond `store_cache_bytes`, what was served longest ago first.
+    The folder exists as long as this process lives. A folder that no process serves is deleted when a newer one has
+    replaced it; if the rest exceeds `store_cache_bytes`, the least recently served are deleted first.
 
     Args:
-        target: of the artifacts of an index, those to take; by default the best of those that run here.
+        target: chooses the artifacts of an index by target; by default the best target that runs here.
 
     Raises:
         OctetError: as `pull_to`.
@@ -55,7 +55,7 @@ def served_folder(text: str, settings: Settings, target: str | None = None) -> P
     except RegistryFailed as error:
         if not current.exists():
             raise
-        _logger.warning("%s; what was pulled before is served", error)
+        _logger.warning("%s; serving what was pulled before", error)
         _hold(current.resolve())
         return current
     folder = place / wanted.removeprefix("sha256:")
@@ -68,12 +68,12 @@ def served_folder(text: str, settings: Settings, target: str | None = None) -> P
 
 
 def collect(root: Path, max_bytes: int) -> None:
-    """Deletes what no process serves: all that something else has taken the place of, and the rest beyond `max_bytes`,
-    what was served longest ago first. What cannot be deleted stays, and the log says so.
+    """Deletes folders that no process serves: all that were replaced by a newer one, then, while the rest exceeds
+    `max_bytes`, the least recently served. A folder that cannot be deleted is logged and left.
     """
     kept = []
     for folder in [each for each in root.glob("*/*") if _FOLDER.fullmatch(each.name)]:
-        with suppress(FileNotFoundError):  # another process collects, too
+        with suppress(FileNotFoundError):  # another process may delete it at the same time
             if _links_to(folder):
                 kept.append((_used_s(folder), folder, _size_bytes(folder)))
             else:
@@ -84,24 +84,24 @@ def collect(root: Path, max_bytes: int) -> None:
             total_bytes -= size_bytes
 
 
-_held: list[int] = []  # descriptors of what this process serves, each with a shared lock; it has few, and they stay
+_held: list[int] = []  # file descriptors, each with a shared lock on a folder that this process serves; never closed
 
 
 def _hold(folder: Path) -> None:
-    """From now on, no process deletes it."""
+    """Locks the folder for the rest of this process's life, so that no process deletes it."""
     descriptor = _locked(folder, fcntl.LOCK_SH)
     os.utime(descriptor)
     _held.append(descriptor)
 
 
 def _locked(folder: Path, how: int) -> int:
-    """A descriptor. Raises `BlockingIOError`, where `how` is not to wait."""
+    """Returns a locked file descriptor. Raises `BlockingIOError` if `how` includes LOCK_NB and the lock is taken."""
     lock = _lock_of(folder)
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, how)
-            if os.fstat(descriptor).st_nlink:  # nobody has deleted it in the meantime
+            if os.fstat(descriptor).st_nlink:  # the lock file was not deleted in the meantime
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -110,7 +110,7 @@ def _locked(folder: Path, how: int) -> int:
 
 
 def _lock_of(folder: Path) -> Path:
-    """One for what is pulled and for what has been."""
+    """Returns the lock file of a folder; its `.partial` folder shares it."""
     return folder.with_name(f"{folder.name.removesuffix('.partial')}.lock")
 
 
@@ -120,7 +120,7 @@ def _used_s(folder: Path) -> float:
 
 
 def _delete(folder: Path) -> bool:
-    """Unless a process holds it; with the links to it."""
+    """Deletes the folder and the links to it, unless a process has locked it. Returns true if it was deleted."""
     try:
         descriptor = _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -130,14 +130,14 @@ def _delete(folder: Path) -> bool:
             link.unlink()
         shutil.rmtree(folder)
         _lock_of(folder).unlink()
-        with suppress(OSError):  # something else is there
+        with suppress(OSError):  # the parent still contains other files
             folder.parent.rmdir()
     except OSError as error:
-        _logger.warning("%s, which nobody serves, cannot be deleted: %s", folder, error)
+        _logger.warning("cannot delete %s, which no process serves: %s", folder, error)
         return False
     finally:
         os.close(descriptor)
-    _logger.info("deleted %s, which nobody serves", folder)
+    _logger.info("deleted %s, which no process serves", folder)
     return True
 
 
@@ -150,7 +150,7 @@ def _size_bytes(folder: Path) -> int:
 
 
 def _best(targets: Sequence[str]) -> str:
-    """Of the targets, the one that does most of what this machine can; the first where none runs here."""
+    """Returns the most capable of the targets that run on this machine; the first of `targets` if none does."""
     here = [target.name for target in detect_host().targets if target.name in targets]
     return (here or list(targets))[0]
 

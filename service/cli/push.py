@@ -1,4 +1,4 @@
-"""`octet push`: uploads a file, follows its build, and says what the result was checked against."""
+"""`octet push`: uploads a file, follows its build, and shows the checks of the result."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from service.core.target import ALL
 _NOT_BUILT = ("failed", "canceled")
 _BUILT = ("succeeded", "different")
 
-Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and calls what it is given with numbers of bytes
+Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and reports each number of bytes sent
 
 
 def push(
@@ -61,7 +61,7 @@ def push(
         typer.Option(
             "--to",
             metavar="oci://HOST/REPOSITORY:TAG",
-            help="Push a compiled folder, or a model of the server (MODEL[:VERSION]), to an OCI registry instead.",
+            help="Push a compiled folder, or a model on the server (MODEL[:VERSION]), to an OCI registry instead.",
         ),
     ] = None,
     plain_http: PlainHttpOption = False,
@@ -72,8 +72,8 @@ def push(
         str,
         typer.Option(
             "--target",
-            help='The target to compile for: one that octet doctor lists; "host" is the best that the server, or a '
-            'worker of its cluster, runs; "all" each that a worker serves.',
+            help='The target to compile for, one that octet targets lists. "host": the best target that the server '
+            'or a worker of its cluster runs. "all": every target that a worker serves.',
         ),
     ] = "host",
     numerics: NumericsOption = None,
@@ -91,11 +91,11 @@ def push(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a model, compile it, and show the checks of the result. A compiled folder is verified instead.
+    """Upload a model, compile it, and show the checks of the result. A compiled folder is verified instead of compiled.
 
-    Exit status 3: it was built and is not served, because it differs from its reference runtime.
+    Exit status 3: the model was built but is not served, because its outputs differ from the reference runtime's.
 
-    Other batch sizes and tuning are separate builds in the background; octet builds lists them.
+    Other batch sizes and tuning run as separate builds in the background; octet builds lists them.
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": input_shape} if input_shape else {}
@@ -167,10 +167,10 @@ def push_model(
     detach: bool = False,
     metadata: ModelMetadata = NOTHING,
 ) -> dict[str, Any]:
-    """Pushes, follows the build to its end, and returns `{build, reports, cached, seconds}`.
+    """Pushes a model, follows the build to its end, and returns `{build, reports, cached, seconds}`.
 
     Raises:
-        OctetError: the server refused the file, or the build failed: then as the build says.
+        OctetError: the server refused the file, or the build failed with this error.
     """
 
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def push_artifact(
     metadata: ModelMetadata = NOTHING,
     options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """As `push_model`, of an archive of an artifact: its build verifies it."""
+    """Pushes an archive of an artifact, like `push_model`. Its build verifies the artifact instead of compiling."""
 
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push_artifact(archive, name, on_sent, options)
@@ -199,10 +199,12 @@ def push_artifact(
 def _others(
     client: Client, name: str, first: dict[str, Any], options: dict[str, Any], output: Output, detach: bool
 ) -> list[dict[str, Any]]:
-    """As `push_model`, of the other builds of a push for all targets. One may have failed.
+    """Follows the other builds of a push for all targets. Returns one result of `push_model`'s form for each.
+
+        A failed build is not raised; its document contains the error.
 
     Args:
-        options: what the builds have in common, as the API has it.
+        options: the options that the builds have in common, in the API's form.
     """
     started_s = time.monotonic()
     asked = client.request_builds(name, _version_of(first, name), [ALL], options)
@@ -212,7 +214,7 @@ def _others(
             continue
         cached = build["state"] in _BUILT
         if not (cached or detach):
-            with suppress(OctetError):  # which the build says, too
+            with suppress(OctetError):  # the build's document contains the error too
                 follow(client, build, output)
             build = client.build(build["id"])
         reports = attached(client, build["artifact"]) if build["artifact"] else {}
@@ -235,15 +237,15 @@ def _pushed(
 
 
 def _version_of(build: dict[str, Any], name: str) -> int:
-    """Of the model, which may share the build with others."""
+    """Returns the version of the model `name` that uses the build; other models may share it."""
     return next(int(each["version"]) for each in build["models"] if each["name"] == name)
 
 
 def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, Any]:
-    """Shows the build's stages until it is over; the build as it then is, which may be different from its reference.
+    """Shows the build's stages until it ends. Returns the finished build, whose state may be `different`.
 
     Raises:
-        OctetError: it failed or was canceled.
+        OctetError: the build failed or was canceled.
     """
     with StageView(output.progress) as view:
         try:
@@ -256,7 +258,7 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
                 elif event.kind == "state":
                     view.finish(at_s, succeeded=event.data["state"] not in ("failed", "different"))
         except KeyboardInterrupt:
-            output.progress.print(f"The build goes on; octet builds {short_id(build['id'])} tells how it went.")
+            output.progress.print(f"The build continues; octet builds {short_id(build['id'])} shows its result.")
             raise
     build = client.build(build["id"])
     if build["state"] not in _BUILT:
@@ -265,12 +267,12 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
 
 
 def short_id(build: str) -> str:
-    """As much of a build's id as tells it from the others; every command takes it."""
+    """Returns a prefix of a build's id that identifies it; every command accepts it."""
     return build[:8]
 
 
 def uploading(file: Path, send: Send, output: Output) -> dict[str, Any]:
-    """What `send` returns, which sends `file`, and a bar meanwhile."""
+    """Calls `send`, which uploads `file`, and shows a progress bar meanwhile. Returns its result."""
     columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(
         *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal
@@ -292,7 +294,7 @@ def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
         output.show(f"{where}: {build['state']} as build {short_id(build['id'])}")
         output.next_command(f"octet builds {short_id(build['id'])}{server_flag(server)}")
         return
-    how = "built before, answered from the cache" if pushed["cached"] else "built"
+    how = "built before, reused from the cache" if pushed["cached"] else "built"
     took = f"{where}: {how} in {pushed['seconds']:.2f} s"
     output.show(Text.assemble(took, ", ", label(pushed["reports"])), summary(pushed["reports"]))
     if build["state"] == "different":
@@ -300,4 +302,4 @@ def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
     if is_verified(pushed["reports"]):
         output.next_command(f"octet predict {build['model']} INPUT{server_flag(server)}")
     elif pushed["reports"]:
-        output.next_command(f"octet matrix {build['model']}{server_flag(server)}")  # whether a worker has verified it
+        output.next_command(f"octet matrix {build['model']}{server_flag(server)}")  # shows whether a worker verified it

@@ -1,4 +1,4 @@
-"""`octet quantize`: a float model and some of its inputs -> a quantized file, and what that cost."""
+"""`octet quantize`: quantizes a float model with a calibration set, and shows the loss of accuracy."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from service.quantize.sandboxed import Request
 
 _CURVES = (".json", ".svg", ".png")
 _SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
-_SHOWN = 10  # of the noisiest tensors
-_RAISED = {"wide": "of 16x8", "bfloat16": "in bfloat16", "kept": "kept in float"}  # layers by members of the report
-_MOST_BYTES = 1 << 40  # that the child may write
+_SHOWN = 10  # the number of noisiest tensors to show
+_RAISED = {"wide": "of 16x8", "bfloat16": "in bfloat16", "kept": "kept in float"}  # member of the report -> its text
+_MOST_BYTES = 1 << 40  # how much the child process may write
 
 
 def quantize(
@@ -68,50 +68,73 @@ def quantize(
         typer.Option(
             "--data",
             metavar="DIR|FILE",
-            help="Inputs: pictures in a folder or a zip archive, or an .npz or .npy with an array for each of the "
-            "model's inputs, whose first axis counts them.",
+            help="The calibration inputs: pictures in a folder or a zip archive, or an .npz or .npy file with one "
+            "array for each of the model's inputs. An array's first axis counts the inputs.",
             exists=True,
         ),
     ] = None,
     dynamic: Annotated[
-        bool, typer.Option("--dynamic", help="Without inputs: find ranges of matrix products when the model runs.")
+        bool,
+        typer.Option(
+            "--dynamic",
+            help="Without --data: quantize only matrix products, and compute the ranges of their inputs at run time.",
+        ),
     ] = False,
     weight_bits: Annotated[
-        int | None, typer.Option("--weights", metavar="4|8", help="Without inputs: only weights of matrix products.")
+        int | None,
+        typer.Option(
+            "--weights",
+            metavar="4|8",
+            help="Without --data: quantize only the weights of matrix products, to this many bits.",
+        ),
     ] = None,
-    block: Annotated[int, typer.Option("--block", help="So many of such weights share a scale.")] = 32,
-    method: Annotated[Method, typer.Option("--method", help="How ranges are chosen.")] = Method.MINMAX,
-    storage: Annotated[Storage, typer.Option("--activations", help="How activations are stored.")] = Storage.UINT8,
+    block: Annotated[int, typer.Option("--block", help="With --weights: how many weights share a scale.")] = 32,
+    method: Annotated[
+        Method, typer.Option("--method", help="How the ranges of activations are chosen from the calibration inputs.")
+    ] = Method.MINMAX,
+    storage: Annotated[
+        Storage, typer.Option("--activations", help="The integer type in which activations are stored.")
+    ] = Storage.UINT8,
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            "--keep", metavar="TENSOR", help="Leave the operator that makes this tensor in float. Repeatable."
+            "--keep", metavar="TENSOR", help="Keep the operator that produces this tensor in float. Repeatable."
         ),
     ] = None,
     wide: Annotated[
         list[str] | None,
-        typer.Option("--wide", metavar="TENSOR", help="Give the operator that makes this tensor 16 bits. Repeatable."),
+        typer.Option(
+            "--wide",
+            metavar="TENSOR",
+            help="Give the operator that produces this tensor 16-bit activations and 8-bit weights (16x8). Repeatable.",
+        ),
     ] = None,
     bfloat16: Annotated[
         list[str] | None,
         typer.Option(
             "--bfloat16",
             metavar="TENSOR",
-            help="Multiply bfloat16 in the Conv, Gemm or MatMul that makes this tensor. Repeatable.",
+            help="Compute the Conv, Gemm or MatMul that produces this tensor in bfloat16. Repeatable.",
         ),
     ] = None,
     equalize: Annotated[
-        bool, typer.Option("--equalize", help="First scale channels of neighbouring layers to equal ranges.")
+        bool,
+        typer.Option(
+            "--equalize", help="First rescale the channels of neighbouring layers so that their ranges match."
+        ),
     ] = False,
     correct_bias: Annotated[
         bool,
         typer.Option(
             "--correct-bias/--no-correct-bias",
-            help="Have biases take back what rounding weights adds to channels' means; the default.",
+            help="Adjust biases to compensate the shift of channel means that rounding the weights causes.",
         ),
     ] = True,
     adaround: Annotated[
-        bool, typer.Option("--adaround", help="Round weights so that results change least, not each to the nearest.")
+        bool,
+        typer.Option(
+            "--adaround", help="Round each weight up or down so that layer outputs change least, not to the nearest."
+        ),
     ] = False,
     rounds: Annotated[
         int,
@@ -119,26 +142,26 @@ def quantize(
             "--rounds",
             min=0,
             max=MOST_ROUNDS,
-            help="Choose ranges again so often, by what the quantized model makes of the inputs.",
+            help="How often to choose the ranges again, from the activations of the quantized model.",
         ),
     ] = 0,
     sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="Also show what each layer's quantization costs alone.")
+        bool, typer.Option("--sensitivity", help="Also show the loss that quantizing each layer alone causes.")
     ] = False,
     budget: Annotated[
         str | None,
         typer.Option(
             "--budget",
             metavar="SHARE",
-            help="Raise the layers that cost most to 16x8 (see --raise-to) or float, until at most this share of "
-            "answers is lost: 0.5%.",
+            help="The largest loss of accuracy, such as 0.5%: layers that lose most are raised to 16x8 (see "
+            "--raise-to) or float until at most this share of the answers is lost.",
         ),
     ] = None,
     raise_to: Annotated[
         Raised,
         typer.Option(
             "--raise-to",
-            help="What --budget raises layers to where float is not needed. bfloat16 is fast on targets with +bf16.",
+            help="The type that --budget prefers to float. bfloat16 is fast on targets with +bf16.",
         ),
     ] = Raised.WIDE,
     latency_budget: Annotated[
@@ -146,22 +169,29 @@ def quantize(
         typer.Option(
             "--latency-budget",
             metavar="TIME",
-            help="Put as many of the layers that cost most in float as a call within this time allows: 5ms, or 1.2x "
-            "the time in integers. It goes before --budget.",
+            help="The largest latency of a call, such as 5ms, or 1.2x (of the time with all layers in integers): as "
+            "many of the layers that lose most as this allows stay in float. It takes precedence over --budget.",
         ),
     ] = None,
     curve_file: Annotated[
         Path | None,
-        typer.Option("--curve", help="Also write what mixtures of layers cost: .json, .svg or .png.", dir_okay=False),
+        typer.Option(
+            "--curve",
+            help="Also write the accuracy of each mixture of layers to this .json, .svg or .png file.",
+            dir_okay=False,
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
-            "--labels", help="A CSV of file,class (or of class alone, for arrays).", exists=True, dir_okay=False
+            "--labels",
+            help="A CSV file of the right classes: rows of file,class, or for arrays of class alone.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     samples: Annotated[
-        int, typer.Option("--samples", min=1, max=MOST_SAMPLES, help="Use at most so many inputs.")
+        int, typer.Option("--samples", min=1, max=MOST_SAMPLES, help="Use at most this many inputs.")
     ] = 256,
     output_file: Annotated[
         Path | None,
@@ -169,15 +199,17 @@ def quantize(
             "--output",
             "-o",
             help="The file to write.",
-            show_default="FILE with .int8, or .int4 for weights of 4 bits",
+            show_default="FILE with .int8, or .int4 for 4-bit weights",
             dir_okay=False,
         ),
     ] = None,
-    push: Annotated[str | None, typer.Option("--push", metavar="NAME", help="Also push it under this name.")] = None,
+    push: Annotated[
+        str | None, typer.Option("--push", metavar="NAME", help="Also push the quantized model under this name.")
+    ] = None,
     on_server: Annotated[
         bool,
         typer.Option(
-            "--on-server", help="Push the float model under the name of --push, and have the server quantize it."
+            "--on-server", help="Push the float model under the name of --push, and let the server quantize it."
         ),
     ] = False,
     input_shape: InputShapeOption = "",
@@ -186,15 +218,15 @@ def quantize(
     resize: ResizeOption = None,
     layout: LayoutOption = None,
     allow_unsandboxed: Annotated[
-        bool, typer.Option("--allow-unsandboxed", help="Go on even if this kernel cannot sandbox the compiler.")
+        bool, typer.Option("--allow-unsandboxed", help="Continue even if this kernel cannot sandbox the compiler.")
     ] = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Quantize a float model by some of its inputs, and show what that costs."""
+    """Quantize a float model, calibrated with sample inputs, and show the loss of accuracy."""
     if on_server and push is None:
-        raise typer.BadParameter("--on-server takes the model's name: --push NAME")
+        raise typer.BadParameter("--on-server needs the model's name: --push NAME")
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
         limit = parse_share(budget) if budget else None
@@ -226,12 +258,16 @@ def quantize(
         target = output_file or file.with_name(f"{stem}{asked.suffix}")
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
         if curve_file is not None and curve_file.suffix not in _CURVES:
-            raise InvalidInput(f"{curve_file} is none of {', '.join(_CURVES)}", hint="name it curve.svg")
-        for file_to_write in (target, curve_file):  # it takes a minute to have something to write
+            raise InvalidInput(
+                f"{curve_file} does not end in one of {', '.join(_CURVES)}", hint="use a name like curve.svg"
+            )
+        for file_to_write in (target, curve_file):  # checked early, as quantizing takes a minute
             if file_to_write is not None and not file_to_write.absolute().parent.is_dir():
-                raise InvalidInput(f"{file_to_write}: there is no folder {file_to_write.parent}", hint="make it first")
+                raise InvalidInput(
+                    f"{file_to_write}: there is no folder {file_to_write.parent}", hint="create it first"
+                )
         if labels is not None and data is None:
-            raise InvalidInput("labels are of inputs, and there are none", hint="give --data")
+            raise InvalidInput("--labels needs inputs to belong to", hint="pass --data too")
         with upload_of(file) as upload:
             if on_server and push:
                 document = _on_server(upload, push, data, labels, asked, input_shape, target, output, server, key)
@@ -253,7 +289,7 @@ def quantize(
 
 
 def _quantized(request: Request, target: Path, output: Output, settings: Settings) -> dict[str, Any]:
-    """Writes the quantized model; what it costs."""
+    """Quantizes and writes the model to `target`. Returns the report."""
     with tempfile.TemporaryDirectory() as scratch, StageView(output.progress) as view:
         result = sandboxed.quantize(request, Path(scratch), view, settings, unlimited(_MOST_BYTES))
         view.finish(time.monotonic())
@@ -341,8 +377,10 @@ def _show(output: Output, document: dict[str, Any]) -> None:
 
 
 def _size(sizes: dict[str, int]) -> str:
-    """The size of the quantized file beside that of the float model as ONNX, for like is compared with like. A server
-    of an older version sends the size of the float model's own file, and no `source`."""
+    """Compares the quantized file's size with that of the float model as ONNX, the same format.
+
+    A server of an older version sends the size of the float model's own file, and no `source`.
+    """
     small, large = sizes["quantized"], sizes["float"]
     times = f"{large / small:.2f} times smaller" if small <= large else f"{small / large:.2f} times larger"
     if "source" not in sizes:
@@ -351,13 +389,15 @@ def _size(sizes: dict[str, int]) -> str:
 
 
 def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
-    layers = Table("layer", "output, with it alone in integers", title="Cost of each layer, the worst first", box=None)
+    layers = Table(
+        "layer", "output, with it alone in integers", title="Loss caused by each layer, the worst first", box=None
+    )
     for name, value in list(costs["layers_db"].items())[:_SHOWN]:
         layers.add_row(Text(name), _noise(value))
     times = ["latency"] if "latency_budget" in costs else []
     narrow = any(point["bfloat16"] for point in costs["curve"])
     kinds = {"kept": "in float", **({"bfloat16": "in bfloat16"} if narrow else {"wide": "of 16x8"})}
-    curve = Table(*kinds.values(), what, "output", *times, title="Cost of all, with the worst raised", box=None)
+    curve = Table(*kinds.values(), what, "output", *times, title="Loss of mixtures: the worst layers raised", box=None)
     for point in costs["curve"]:
         counts = (str(len(point[kind])) for kind in kinds)
         taken = [duration(point["latency_ms"] / 1e3)] if times else []
@@ -368,9 +408,9 @@ def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
 def _bound(said: dict[str, Any]) -> list[str]:
     limit = f"{said['asked']} ({duration(said['limit_ms'] / 1e3)})"
     if not said["met"]:
-        return [f"No mixture answers within {limit}: all layers that can be are in integers."]
-    lost = "" if said["budget_met"] else " None of them meets the budget of answers: this is the one that keeps most."
-    return [f"The mixture is one of those that answer within {limit}.{lost}"]
+        return [f"No mixture of layers is within {limit}: all layers that can be are in integers."]
+    lost = "" if said["budget_met"] else " No such mixture meets --budget; this one loses the fewest answers."
+    return [f"This mixture of layers is within {limit}.{lost}"]
 
 
 def _noise(value: float | None) -> str:

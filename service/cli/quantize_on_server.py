@@ -1,4 +1,4 @@
-"""`octet quantize --on-server`: the float model and the inputs are sent, and the server's build quantizes."""
+"""`octet quantize --on-server`: sends the float model and the inputs to a server, which quantizes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def quantize_on_server(
     target: Path,
     output: Output,
 ) -> dict[str, Any]:
-    """Pushes the float model as `name`, has it quantized, writes the quantized file to `target`, and follows the build
-    of the new version. What it costs, and the `version` with its `build` and `reports`.
+    """Pushes the float model as `name`, has the server quantize it, writes the quantized file to `target`, and follows
+    the build of the new version. Returns the report, and the `version` with its `build` and `reports`.
 
     Raises:
         OctetError: the server refused one of the files, or a build failed.
@@ -57,7 +57,7 @@ def quantize_on_server(
 
 
 def _query(asked: QuantizationOptions) -> dict[str, Any]:
-    """All that is asked for but what the server has: the metadata of the version, and the calibration set."""
+    """Returns the options as a query, without what the server already has: the metadata and the calibration set."""
     members = {name: value for name, value in asked.to_json().items() if value is not None}
     del members["metadata"]
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in members.items()}
@@ -69,10 +69,10 @@ def _is_of(build: dict[str, Any], name: str, made: dict[str, Any]) -> bool:
 
 @contextmanager
 def _packed(data: Path, labels: Path | None, samples: int) -> Iterator[Path]:
-    """The inputs, and their labels, as one file.
+    """Packs the inputs and their labels into one file.
 
     Raises:
-        InvalidInput: a single array has no room for labels.
+        InvalidInput: the inputs are a single array, which cannot contain labels.
     """
     if data.is_file() and labels is None:
         yield data
@@ -84,7 +84,9 @@ def _packed(data: Path, labels: Path | None, samples: int) -> Iterator[Path]:
         elif zipfile.is_zipfile(data):
             shutil.copyfile(data, archive)
         else:
-            raise InvalidInput(f"{data} is no archive, so its labels cannot be sent with it", hint="write an .npz")
+            raise InvalidInput(
+                f"{data} is not an archive, so labels cannot be added to it", hint="write the inputs as an .npz file"
+            )
         if labels is not None:
             with zipfile.ZipFile(archive, "a") as file:
                 file.write(labels, _LABELS)
@@ -92,7 +94,7 @@ def _packed(data: Path, labels: Path | None, samples: int) -> Iterator[Path]:
 
 
 def _pack(folder: Path, archive: Path, samples: int) -> None:
-    """The pictures that are used: labels may name others, so all are there, but those beyond are empty."""
+    """Packs the pictures that are used. Later ones, which the labels may name, are packed as empty files."""
     from service.quantize.data import Data
 
     with zipfile.ZipFile(archive, "w") as file:

@@ -1,4 +1,4 @@
-"""`octet quarantine`: artifacts that are not run any more, because the server crashed while they ran."""
+"""`octet quarantine`: artifacts that are not run any more, because the server crashed while running them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from service.core.errors import NotFound
 
 def quarantine(
     artifact: Annotated[
-        str | None, typer.Argument(metavar="ARTIFACT", help="Show only this one, by its digest.")
+        str | None, typer.Argument(metavar="ARTIFACT", help="The digest of an artifact: show only this one.")
     ] = None,
-    forgive: Annotated[bool, typer.Option("--forgive", help="Release it from quarantine.")] = False,
+    forgive: Annotated[
+        bool, typer.Option("--forgive", help="Release the ARTIFACT from quarantine, so that it runs again.")
+    ] = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
@@ -52,6 +54,6 @@ def show(output: Output, held: list[dict[str, Any]], server: str | None) -> None
 
 
 def names(held: dict[str, Any]) -> str:
-    """The models that it would answer for."""
+    """Returns the models that use the artifact, as text."""
     found = [f"{model['name']} version {model['version']} for {model['target']}" for model in held["models"]]
     return ", ".join(found) or "an artifact that no model uses any more"

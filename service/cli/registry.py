@@ -1,4 +1,4 @@
-"""Models in OCI registries: `octet push --to`, `octet pull oci://…`, and serving from one."""
+"""Models in OCI registries: `octet push --to`, `octet pull oci://…`, and serving a model from a registry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 PlainHttpOption = Annotated[
-    bool, typer.Option("--plain-http", help="Ask the registry in plain HTTP, even if it is another machine.")
+    bool, typer.Option("--plain-http", help="Use HTTP instead of HTTPS, even for a registry on another machine.")
 ]
 
 
@@ -30,7 +30,7 @@ def with_plain_http(settings: Settings, plain_http: bool) -> Settings:
 
 
 def push_folder(folder: Path, to: str, settings: Settings) -> Digest:
-    """Pushes all artifacts in a folder; what the tag stands for."""
+    """Pushes all artifacts in a folder. Returns the digest that the tag now refers to."""
     from service.cache import OciLayout
 
     layout = OciLayout.open(folder)
@@ -38,7 +38,7 @@ def push_folder(folder: Path, to: str, settings: Settings) -> Digest:
 
 
 def push_served(client: Client, model: str, version: int | None, to: str, settings: Settings) -> Digest:
-    """Pushes the artifacts of a version of the server's, the newest by default; what the tag stands for."""
+    """Pushes the artifacts of a version on the server, by default the newest. Returns the digest of the tag."""
     from service.cli.artifacts import fetched
 
     digests = _served(client, model, version)
@@ -47,13 +47,13 @@ def push_served(client: Client, model: str, version: int | None, to: str, settin
 
 
 def pull_to(reference: Reference, directory: Path, settings: Settings, choose: Choose | None = None) -> list[Digest]:
-    """Writes what `reference` stands for as a new folder, whole or not at all; its artifacts.
+    """Pulls `reference` into a new folder, which is complete or absent. Returns the artifacts.
 
-    A pull that was cut off leaves what has arrived in `DIRECTORY.partial`, and the next one goes on from there. One
-    that failed for another reason leaves nothing: it would fail again.
+    An interrupted pull leaves what it received in `DIRECTORY.partial`, and the next pull continues from there. A pull
+    that failed for another reason leaves nothing, as it would fail again.
 
     Raises:
-        Untrusted: none of the trusted keys signed it; the folder is not written.
+        Untrusted: no trusted key signed the artifact. The folder is not written.
         OctetError: as `service.registry.pull`.
     """
     from service.runtime.trust import Trust
@@ -76,12 +76,12 @@ def pull_to(reference: Reference, directory: Path, settings: Settings, choose: C
         if not _has_blobs(partial):
             shutil.rmtree(partial, ignore_errors=True)
         else:
-            error.hint = f"pull again, which goes on from {partial}, or delete that folder"
+            error.hint = f"pull again to continue from {partial}, or delete that folder"
         raise
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    except BaseException:  # Ctrl-C: it may be called again
+    except BaseException:  # Ctrl-C: the user may run the command again
         if not _has_blobs(partial):
             shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -89,7 +89,7 @@ def pull_to(reference: Reference, directory: Path, settings: Settings, choose: C
 
 
 def _partial_layout(folder: Path) -> OciLayout:
-    """What an earlier pull has left; anew if that is damaged, as by a power cut."""
+    """Opens the layout that an earlier pull left. Starts anew if it is damaged, for example by a power failure."""
     from service.cache import OciLayout
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,16 +116,16 @@ def _artifacts_in(layout: OciLayout) -> list[Digest]:
 
     found = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
     if not found:
-        raise NotFound(f"{layout.root} holds no artifact", hint="octet compile FILE --output DIR writes one")
+        raise NotFound(f"{layout.root} contains no artifact", hint="octet compile FILE --output DIR writes one")
     return found
 
 
 def _served(client: Client, model: str, version: int | None) -> list[Digest]:
-    """The newest artifact for each target, of one sample."""
+    """Returns the newest artifact for each target, those with batch size 1."""
     numbers = [each["version"] for each in client.model(model)["versions"]]
     wanted = version or max(numbers, default=0)
     found: dict[str, str] = {}
-    for build in client.builds(model, limit=200):  # the newest first
+    for build in client.builds(model, limit=200):  # newest first
         is_built = build["state"] == "succeeded" and build["artifact"] and not build["invalidated"]
         if build["version"] == wanted and is_built and build["options"].get("batch", 1) == 1:
             found.setdefault(build["target"], build["artifact"])

@@ -19,18 +19,18 @@ _STYLES = {Outcome.EQUAL: "green", Outcome.DOCUMENTED: "green", Outcome.DIFFEREN
 
 
 def attached(client: Client, artifact: str) -> dict[str, Any]:
-    """The reports that the server has about `artifact`, by name."""
+    """Returns the reports that the server has about `artifact`, by name."""
     found = {name: client.report(artifact, name) for name in REPORTS}
     return {name: report for name, report in found.items() if report}
 
 
 def is_verified(reports: Mapping[str, Any]) -> bool:
-    """True if the artifact may be served: it was verified where it was built, or its differences were accepted."""
+    """Returns true if the artifact may be served: it was verified at its build, or its differences were accepted."""
     return may_serve(reports.get("numerics", {}))
 
 
 def label(reports: Mapping[str, Any]) -> Text:
-    """An artifact's verification in a word or two."""
+    """Returns the state of an artifact's verification in a word or two."""
     numerics = reports.get("numerics", {})
     if is_different(numerics):
         return Text("different", "bold red")
@@ -40,7 +40,7 @@ def label(reports: Mapping[str, Any]) -> Text:
 
 
 def summary(reports: Mapping[str, Any]) -> Text:
-    """The reports in a line or two each."""
+    """Returns the reports, each in a line or two."""
     return Text("\n").join(_lines(reports))
 
 
@@ -54,11 +54,11 @@ def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
             yield _line("float", f"{operator['op']}: {operator['reason']}")
         if inexact := coverage.get("kernels", {}).get("inexact"):
             functions = ", ".join(sorted({name for names in inexact.values() for name in names}))
-            yield _line("inexact", f"a card's {functions} may differ from a CPU's in the last bit", "yellow")
+            yield _line("inexact", f"a GPU's {functions} may differ from a CPU's in the last bit", "yellow")
 
 
 def _time(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Iterator[Text]:
-    """What kind of code the time goes to, where it was measured."""
+    """Yields how the measured time is divided between types of code; nothing if it was not measured."""
     if profile is None or not is_described(coverage):
         return
     explanation = explained(coverage, profile)
@@ -70,7 +70,11 @@ def _time(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Ite
 
 def _witnesses(numerics: Mapping[str, Any]) -> Iterator[Text]:
     if "summary" not in numerics:
-        yield _line("checked", "by an older Octet, whose report names no witnesses; compile it again", "yellow")
+        yield _line(
+            "checked",
+            "by an older version of Octet, whose report does not list what it compared; compile the model again",
+            "yellow",
+        )
         return
     if numerics["outcome"] == Outcome.NOT_CHECKED:
         yield _line("not checked", numerics["reason"], "yellow")

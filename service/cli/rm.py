@@ -1,4 +1,4 @@
-"""`octet rm`: a model that is no longer wanted."""
+"""`octet rm`: deletes a model or a version of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
 from service.cli.output import reporting
 
 _MODEL = re.compile(r"(?P<name>([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62})(:(?P<version>[1-9][0-9]{0,8}))?")
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL[:VERSION]", help="The model, as octet models lists it.")]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL[:VERSION]", help="The model's name, as octet models lists it.")
+]
 
 
 def rm(
     model: ModelArgument,
     force: Annotated[
-        bool, typer.Option("--force", help="Delete even if an alias points to it; the alias is deleted, too.")
+        bool, typer.Option("--force", help="Delete even if an alias points to it, and delete the alias too.")
     ] = False,
     server: ServerOption = None,
     key: KeyOption = None,
@@ -26,7 +28,7 @@ def rm(
 ) -> None:
     """Delete a model with all its versions, or one version of it.
 
-    Requests under way are still answered. octet gc, or the hourly collection, deletes the files.
+    Requests that are running are still answered. The next hourly collection, or octet gc, deletes the files.
     """
     name, version = name_and_version(model)
     with reporting(as_json) as output, Client(server_url(server), key) as client:
@@ -40,10 +42,10 @@ def rm(
 
 
 def name_and_version(model: str) -> tuple[str, int | None]:
-    """`mobilenet:3` -> its name and its version; no version where none is named.
+    """Splits `mobilenet:3` into name and version; the version is None if `model` has none.
 
     Raises:
-        typer.BadParameter: it is neither.
+        typer.BadParameter: `model` has neither form.
     """
     found = _MODEL.fullmatch(model)
     if found is None:

@@ -1,4 +1,4 @@
-"""`octet serve`, and `octet api`: the servers that people and programs talk to."""
+"""`octet serve` and `octet api`: the servers that clients connect to."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def serve(
         typer.Option(
             "--models",
             metavar="DIR|FILE|oci://…",
-            help="Models to serve: files, artifact folders, or folders of them; changes are picked up; or references "
-            "to OCI registries, which are pulled at the start. Repeatable.",
+            help="Models to serve: files, artifact folders, folders of either, or references to OCI registries. "
+            "Changes of files are picked up; references are pulled at the start. Repeatable.",
         ),
     ] = None,
     no_auth: NoAuthOption = False,
@@ -57,17 +57,17 @@ def serve(
     max_batch: MaxBatchOption = None,
     max_delay_s: MaxDelayOption = None,
     plane_per_tenant: Annotated[
-        bool, typer.Option("--plane-per-tenant", help="Run each tenant's models in a process of their own.")
+        bool, typer.Option("--plane-per-tenant", help="Run each tenant's models in a separate process.")
     ] = False,
     no_compile: Annotated[
-        bool, typer.Option("--no-compile", help="Build nothing; an octet compile-worker does.")
+        bool, typer.Option("--no-compile", help="Build nothing here; leave builds to octet compile-worker.")
     ] = False,
     allow_unsandboxed: UnsandboxedOption = False,
     log_format: LogFormatOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve models: the API, predictions and, while there is something to build, a compile worker."""
+    """Serve models: the API, predictions and, while builds are queued, a compile worker."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
     flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}
     flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
@@ -91,7 +91,7 @@ def api(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The API of a cluster: forwards predictions to its workers; loads no model, and builds nothing."""
+    """Run the API of a cluster: forwards predictions to the workers, loads no models and builds nothing."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
     flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}
     flags |= {"grpc": False if no_grpc else None, "log_format": log_format}
@@ -99,10 +99,10 @@ def api(
 
 
 def run(settings: Settings, verbose: bool, as_json: bool, *, compile: bool = False, models: Sequence[str] = ()) -> None:
-    """A supervised server in the role that `settings` name, until it is told to stop.
+    """Runs a supervised server in the role that `settings` specify, until a signal stops it.
 
     Args:
-        models: to serve, in place of those of the settings: files, folders, references to registries.
+        models: files, folders and references to registries to serve, in place of the settings' model files.
     """
     welcome.log(settings, verbose)
     with reporting(as_json) as output:

@@ -1,4 +1,4 @@
-"""Options of the commands that stay: `octet serve` and the roles of a cluster."""
+"""Options of the long-running commands: `octet serve` and the roles of a cluster."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import typer
 from service.core.logs import LogFormat
 
 HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
-PortOption = Annotated[int | None, typer.Option("--port", help="The port for HTTP; 0 takes a free one.")]
+PortOption = Annotated[int | None, typer.Option("--port", help="The port for HTTP; 0 chooses a free one.")]
 GrpcPortOption = Annotated[
     int | None,
-    typer.Option("--grpc-port", help="The port for gRPC; 0 takes a free one.", show_default="the one after --port"),
+    typer.Option("--grpc-port", help="The port for gRPC; 0 chooses a free one.", show_default="the one after --port"),
 ]
 TlsCertOption = Annotated[
-    Path | None, typer.Option("--tls-cert", help="A PEM file of certificates, for HTTPS and gRPC over TLS.")
+    Path | None, typer.Option("--tls-cert", help="A PEM file with the certificate chain, for HTTPS and gRPC over TLS.")
 ]
 TlsKeyOption = Annotated[Path | None, typer.Option("--tls-key", help="A PEM file with the certificate's private key.")]
-NoGrpcOption = Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")]
+NoGrpcOption = Annotated[bool, typer.Option("--no-grpc", help="Serve HTTP only.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads per prediction; 0: one for each core.")]
 QueueSizeOption = Annotated[int | None, typer.Option("--queue-size", help="How many requests may wait for a model.")]
 InstancesOption = Annotated[

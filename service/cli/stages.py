@@ -1,4 +1,4 @@
-"""A build's stages as they happen: a live list on a terminal, a line for each elsewhere."""
+"""Shows a build's stages as they happen: a live list on a terminal, a line for each elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.core.build import Stage
 
 
 class StageView:
-    """Is a `core.build.Progress`, so that a build in this process and one on a server look the same."""
+    """Implements `core.build.Progress`, so that a local build and a build on a server look the same."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -46,14 +46,14 @@ class StageView:
         self._console.print(Text(f"    {line}", style="dim"))
 
     def enter(self, stage: Stage, fraction: float, at_s: float) -> None:
-        """The build is in `stage` at `at_s`, by whichever clock the caller keeps to."""
+        """Records that the build entered `stage` at `at_s`, in seconds of the clock that the caller uses throughout."""
         if stage is not self._current:
             self.finish(at_s)
             self._current, self._started_s = stage, at_s
         self._fraction = fraction
 
     def finish(self, at_s: float | None = None, succeeded: bool = True) -> None:
-        """The current stage is over, and with it the build unless another one follows."""
+        """Records the end of the current stage. It was the build's last if `enter` is not called again."""
         if self._current is None:
             return
         mark, style = ("✓", "green") if succeeded else ("✗", "bold red")

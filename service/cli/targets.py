@@ -1,4 +1,4 @@
-"""`octet targets`: each target, and what can be done for it on this machine."""
+"""`octet targets`: lists the targets, and what this machine can do for each."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from service.core.target import TARGETS, Host, Target, detect_host
 
 @dataclass(frozen=True)
 class Abilities:
-    """What each thing that is done for a target lacks here; empty where it can be done.
+    """What this machine lacks to compile and to run artifacts for one target.
 
     Attributes:
-        compile: packages, and parts of the sandbox.
-        run: features of the CPU or of a card, or the architecture, and parts of the sandbox. What cannot run cannot be
-            verified either.
+        compile: missing packages and parts of the sandbox; empty if it can compile for the target.
+        run: missing CPU or GPU features, or the architecture, and parts of the sandbox; empty if artifacts for the
+            target run here. Verifying an artifact needs the same.
     """
 
     target: Target
@@ -40,7 +40,7 @@ class Abilities:
 
 
 def abilities(host: Host) -> list[Abilities]:
-    """Of each target, by what is installed and what this kernel has."""
+    """Returns the abilities for each target, from the installed packages and the kernel's features."""
     from service.compiler import sandbox
 
     packages = tuple(name for name, module in COMPILER.items() if find_spec(module) is None)
@@ -57,10 +57,10 @@ def abilities(host: Host) -> list[Abilities]:
 
 
 def targets(as_json: JsonOption = False) -> None:
-    """List the targets, and whether this machine compiles for them, runs and verifies them, or what it lacks for it.
+    """List the targets, and for each whether this machine can compile, run and verify models, or what it lacks.
 
-    A model is compiled for any of them on any machine that has the compiler. Running and verifying takes the CPU, or
-    the card.
+    Any machine with the compiler can compile for every target. Running and verifying need a machine with the target's
+    CPU or GPU.
     """
     with reporting(as_json) as output:
         host = detect_host()
@@ -72,11 +72,11 @@ def targets(as_json: JsonOption = False) -> None:
         output.show(_table(found, host))
         lacking = {name for each in found for name in each.compile}
         if lacking & COMPILER.keys():
-            output.show(f"\nThis is the runtime only. To compile: {escape(SERVER)}")
+            output.show(f"\nThis installation is runtime-only. To compile: {escape(SERVER)}")
         elif CARDS_PACKAGE in lacking:
-            output.show(f"\nTo compile for cards: {escape(CARDS)}")
+            output.show(f"\nTo compile for GPUs: {escape(CARDS)}")
         if lacking - COMPILER.keys() - {CARDS_PACKAGE}:
-            output.show("\nWithout Landlock or seccomp commands refuse, unless --unsandboxed allows it.")
+            output.show("\nWithout Landlock or seccomp, these commands need --unsandboxed or --allow-unsandboxed.")
 
 
 def _table(found: list[Abilities], host: Host) -> Table:

@@ -1,7 +1,7 @@
 """The client's half of the Open Inference Protocol's binary tensor extension.
 
-A body is a JSON header, then the tensors, little-endian and in order; `Inference-Header-Content-Length` says where
-the header ends.
+A body is a JSON header followed by the tensors, little-endian and in order. The HTTP header
+`Inference-Header-Content-Length` is the length of the JSON header.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def read_input(path: Path) -> Array | bytes:
-    """The tensor in a .npy file; the bytes of any other file, which the server takes for a picture.
+    """Returns the tensor in a .npy file, or the bytes of any other file, which the server decodes as a picture.
 
     Raises:
-        InvalidInput: the .npy file is damaged or holds Python objects.
+        InvalidInput: the .npy file is damaged or contains Python objects.
     """
     data = path.read_bytes()
     if not data.startswith(b"\x93NUMPY"):
@@ -41,10 +41,10 @@ def read_input(path: Path) -> Array | bytes:
 def encode_request(
     names: Sequence[str], inputs: Sequence[Array | bytes], parameters: Mapping[str, Any] | None = None
 ) -> tuple[bytes, int]:
-    """The body that asks for every output in binary, and the length of its header in bytes.
+    """Returns a request body that requests every output in binary, and the length of its JSON header in bytes.
 
     Args:
-        parameters: of the request, besides.
+        parameters: further parameters of the request.
     """
     described, payloads = [], []
     for name, value in zip(names, inputs, strict=True):
@@ -61,7 +61,7 @@ def encode_request(
 
 
 def decode_response(body: bytes, header_bytes: int) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The response's header, and its outputs by name in the server's order."""
+    """Returns the response's JSON header, and its outputs by name in the server's order."""
     header: dict[str, Any] = json.loads(body[:header_bytes])
     outputs, offset = {}, header_bytes
     for output in header["outputs"]:
@@ -73,7 +73,7 @@ def decode_response(body: bytes, header_bytes: int) -> tuple[dict[str, Any], dic
 
 
 def describe(output: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """Outputs as the protocol's JSON describes them."""
+    """Returns outputs in the protocol's JSON form."""
     return [
         {
             "name": name,
@@ -90,7 +90,7 @@ def _datatype(name: str, value: Array) -> str:
         return datatype_of(value.dtype.name)
     except KeyError as error:
         hint = f"use one of: {', '.join(DATATYPES.values())}"
-        raise InvalidInput(f"no model accepts {value.dtype.name}", tensor=name, hint=hint) from error
+        raise InvalidInput(f"no model accepts data type {value.dtype.name}", tensor=name, hint=hint) from error
 
 
 def _little_endian(value: Array) -> bytes:

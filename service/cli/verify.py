@@ -1,4 +1,4 @@
-"""`octet verify`: who built an artifact from what, who signed that, and whether it computes here what it should."""
+"""`octet verify`: shows who built and signed an artifact, and checks that it computes the expected outputs here."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 FolderOrDigest = Annotated[
     str,
     typer.Argument(
-        metavar="DIR|DIGEST", help="A folder that octet compile wrote, or the digest of an artifact of the server."
+        metavar="DIR|DIGEST", help="A folder that octet compile wrote, or the digest of an artifact on the server."
     ),
 ]
-NoRunOption = Annotated[bool, typer.Option("--no-run", help="Only look at who built it; nothing of it is loaded.")]
+NoRunOption = Annotated[
+    bool, typer.Option("--no-run", help="Only check who built and signed it; do not load or run the artifact.")
+]
 
 
 def verify(
@@ -50,9 +52,9 @@ def verify(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check who built an artifact, and that it computes the same outputs here as where it was compiled.
+    """Check who built an artifact, and that it computes the same outputs here as on the machine that compiled it.
 
-    Exit status 3: it does, and they differ from those of its reference runtime.
+    Exit status 3: the outputs are the same, but they differ from those of its reference runtime.
     """
     with reporting(as_json) as output, _opened(artifact_or_folder, artifact, server, key) as (layout, digest):
         from service.runtime.trust import Trust
@@ -77,7 +79,7 @@ def verify(
 def _opened(
     given: str, artifact: str | None, server: str | None, key: str | None
 ) -> Iterator[tuple[OciLayout, Digest]]:
-    """The folder, or a copy of the server's artifact, and which of its artifacts is meant."""
+    """Opens the folder, or a copy of the server's artifact. Returns it and the digest of the chosen artifact."""
     from service.cache import OciLayout
     from service.core.artifact import only_artifact
 
@@ -97,7 +99,7 @@ def _opened(
 
 
 def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: bool) -> dict[str, Any]:
-    """The numerics report of running the artifact here, with the difference that its build found, if any."""
+    """Runs the artifact and returns the numerics report, including the difference that its build found, if any."""
     from service.compiler.children.locked import LockedArtifact
     from service.core.artifact import Report
     from service.runtime.verification import verdict
@@ -105,7 +107,7 @@ def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: boo
     model = LockedArtifact.read(layout, digest, load_checked(), unsandboxed=unsandboxed)
     vectors = layout.attached_file(digest, Report.VECTORS)
     if vectors is None:
-        raise NotFound(f"no expected outputs to verify {digest} are attached to it", hint="compile the model again")
+        raise NotFound(f"artifact {digest} has no expected outputs to verify it with", hint="compile the model again")
     earlier = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
     found = model.compare(vectors, layout.attached_file(digest, Report.PROBES))
     return carried_over(verdict(found), earlier, accepts=accepts)
@@ -135,7 +137,7 @@ def _origin(evidence: Evidence, asked_for: bool) -> Text:
 def _lines(evidence: Evidence, asked_for: bool) -> Iterator[tuple[str, str, str]]:
     provenance = evidence.provenance
     if provenance is None:
-        yield "built", f"not known: {evidence.problem}", "yellow"
+        yield "built", f"unknown: {evidence.problem}", "yellow"
         return
     inputs = provenance.inputs
     tools = (f"{name} {version}" for name, version in inputs.toolchain.items() if name != "passes")
@@ -150,6 +152,6 @@ def _lines(evidence: Evidence, asked_for: bool) -> Iterator[tuple[str, str, str]
     if evidence.key is not None:
         yield "signed", f"by {evidence.key.name}, key {evidence.key.id}", "green"
     elif evidence.claimed and not asked_for:
-        yield "signed", "not checked: OCTET_TRUSTED_KEYS names no keys", "yellow"
+        yield "signed", "not checked: OCTET_TRUSTED_KEYS is not set", "yellow"
     else:
         yield "signed", "no" if not evidence.claimed else evidence.problem, "yellow"

@@ -1,4 +1,4 @@
-"""What the commands that stay say when they have started."""
+"""Prints what a long-running command shows when it has started."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _logger = logging.getLogger(__name__)
 
 
 def tell(welcome: Callable[[], None]) -> None:
-    """A full disk, or a pipe without a reader, is no reason to stop."""
+    """Prints a welcome message. A full disk, or a pipe without a reader, does not stop the server."""
     try:
         welcome()
         sys.stdout.flush()
     except OSError as error:
         _logger.warning("started; the standard output cannot be written: %s", error)
         nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)  # or what is left in its buffer fails again at the end
+        os.dup2(nothing, 1)  # otherwise flushing the rest of the buffer fails again at exit
         os.close(nothing)
 
 
@@ -84,7 +84,7 @@ def alone(output: Output, sources: Sequence[Source], settings: Settings, port: i
 def _host(machine: Host) -> str:
     if machine.best is not None:
         return f"{machine.best.reason} → {machine.best.name}"
-    return f"[bold yellow]{machine.why_none}[/bold yellow]; predictions are not answered here, see octet doctor"
+    return f"[bold yellow]{machine.why_none}[/bold yellow]; this machine cannot run predictions, see octet doctor"
 
 
 def _next(started: Started) -> str:

@@ -1,4 +1,4 @@
-"""`octet worker`: a member of a cluster that answers predictions; and `octet worker serve`, the data plane alone."""
+"""`octet worker`: a cluster member that runs predictions; and `octet worker serve`, the data plane alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def member(
     context: typer.Context,
     pool: Annotated[
         str | None,
-        typer.Option("--pool", help="The name of the workers that are alike.", show_default="the target"),
+        typer.Option(
+            "--pool",
+            help="The pool that this worker joins: workers that run the same artifacts.",
+            show_default="the target",
+        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -66,7 +70,7 @@ def member(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer predictions for a cluster, with the artifacts of one target; octet api forwards them."""
+    """Run predictions for a cluster, with the artifacts of one target; octet api forwards requests to it."""
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
@@ -79,10 +83,10 @@ def member(
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """An option before the name of a command of this group would count for nothing."""
+    """Rejects options between `worker` and its subcommand, which would have no effect."""
     sources = [context.get_parameter_source(name) for name in context.params]
     if any(source is not None and source.name == "COMMANDLINE" for source in sources):
-        raise typer.BadParameter(f"options of {context.invoked_subcommand} stand behind its name")
+        raise typer.BadParameter(f"options of worker {context.invoked_subcommand} must follow its name")
 
 
 @worker.command("serve")
@@ -91,7 +95,7 @@ def serve_alone(
         list[str],
         typer.Argument(
             metavar="[NAME=]DIR|oci://...",
-            help="Folders that octet compile wrote, or references to OCI registries, and their names.",
+            help="Folders that octet compile wrote, or references to OCI registries, each with an optional name.",
         ),
     ],
     host: HostOption = None,
@@ -104,13 +108,12 @@ def serve_alone(
     instances: InstancesOption = None,
     queue_size: QueueSizeOption = None,
     keys: Annotated[
-        Path | None, typer.Option("--keys", metavar="FILE", help="Require API keys: those that octet keys wrote.")
+        Path | None,
+        typer.Option("--keys", metavar="FILE", help="Require an API key from this file, which octet keys wrote."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(
-            "--target", metavar="TARGET", help="Of folders with artifacts for several targets, those to serve."
-        ),
+        typer.Option("--target", metavar="TARGET", help="The target to serve, if a folder has artifacts for several."),
     ] = None,
     shared_memory: Annotated[
         bool, typer.Option("--shared-memory", help="Let clients on this machine pass tensors in /dev/shm.")
@@ -149,7 +152,7 @@ def _source(text: str, settings: Settings, target: str | None) -> Source:
 
 
 def _keys_of(settings: Settings) -> Callable[[], Members] | None:
-    """The order that says which keys there are; None where no file of them is named, and they are asked for nowhere."""
+    """Returns a function that builds the data plane's message with the API keys; None if no key is required."""
     if settings.auth is Auth.OFF or (settings.keys_file is None and settings.admin_key is None):
         return None
     from service.api.access import Access
@@ -157,5 +160,5 @@ def _keys_of(settings: Settings) -> Callable[[], Members] | None:
 
     access = Access(settings.model_copy(update={"auth": Auth.ON}))
     if not access.known():
-        raise InvalidInput(f"{settings.file_of_keys} holds no API key", hint="octet keys create makes one")
+        raise InvalidInput(f"{settings.file_of_keys} contains no API key", hint="octet keys create NAME creates one")
     return lambda: orders.keys(access.look(), access.known(), settings.key_of_cluster)

@@ -99,14 +99,14 @@ def test_targets_and_doctor_say_what_the_card_runs(machine: Path, tmp_path: Path
     checks = octet(machine, "doctor", "--data-dir", tmp_path, "--server", "127.0.0.1:1")
     found = {check["name"]: check["detail"] for check in checks}
     targets = "cuda-sm_75+sm_80+sm_90, cuda-sm_80, cuda-sm_80+sm_90, cuda-sm_86"
-    assert found["card"] == f"Emulated 8.6, 25.8 GB, compute capability 8.6 → {targets}"
-    assert found["card driver"] == "CUDA 12.9"
+    assert found["GPU"] == f"Emulated 8.6, 25.8 GB, compute capability 8.6 → {targets}"
+    assert found["GPU driver"] == "CUDA 12.9"
 
 
 def test_doctor_says_why_a_card_is_of_no_use(tmp_path: Path) -> None:
     driver = emulated_card.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_VERSION=11040\n")
     checks = octet(driver, "doctor", "--data-dir", tmp_path, "--server", "127.0.0.1:1")
-    card = next(check for check in checks if check["name"] == "card")
+    card = next(check for check in checks if check["name"] == "GPU")
     assert card["state"] == "warning"
     assert "NVIDIA's driver is of CUDA 11.4" in card["detail"]

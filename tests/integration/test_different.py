@@ -153,7 +153,7 @@ def test_pushing_says_so(python: Path, served: Served, build: Any) -> None:
         command, capture_output=True, text=True, env=environment(), timeout=WORK_TIMEOUT_S, check=False
     )
     assert ended.returncode == DIFFERENT
-    assert "answered from the cache" in ended.stdout
+    assert "reused from the cache" in ended.stdout
     assert ", different" in ended.stdout
     assert "different: it is not served" in ended.stderr
 

@@ -169,7 +169,7 @@ def test_a_curve_of_another_kind_is_refused(model: Path, tmp_path: Path) -> None
     np.savez(tmp_path / "x.npz", image=pictures(1))
     status, told = asked(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / "curve.pdf")
     assert status == 1
-    assert "is none of .json, .svg, .png" in told["error"]["message"]
+    assert "does not end in one of .json, .svg, .png" in told["error"]["message"]
 
 
 def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_without_a_key_in_the_file_it_does_not_start(digits: Path, tmp_path: Pat
     command = [sys.executable, "-m", "service.cli", "worker", "serve", str(digits), "--port=0", "--grpc-port=0"]
     done = subprocess.run([*command, "--keys", str(tmp_path / "keys.json")], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "holds no API key" in done.stderr
+    assert "contains no API key" in done.stderr
 
 
 def test_the_process_beside_it_ends_with_it_however_it_ends(digits: Path, keys: KeyRing, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_an_answer_is_shown_and_saved_in_real_values(tmp_path: Path, capsys: pyt
 
 def test_labels_that_are_not_shown_are_not_left_out_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
     show_answer(Output(as_json=False), replace(QUANTIZED, labels=("no", "yes", "perhaps")))
-    assert "the model's labels are not shown: they are 3, and its classes 2" in capsys.readouterr().err
+    assert "the model's labels are not shown: it has 3 labels for 2 classes" in capsys.readouterr().err
     show_answer(Output(as_json=False), replace(QUANTIZED, labels=("no", "yes")))
     assert capsys.readouterr().err == ""
 

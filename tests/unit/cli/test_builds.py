@@ -64,5 +64,5 @@ def test_who_cancels_what_is_over_is_told_so(plane: ControlPlane, server: str, b
     plane.succeed() if state == "succeeded" else plane.fail(UnsupportedOperator())
     result = builds(server, build[:8], "--cancel")
     assert result.exit_code == 1
-    assert f"build {build[:8]} was over before it could be canceled: it {state}" in result.stderr
+    assert f"build {build[:8]} ended before it could be canceled; its state is {state}" in result.stderr
     assert json.loads(builds(server, build, "--cancel", "--json").stdout)["error"]["code"] == "conflict"

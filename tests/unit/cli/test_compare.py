@@ -37,7 +37,7 @@ def compare(tmp_path: Path, patch: pytest.MonkeyPatch, answer: dict[str, Any], *
         (
             said(False, {**DIFFERENT, "different": None, "first": None}),
             1,
-            "b  aarch64  y is of another shape or type than that of a",
+            "b  aarch64  y has another shape or type than that of a",
         ),
         (said(None, problem="it is not built"), 0, "b  aarch64  it is not built"),
     ],
@@ -58,4 +58,4 @@ def test_a_model_of_another_number_of_inputs(tmp_path: Path, monkeypatch: pytest
     twice = str(tmp_path / "x.npy")
     result = compare(tmp_path, monkeypatch, said(True), twice)
     assert result.exit_code == 1
-    assert "digits has 1 inputs, and 2 were given" in result.stderr
+    assert "digits has 1 inputs, but 2 were given" in result.stderr

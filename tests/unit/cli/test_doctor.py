@@ -77,7 +77,7 @@ def test_it_says_which_cores_predictions_use(doctor: Doctor, monkeypatch: pytest
     monkeypatch.setattr("service.cli.checks.computing_cores", lambda: cores[4:])
     monkeypatch.setattr("service.cli.checks.affordable_threads", lambda: 4)
     said = doctor()["predictions"]["detail"]
-    assert said == "run on the 4 fast ones of 8 cores, 4, 5, 6, 7; 4 at a time compute"
+    assert said == "run on the 4 fastest of 8 cores, 4, 5, 6, 7, 4 threads at a time"
 
 
 def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path:
     assert checks["target"]["state"] == "problem"
     told = f"can run none of the targets: for x86-64-v3, the closest, it lacks {LACKS}"
     assert told in checks["target"]["detail"]
-    assert "answers no predictions" in checks["target"]["hint"]
+    assert "cannot run predictions" in checks["target"]["hint"]
     assert "runs" not in checks
     assert checks["cannot run"]["state"] == "note"
 
@@ -155,7 +155,7 @@ def test_a_database_and_a_bucket_that_answer(
     monkeypatch.setenv("OCTET_STORE_URL", s3_url)
     checks = doctor()
     assert checks["database"]["state"] == "note"
-    assert checks["store"]["detail"] == f"{s3_url}, where nothing is yet"
+    assert checks["store"]["detail"] == f"{s3_url}, still empty"
     database = Database(postgres_schema)
     database.migrate()
     database.close()

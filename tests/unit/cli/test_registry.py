@@ -60,7 +60,7 @@ def test_a_pull_that_was_cut_off_keeps_what_has_arrived_and_names_it(tmp_path: P
     with pytest.raises(RegistryFailed) as raised:
         pull_to(parse_reference(nobody), tmp_path / "digits", Settings())
     assert OciLayout.open(partial).blobs.read(digest) == b"arrived"
-    assert f"goes on from {partial}" in (raised.value.hint or "")
+    assert f"continue from {partial}" in (raised.value.hint or "")
 
 
 def test_a_damaged_rest_of_an_earlier_pull_is_begun_anew(tmp_path: Path, nobody: str) -> None:

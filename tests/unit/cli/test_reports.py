@@ -36,5 +36,5 @@ def test_of_what_was_not_measured_no_time_is_told() -> None:
 def test_functions_of_a_card_that_may_differ_in_the_last_bit_are_named() -> None:
     inexact = {"octet_plain_mish_0": ["log", "exp"], "octet_plain_erf_1": ["exp"]}
     said = str(summary({"coverage": {**COVERAGE, "kernels": {**COVERAGE["kernels"], "inexact": inexact}}}))
-    assert "inexact     a card's exp, log may differ" in said
+    assert "inexact     a GPU's exp, log may differ" in said
     assert "inexact" not in str(summary({"coverage": COVERAGE}))

@@ -36,7 +36,7 @@ def test_an_array_that_is_not_contiguous_travels_in_its_own_order() -> None:
 
 
 def test_a_type_that_no_model_takes_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="no model accepts complex128"):
+    with pytest.raises(InvalidInput, match="no model accepts data type complex128"):
         encode_request(["x"], [np.zeros(1, np.complex128)])
 
 
