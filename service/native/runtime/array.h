@@ -1,4 +1,4 @@
-// As many items as were asked for once, each cleared. Nothing throws: without memory there are none.
+// A zero-initialized array whose size is set once. Does not throw: its size is 0 if memory runs out.
 #pragma once
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ class Array {
     auto count = static_cast<size_t>(size);
     void* items = nullptr;
     if constexpr (alignof(T) <= alignof(max_align_t)) {
-      items = calloc(count, sizeof(T));  // of a large array, pages that nobody touches take no memory
+      items = calloc(count, sizeof(T));  // untouched pages of a large array use no memory
     } else if (posix_memalign(&items, alignof(T), sizeof(T) * count) == 0) {
       memset(items, 0, sizeof(T) * count);
     }

@@ -1,4 +1,4 @@
-// Base64 with padding, as RFC 4648 has it in section 4.
+// Base64 with padding (RFC 4648, section 4).
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +13,7 @@ inline int base64_digit(char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-// Decodes `text` into its own memory. Returns how many bytes it stands for; -1: it is damaged.
+// Decodes `text` in place. Returns the number of decoded bytes, or -1 if the text is invalid.
 inline int64_t decode_base64(char* text) {
   size_t length = strlen(text), padding = 0;
   if (length % 4 != 0) return -1;

@@ -20,7 +20,7 @@ struct Versions {
   bool is_older = false;
 };
 
-// Before anything else is believed of it. Leaves the text as it is.
+// Reads the versions before anything else is interpreted. Does not modify the text.
 Versions versions_of(Json& json) {
   Versions found;
   json.object([&](std::string_view name) {
@@ -35,7 +35,7 @@ Versions versions_of(Json& json) {
         }
       });
     } else {
-      found.is_older |= name == "abi";  // of TVM, by which the first form began
+      found.is_older |= name == "abi";  // TVM's ABI, a member of version 1 of the format
       json.skip();
     }
   });

@@ -15,24 +15,25 @@ inline constexpr size_t kMostCapabilities = 16;
 inline constexpr char kConfigMediaType[] = "application/vnd.octet.config.v2+json";
 inline constexpr char kOlderConfigMediaType[] = "application/vnd.octet.config.v1+json";
 
-// Of an artifact of another release, as `service/core/compatibility.py` says it.
+// The remedy for artifacts of other releases, as in `service/core/compatibility.py`.
 inline constexpr char kWhatToDo[] =
     "compile the model again with this release, or run the artifact with the release that compiled it";
 
-octet_status fail_older();  // the artifact was built by a release before plans
+octet_status fail_older();  // for artifacts built by a release without plans
 
 class Json;
 
 struct Config {
   ~Config() { free(text); }
 
-  // Copies `bytes` of JSON, which strings of the signature and the plan refer to.
+  // Copies `bytes` bytes of JSON, to which strings of the signature and the plan refer.
   octet_status read(const void* json, size_t bytes);
 
   Signature signature;
   Plan plan;
-  List<const char*> requires_flags;  // of the CPU
-  List<int> capabilities;            // of cards, as in sm_86, that it has code for; none: the model runs on the CPU
+  List<const char*> requires_flags;  // CPU features
+  // Compute capabilities of GPUs for which it contains code, as in sm_86; empty: the model runs on the CPU.
+  List<int> capabilities;
   char* text = nullptr;
 
  private:

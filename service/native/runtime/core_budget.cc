@@ -6,9 +6,10 @@ namespace octet {
 
 namespace {
 
-constexpr double kMemory = 0.75;       // of the cost of a flow's calls
-constexpr double kFraction = 0.25;     // of what the calls under way cost on average: of one that need not wait for them
-constexpr int32_t kCoresOverdrawn = 8; // for each so many cores there may be one call more
+constexpr double kMemory = 0.75;       // weight of the past in the moving average of a flow's cost
+// A call that costs less than this fraction of the running calls' average need not wait for them.
+constexpr double kFraction = 0.25;
+constexpr int32_t kCoresOverdrawn = 8; // one extra call is permitted for this many cores
 
 }  // namespace
 
@@ -75,7 +76,7 @@ void CoreBudget::after_fork_in_child(int32_t held) {
   mutex_.unlock();
 }
 
-// An equal part of the cores for all calls that are concurrent lately.
+// Returns an equal share of the cores for each call that was concurrent of late.
 int32_t CoreBudget::share(int32_t cores) {
   if (calls_ == 1 && concurrency_ == 1) return cores;
   int64_t now = clock_();
@@ -87,7 +88,7 @@ int32_t CoreBudget::share(int32_t cores) {
   return std::min(cores, std::max(1, cores_ / concurrency_));
 }
 
-// A call begins in virtual time.
+// Determines when the call begins in virtual time.
 void CoreBudget::enter(Waiter& waiter) {
   Flow& flow = *waiter.turn.flow;
   if (flow.budget != this) {
@@ -101,12 +102,12 @@ void CoreBudget::enter(Waiter& waiter) {
 
 bool CoreBudget::fits(const Waiter& waiter) const { return waiter.turn.cores <= free_; }
 
-// Whether the call costs little beside those under way.
+// Returns true if the call costs little compared with those that are running.
 bool CoreBudget::is_minor(const Turn& turn) const {
   return running_ > 0 && turn.flow->cost_s >= 0 && turn.expected_s * running_ <= kFraction * running_s_;
 }
 
-// Its flow must not be ahead of those under way.
+// Returns true if the call may exceed the budget. Its flow must not be ahead of the running ones.
 bool CoreBudget::may_overdraw(const Waiter& waiter) const {
   return is_minor(waiter.turn) && waiter.start < finish_ && overdrawn_ <= (cores_ - 1) / kCoresOverdrawn;
 }
@@ -135,7 +136,7 @@ void CoreBudget::wait(Waiter& waiter) {
   ++waiting_;
 }
 
-// A call that asks for many cores is overtaken only beyond the budget: it could starve.
+// A call that waits for many cores is only overtaken by calls that exceed the budget; otherwise it could starve.
 void CoreBudget::grant_next() {
   Waiter** link = &first_;
   while (Waiter* waiter = *link) {
@@ -147,7 +148,7 @@ void CoreBudget::grant_next() {
     *link = waiter->next;
     --waiting_;
     grant(*waiter, !has_cores);
-    // From here on the waiter's stack may be gone. To wake an address at which nobody sleeps does no harm.
+    // From here on the waiter's stack may be gone. Waking an address at which no thread sleeps is harmless.
     waiter->is_granted.store(1, std::memory_order_release);
     futex_wake(waiter->is_granted);
   }

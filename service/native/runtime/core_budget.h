@@ -1,4 +1,5 @@
-// The core budget: a semaphore that bounds how many threads compute at a time in this process, fair by cost.
+// The core budget: a semaphore that bounds how many threads of this process compute at a time, with fair queueing by
+// cost.
 #pragma once
 
 #include <atomic>
@@ -11,47 +12,48 @@ namespace octet {
 
 class CoreBudget;
 
-// Calls that get a share of the cores together: those of one model. Its members are the budget's own.
+// Calls that share one part of the cores: those of one model. The members belong to the budget.
 struct Flow {
   static constexpr double kUnknown = -1;
 
-  const CoreBudget* budget = nullptr;  // of which `finish` is
-  double finish = 0;                   // of its last call, in virtual time
-  double cost_s = kUnknown;            // of a call, in seconds of one core, lately
+  const CoreBudget* budget = nullptr;  // the budget that `finish` belongs to
+  double finish = 0;                   // end of its last call, in virtual time
+  double cost_s = kUnknown;            // recent cost of a call, in core-seconds
 };
 
-// What a call holds.
+// The cores that a call holds while it runs, and how it acquired them.
 struct Turn {
   int32_t cores;      // how many threads may compute
-  bool is_minor;      // it cost little beside what was under way: it does not count as concurrent
-  bool is_overdrawn;  // beyond the budget
+  bool is_minor;      // its cost was small compared with the running calls, so it does not count as concurrent
+  bool is_overdrawn;  // it exceeds the budget
   Flow* flow;
-  double expected_s;  // of one core
+  double expected_s;  // in core-seconds
   int64_t begun_ns;
 };
 
-// A call acquires as many cores as it has threads, and waits until they are free. A call that is alone may acquire them
-// all; concurrent calls, and those that follow soon, get an equal share each.
+// A call acquires as many cores as it has threads, and waits until they are free. A call that is alone may acquire all
+// of them; concurrent calls, and those that follow soon, get equal shares.
 //
-// Turns weigh cost, by start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). A call begins, in virtual time, when
-// the last one of its flow ends, or now if that is over; it ends later by what calls of its flow cost lately, and when it
-// has run, by what it did cost. Who waits is served in the order of these beginnings: flows that wait get equal shares of
-// the cores, and a call of a flow that asks for less than its share waits for no more than the calls under way. A call
-// that costs a fraction of those does not wait even for them: it runs beyond the budget, and the kernel divides the time,
-// as long as its flow has taken no more than its share.
+// Scheduling is start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996), weighted by cost. A call begins, in virtual
+// time, when the last call of its flow ends, or now if that has passed. It ends later by the recent cost of its flow's
+// calls; once it has run, the actual cost replaces the estimate. Waiting calls are served in the order in which they
+// begin in virtual time. Therefore flows that wait get equal shares of the cores, and a call of a flow that uses less
+// than its share only waits for the calls that are running. A call that costs a fraction of those does not even wait
+// for them: as long as its flow is within its share, it exceeds the budget, and the kernel's scheduler divides the
+// time.
 class CoreBudget {
  public:
-  // Calls that follow each other within `window_s` count as concurrent. `clock`: of nanoseconds.
+  // Calls that follow each other within `window_s` count as concurrent. `clock` returns nanoseconds.
   CoreBudget(int32_t cores, double window_s, int64_t (*clock)() = now_ns);
 
-  // Waits for `cores` cores, or fewer where other calls want some too. Calls without a flow are one together.
+  // Waits for `cores` cores, or fewer if other calls want some as well. Calls without a flow share one.
   Turn acquire(int32_t cores, Flow* flow = nullptr);
   void release(const Turn& turn);
   int32_t cores() const { return cores_; }
-  int32_t free();     // cores
-  int32_t waiting();  // calls
+  int32_t free();     // free cores
+  int32_t waiting();  // waiting calls
 
-  // Around a fork. In the child only the calling thread lives on, which holds `held` cores.
+  // To be called around a fork. In the child, only the calling thread exists; it holds `held` cores.
   void before_fork() { mutex_.lock(); }
   void after_fork_in_parent() { mutex_.unlock(); }
   void after_fork_in_child(int32_t held);
@@ -78,15 +80,15 @@ class CoreBudget {
   int64_t (*const clock_)();
   Mutex mutex_;
   int32_t free_;
-  int32_t calls_ = 0;        // that compute or wait, and are not minor
-  int32_t concurrency_ = 1;  // the most of them at a time lately
+  int32_t calls_ = 0;        // calls that run or wait, except minor ones
+  int32_t concurrency_ = 1;  // the most of them at a time of late
   int64_t concurrency_until_ns_ = 0;
-  int32_t running_ = 0;          // calls within the budget
-  double running_s_ = 0;         // what they are expected to cost
-  int32_t overdrawn_ = 0;        // calls beyond it
-  double start_ = 0, finish_ = 0;  // the latest of a call that was granted, in virtual time
+  int32_t running_ = 0;          // running calls within the budget
+  double running_s_ = 0;         // their expected cost
+  int32_t overdrawn_ = 0;        // running calls that exceed the budget
+  double start_ = 0, finish_ = 0;  // latest start and end of a granted call, in virtual time
   Flow others_;
-  Waiter* first_ = nullptr;  // by `start`; each on its thread's stack
+  Waiter* first_ = nullptr;  // sorted by `start`; each is on its thread's stack
   int32_t waiting_ = 0;
 };
 

@@ -21,8 +21,9 @@ namespace octet {
 namespace {
 
 #if !defined(__x86_64__)
-// What the kernel tells each process at its start, and an emulator does, too, whose machine's /proc/cpuinfo is another's.
-// Names are the kernel's (arch/arm64/kernel/cpuinfo.c; RISC-V's are the letters of extensions), of what artifacts may need.
+// CPU features from the auxiliary vector, which the kernel passes to each process. Emulators set it as well, whereas
+// /proc/cpuinfo describes the host. Names are those of the kernel (arch/arm64/kernel/cpuinfo.c; for RISC-V the letters
+// of extensions), limited to those that artifacts may require.
 constexpr struct {
   std::string_view name;
   unsigned long entry, bit;
@@ -67,13 +68,12 @@ constexpr std::string_view kKey = "flags";
 
 class Features {
  public:
-  // The first processor's line of flags. Nothing is read beyond it: the kernel writes thousands of lines for a large
-  // machine.
+  // Reads the flags of the first processor and stops there: on large machines the file has thousands of lines.
   octet_status read() {
     File file(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC));
     if (!file.is_open()) return fail_system(errno, "/proc/cpuinfo");
     char chunk[4096];
-    size_t line = 0;  // where it begins
+    size_t line = 0;  // offset of the current line
     ssize_t got;
     while ((got = ::read(file.descriptor(), chunk, sizeof chunk)) > 0) {
       for (ssize_t index = 0; index < got; ++index) {
@@ -88,7 +88,7 @@ class Features {
         return OCTET_OK;
       }
     }
-    return OCTET_OK;  // none
+    return OCTET_OK;  // no flags found
   }
 
   bool has(std::string_view wanted) const {
@@ -106,7 +106,8 @@ class Features {
   std::string_view flags_;
 };
 
-// arch_prctl(2), Documentation/arch/x86/xstate.rst: a process has no tile data until it has asked for it, once.
+// arch_prctl(2), Documentation/arch/x86/xstate.rst: a process may only use AMX tiles after it has requested permission
+// once.
 constexpr int kRequestPermission = 0x1023, kTileData = 18;
 
 octet_status permit(const List<const char*>& required) {

@@ -1,4 +1,4 @@
-// What the processor can do, as Linux says it.
+// The features of the processor, as Linux reports them.
 #pragma once
 
 #include "memory.h"
@@ -6,8 +6,8 @@
 
 namespace octet {
 
-// OCTET_UNSUPPORTED, and what is missing, where the CPU lacks some of these features, as Linux names them, or the kernel
-// does not let this process use what they stand for.
+// Checks that the CPU has these features, given by their names in Linux. Returns OCTET_UNSUPPORTED with a list of
+// missing ones, also if the kernel does not permit this process to use one.
 octet_status check_cpu(const List<const char*>& flags);
 
 }  // namespace octet

@@ -1,5 +1,5 @@
-// The symbols of a loaded library: gABI, chapter 5, "Dynamic Section", and the GNU hash table, which alone says how many
-// there are.
+// The symbols of a loaded library: gABI, chapter 5, "Dynamic Section". The number of symbols is only recorded in the
+// hash tables (DT_HASH or GNU's).
 #pragma once
 
 #include <elf.h>
@@ -15,7 +15,7 @@ class DynamicSymbols {
     const uint32_t* hash = nullptr;
     const uint32_t* gnu_hash = nullptr;
     for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
-      // Which loaders have made an address of it and which have not differs.
+      // Some loaders relocate the entry's value to an address, others do not.
       uint64_t address = entry->d_un.d_ptr < map->l_addr ? entry->d_un.d_ptr + map->l_addr : entry->d_un.d_ptr;
       auto at = reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
       if (entry->d_tag == DT_SYMTAB) symbols_ = static_cast<const Elf64_Sym*>(at);
@@ -31,15 +31,15 @@ class DynamicSymbols {
     }
   }
 
-  size_t count() const { return count_; }  // the first is none
+  size_t count() const { return count_; }  // index 0 is reserved and not a symbol
   const char* name(size_t index) const { return strings_ + symbols_[index].st_name; }
-  uint64_t value(size_t index) const { return symbols_[index].st_value; }  // from the library's base
+  uint64_t value(size_t index) const { return symbols_[index].st_value; }  // relative to the library's base
   uint64_t size(size_t index) const { return symbols_[index].st_size; }
   bool is_data(size_t index) const { return ELF64_ST_TYPE(symbols_[index].st_info) == STT_OBJECT; }
   bool is_defined(size_t index) const { return symbols_[index].st_shndx != SHN_UNDEF; }
 
  private:
-  // One more than the last one in a chain, which is marked by its lowest bit.
+  // Returns the index after the last symbol of any chain. The lowest bit marks a chain's end.
   static size_t count_of(const uint32_t* table) {
     uint32_t buckets = table[0], first = table[1], bloom_words = table[2], last = 0;
     const uint32_t* bucket = table + 4 + 2 * static_cast<size_t>(bloom_words);

@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kTextBytes = 1024;
 thread_local char text[kTextBytes];
 
-// Names in artifacts are a stranger's, and may hold line ends and what moves a terminal's cursor.
+// Replaces control characters. Names in artifacts come from strangers and may contain line ends or terminal escape
+// sequences.
 void keep_to_one_line() {
   for (char& c : text) {
     if (c == '\0') return;
@@ -40,7 +41,7 @@ octet_status fail_system(int error, const char* format, ...) {
   octet_status status = error == ENOMEM ? OCTET_NO_MEMORY : OCTET_SYSTEM;
   if (written < 0 || static_cast<size_t>(written) >= kTextBytes) return status;
   char meaning[128] = "";
-  const char* found = strerror_r(error, meaning, sizeof meaning);  // GNU's, which may not use `meaning`
+  const char* found = strerror_r(error, meaning, sizeof meaning);  // the GNU version, which may not use `meaning`
   snprintf(text + written, kTextBytes - static_cast<size_t>(written), ": %s", found);
   return status;
 }

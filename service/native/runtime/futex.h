@@ -1,4 +1,4 @@
-// What threads that wait for each other need of the kernel and of the processor.
+// Primitives for threads that wait for each other: clock, spinning, and futexes.
 #pragma once
 
 #include <linux/futex.h>
@@ -12,7 +12,7 @@
 
 namespace octet {
 
-// Two cache lines: processors fetch them in pairs, so that neighbours would still disturb each other.
+// Two cache lines, because processors fetch them in pairs, so that neighbors would still disturb each other.
 inline constexpr size_t kApartBytes = 128;
 
 inline int64_t nanoseconds_of(clockid_t clock) {
@@ -23,21 +23,21 @@ inline int64_t nanoseconds_of(clockid_t clock) {
 
 inline int64_t now_ns() { return nanoseconds_of(CLOCK_MONOTONIC); }
 
-// Tells the processor that this is a loop which waits.
+// Tells the processor that this is a spin loop.
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // `yield` does nothing where a core has one thread
+  asm volatile("isb" ::: "memory");  // `yield` does nothing on cores with one thread
 #elif defined(__riscv)
-  asm volatile(".insn i 0x0F, 0, x0, x0, 0x010" ::: "memory");  // `pause`; a hint, so nothing where it is not known
+  asm volatile(".insn i 0x0F, 0, x0, x0, 0x010" ::: "memory");  // `pause`; a hint, which processors without it ignore
 #endif
 }
 
-// Looks at `is_done` until it holds, for about `ns` at most; returns whether it does.
+// Polls `is_done` until it returns true, for at most about `ns` nanoseconds. Returns whether it did.
 template <typename Condition>
 bool spin(Condition is_done, int64_t ns) {
-  constexpr int kLooks = 16;  // between two readings of the clock, which takes as long as half of one look
+  constexpr int kLooks = 16;  // polls per reading of the clock, which takes half as long as a poll
   int64_t until = now_ns() + ns;
   do {
     for (int look = 0; look < kLooks; ++look) {
@@ -48,7 +48,7 @@ bool spin(Condition is_done, int64_t ns) {
   return is_done();
 }
 
-// Sleeps while `word` has `value`; may wake without a reason.
+// Sleeps while `word` equals `value`; may wake up spuriously.
 inline void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 }

@@ -9,8 +9,8 @@ namespace octet {
 
 namespace {
 
-// So many that a thread which is late, or was taken off its core, keeps the others waiting for a small part of its share;
-// so few that claiming them, 10 ns each, costs much less than a region is worth.
+// Enough that a thread that is late or descheduled delays the others by a small part of its share only, but few enough
+// that claiming the tasks, 10 ns each, costs much less than a parallel region gains.
 constexpr int32_t kTasksPerThread = 16;
 
 }  // namespace
@@ -36,7 +36,7 @@ int Group::launch(Task task, void* cdata, int32_t num_task, int32_t threads) {
   region_.begin(task, cdata, num_task > 0 ? num_task : threads * kTasksPerThread, threads);
   place();
   for (int32_t thread = 1; thread < threads; ++thread) workers_[thread - 1]->post(&region_, thread);
-  for (int32_t thread = 1; thread < threads; ++thread) workers_[thread - 1]->wake();  // takes microseconds each
+  for (int32_t thread = 1; thread < threads; ++thread) workers_[thread - 1]->wake();  // takes microseconds per worker
   is_in_region = true;
   region_.work(0);
   is_in_region = false;
@@ -44,7 +44,7 @@ int Group::launch(Task task, void* cdata, int32_t num_task, int32_t threads) {
   return region_.error();
 }
 
-// A worker on the calling thread's core would wait for it, and it for the worker.
+// Keeps workers off the calling thread's core; otherwise they would wait for each other.
 void Group::place() {
   int32_t processor = sched_getcpu();
   if (processor == processor_) return;

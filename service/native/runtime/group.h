@@ -1,4 +1,4 @@
-// The workers that one call has on lease, and the region that they share with it.
+// The workers that one call leases, and the parallel region that they share with it.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@ namespace octet {
 
 class Group {
  public:
-  // Null: there is no memory. Groups live for as long as their team.
+  // Returns null if memory runs out. Groups live as long as their team.
   static Group* make(const Array<Core>& cores, int32_t most_threads);
   void destroy();
 
-  // Workers, for a lease that begins; none are left when it ends.
+  // Add and remove workers at the begin and end of a lease.
   void add(Worker* worker) {
     workers_[count_++] = worker;
-    processor_ = -1;  // it is not placed
+    processor_ = -1;  // the worker has no placement yet
   }
   Worker* remove() { return count_ == 0 ? nullptr : workers_[--count_]; }
   void forget() { count_ = 0; }
   int32_t threads() const { return count_ + 1; }
 
-  // Keeps the workers away from the core of the calling thread.
+  // Keeps the workers off the core of the calling thread.
   void place();
 
   // Computes the tasks on this thread and `threads` - 1 workers. Returns the first error.
   //
-  //   num_task: 0 for as many as are right without knowing how long they take. Any number is right for TVM's loops, which
-  //   divide by it.
+  //   num_task: number of tasks; 0 selects a default that works without a measurement. Any number is valid for TVM's
+  //   loops, which divide by it.
   int launch(Task task, void* cdata, int32_t num_task, int32_t threads);
 
-  Group* next = nullptr;  // in a list of its team's
+  Group* next = nullptr;  // in a list of the team
 
  private:
   Group(const Array<Core>& cores, int32_t most_threads);
@@ -43,7 +43,7 @@ class Group {
   Placement placement_;
   Array<Worker*> workers_;
   int32_t count_ = 0;
-  int32_t processor_ = -1;  // where the calling thread was when the workers were placed
+  int32_t processor_ = -1;  // processor of the calling thread when the workers were placed
 };
 
 }  // namespace octet

@@ -27,7 +27,7 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Zeros, that take memory when they are touched. In huge pages where that helps: each saves misses of the TLB.
+// Maps zeroed pages, which use memory once they are touched. Large mappings use huge pages to reduce TLB misses.
 octet_status allocate_pages(size_t bytes, octet::Mapping& memory) {
   if (bytes == 0) return OCTET_OK;
   bool is_large = bytes >= kHugePageBytes;
@@ -47,7 +47,7 @@ octet_status allocate_pages(size_t bytes, octet::Mapping& memory) {
 
 }  // namespace
 
-// Of one thread at a time: two runs in one arena would compute nonsense.
+// Enforces one user at a time: two runs in one arena would corrupt each other.
 class octet_instance::Use {
  public:
   explicit Use(octet_instance* instance) : instance_(instance) {
@@ -222,7 +222,7 @@ octet_status octet_instance::compute(octet::Lease& lease, double* seconds) {
 
 template <class Run>
 octet_status octet_instance::run_on_card(Run run) {
-  if (card_->is_lost()) return run();  // says so
+  if (card_->is_lost()) return run();  // returns the error
   *mark_ = 1;
   octet_status status = run();
   if (!card_->is_lost()) *mark_ = 0;

@@ -1,4 +1,5 @@
-// What one call at a time computes in, and with which addresses.
+// An instance of a model: the memory in which one call at a time computes, and the addresses of its tensors. A model on
+// the CPU is run here; a model for a GPU is delegated to octet::cuda::Instance.
 #pragma once
 
 #include <stdint.h>
@@ -24,10 +25,11 @@ struct octet_instance {
   octet_status bind(void* const* inputs, void* const* outputs);
   octet_status bind_states(void* const* before, void* const* after);
   octet_status reset();
-  octet_status run(double* seconds);  // of each call; null: nobody wants to know
+  octet_status run(double* seconds);  // `seconds` receives the duration of each call, if not null
   octet_status run_resident(int32_t runs, double* seconds);
   void share() { holders_.fetch_add(1, std::memory_order_relaxed); }
-  bool is_last() { return holders_.fetch_sub(1, std::memory_order_acq_rel) == 1; }  // the holder that gives it back
+  // True for the holder that must free it.
+  bool is_last() { return holders_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   void mark(volatile uint8_t* byte) { mark_ = byte == nullptr ? &unseen_ : byte; }
 
  private:
@@ -45,13 +47,15 @@ struct octet_instance {
 
   octet_model* const model_;
   octet_team* const team_;
-  octet::cuda::Instance* card_ = nullptr;  // where it computes, if not here: of what follows it uses the flags alone
+  // Set if the model runs on a GPU; then, of the following members, only the flags are used.
+  octet::cuda::Instance* card_ = nullptr;
   octet::ThreadTuner tuner_;
-  octet::List<double> seconds_;    // of each call, while it tunes
-  octet::Mapping memory_;          // the arena, then the states that this instance keeps, two buffers each
-  octet::List<size_t> state_at_;   // in `memory_`, of each such buffer
-  octet::List<void*> addresses_;   // of all operands, as the plan counts them; and once more with the states exchanged
-  size_t table_ = 0;               // where in `addresses_` those of the next run begin: 0, or the number of operands
+  octet::List<double> seconds_;    // duration of each call, while the tuner measures
+  octet::Mapping memory_;          // the arena, followed by two buffers for each state that this instance keeps
+  octet::List<size_t> state_at_;   // offset in `memory_` of each such buffer
+  // Addresses of all operands in the plan's order, and a second copy with exchanged states.
+  octet::List<void*> addresses_;
+  size_t table_ = 0;               // offset in `addresses_` of the next run's operands: 0, or the number of operands
   bool is_bound_ = false;
   bool keeps_states_ = true;
   uint8_t unseen_ = 0;

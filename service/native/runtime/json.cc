@@ -25,7 +25,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// -1: there are no four digits.
+// Returns -1 if there are not four digits.
 int32_t hex_unit(const char* at, const char* end) {
   if (end - at < 4) return -1;
   int32_t unit = 0;
@@ -37,7 +37,7 @@ int32_t hex_unit(const char* at, const char* end) {
   return unit;
 }
 
-// Decodes what follows `\u`, which may be a pair of surrogates. Returns how many bytes of text that was; 0: it is wrong.
+// Decodes what follows `\u`, which may be a surrogate pair. Returns the number of bytes read, or 0 if it is invalid.
 size_t unicode(const char* at, const char* end, uint32_t& point) {
   int32_t first = hex_unit(at, end);
   point = static_cast<uint32_t>(first);
@@ -62,7 +62,7 @@ char* put_utf8(char* to, uint32_t point) {
   return to;
 }
 
-// The length of the sequence of UTF-8 that begins here; 0: there is none (RFC 3629).
+// Returns the length of the UTF-8 sequence that begins here, or 0 if it is invalid (RFC 3629).
 size_t utf8_bytes(const char* at, const char* end) {
   auto byte = [&](int index) { return static_cast<unsigned char>(at[index]); };
   unsigned char lead = byte(0);
@@ -99,7 +99,7 @@ char simple_escape(char c) {
   }
 }
 
-// Decodes [from, end) into its own memory, which is never too short. Null: it is wrong.
+// Decodes [from, end) in place; the result is never longer. Returns its end, or null if it is invalid.
 char* decode(char* from, char* end) {
   char* to = from;
   while (from < end) {
@@ -138,7 +138,7 @@ char* Json::string() {
     refuse("a string is damaged");
     return kNothing;
   }
-  *end = '\0';  // at most the closing quote, which is read
+  *end = '\0';  // overwrites at most the closing quote, which was read
   return begin;
 }
 
@@ -171,7 +171,7 @@ double Json::number() {
   char copy[kMostDigits + 1];
   memcpy(copy, digits.data(), digits.size());
   copy[digits.size()] = '\0';
-  locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);  // the program's own may write a comma
+  locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);  // the program's locale may use a decimal comma
   double value = plain == nullptr ? NAN : strtod_l(copy, nullptr, plain);
   if (plain != nullptr) freelocale(plain);
   if (!isfinite(value)) refuse("%s is not a number of 64 bits", copy);

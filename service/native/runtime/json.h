@@ -1,4 +1,5 @@
-// Reads JSON (RFC 8259) front to back, without a tree, in the text's own memory.
+// A pull parser for JSON (RFC 8259). It reads front to back, without building a tree, and decodes strings in place, so
+// the text is modified.
 #pragma once
 
 #include <stddef.h>
@@ -12,23 +13,24 @@ namespace octet {
 
 inline constexpr int kMostNesting = 32;
 
-// After the first failure, which goes to `octet_error`, it reads nothing more: what is read next is empty, and
-// whoever uses values looks at `status` before.
+// The first error is stored for `octet_error`. After it, all functions return empty values; callers must check `status`
+// before they use any value.
 class Json {
  public:
   enum class Members {
     kAny,
-    kSorted  // by their names, each once, as canonical JSON has them
+    kSorted  // sorted by name and unique, as in canonical JSON
   };
 
-  // `what` says in errors which text it is. `text` lives as long as the strings that are read.
+  // `what` names the text in error messages. `text` must live as long as the strings that are read from it.
   Json(const char* what, char* text, size_t bytes, Members members)
       : what_(what), text_(text), end_(text + bytes), at_(text), members_(members) {}
 
   octet_status status() const { return status_; }
   bool is_failed() const { return status_ != OCTET_OK; }
 
-  // `member(name)` reads the value. A name is not decoded: none that we know has an escape.
+  // Calls `member(name)` for each member; it must read the value. Names are not decoded, since no known name contains
+  // an escape.
   template <class Member>
   void object(Member member) {
     std::string_view before;
@@ -44,28 +46,29 @@ class Json {
     }
   }
 
-  // `element(index)` reads it.
+  // Calls `element(index)` for each element; it must read it.
   template <class Element>
   void array(Element element) {
     if (!enter('[')) return;
     for (size_t index = 0; next(']', index == 0); ++index) element(index);
   }
 
-  // Decoded, valid UTF-8 without NUL, and followed by one. Never null.
+  // Returns a decoded, NUL-terminated string of valid UTF-8 without NUL characters. Never null.
   char* string();
   int64_t integer();
   int64_t integer(int64_t least, int64_t most);
-  double number();  // finite
-  void skip();      // any value
+  double number();  // always finite
+  void skip();      // skips any value
 
-  // What the value begins with: { [ " - 0 t f n. Or 0, if nothing follows.
+  // Returns the type of the next value by its first character: one of { [ " - 0 t f n. Returns 0 at the end.
   char peek();
-  void finish();  // nothing may follow
+  void finish();  // fails if anything but white space follows
 
-  // Its first failure: `status` is not OCTET_OK.
+  // Records an error, unless there was one before. `status` must not be OCTET_OK.
   void refuse(octet_status status, const char* format, ...) __attribute__((format(printf, 3, 4)));
-  void refuse(const char* format, ...) __attribute__((format(printf, 2, 3)));  // as OCTET_CORRUPT
-  void note(octet_status status) {                                              // whose text there is already
+  void refuse(const char* format, ...) __attribute__((format(printf, 2, 3)));  // with OCTET_CORRUPT
+  // Records an error whose text is already stored.
+  void note(octet_status status) {
     if (status_ == OCTET_OK) status_ = status;
   }
 

@@ -19,11 +19,12 @@ constexpr char kArtifactType[] = "application/vnd.octet.artifact.v1";
 constexpr char kLibraryMediaType[] = "application/vnd.octet.library.v1";
 constexpr char kConstantsMediaType[] = "application/vnd.octet.constants.v1";
 constexpr char kLayoutVersion[] = "1.0.0";
-constexpr size_t kMostDocumentBytes = 4 << 20;  // as much as the distribution specification asks registries to take
+// The size that the distribution specification recommends registries to accept for manifests.
+constexpr size_t kMostDocumentBytes = 4 << 20;
 constexpr size_t kHexDigits = 2 * kDigestBytes;
 constexpr char kDigestPrefix[] = "sha256:";
 
-// What a document says of a blob.
+// An OCI descriptor: a reference to a blob.
 struct Descriptor {
   const char* media_type = "";
   const char* artifact_type = "";
@@ -58,7 +59,7 @@ Descriptor read_descriptor(Json& json) {
   return found;
 }
 
-// Links are not followed below the folder: what is there is a stranger's.
+// Does not follow links below the folder, because its contents may be hostile.
 octet_status open_at(int folder, const char* name, int flags, File& file) {
   file.reset(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags));
   return file.is_open() ? OCTET_OK : fail_system(errno, "%s", name);
@@ -152,7 +153,7 @@ octet_status check_version(int folder) {
   return json.status();
 }
 
-// The one artifact that the index lists; its strings lie in `text`.
+// Finds the only artifact that the index lists. The descriptor's strings are in `text`.
 octet_status find_artifact(int folder, List<char>& text, Descriptor& artifact) {
   File file;
   octet_status status = open_at(folder, "index.json", 0, file);

@@ -8,7 +8,7 @@
 namespace octet {
 
 struct Layout {
-  // Opens the parts of the one artifact in `folder`, after each hashed to its name.
+  // Opens the parts of the only artifact in `folder`. Each blob is hashed and compared with its name first.
   octet_status open(const char* folder);
 
   List<char> config;

@@ -29,7 +29,7 @@ constexpr int kMachine = EM_RISCV;
 constexpr size_t kMostSegments = 64;
 constexpr char kPrefix[] = "__TVM";
 
-// Pointers that TVM's code generator defines and calls through: all that a library wants of its runtime.
+// Function pointers that TVM's code generator defines and calls through. A library needs nothing else from its runtime.
 struct FilledIn {
   const char* name;
   void* function;
@@ -42,8 +42,9 @@ const FilledIn kFilledIn[] = {
 
 octet_status fail_damaged() { return fail(OCTET_CORRUPT, "the library is no shared library, or is cut off"); }
 
-// A path to the descriptor that no call before this one returned: the dynamic loader knows a library by its paths for as
-// long as it is loaded, and numbers of descriptors are used again. `/./` and `//` are the digits of a counter.
+// Returns a path to the descriptor that no earlier call returned. This is necessary because the dynamic loader
+// identifies a library by its path as long as it is loaded, and descriptor numbers are reused. The sequence of `/./`
+// and `/` encodes a counter.
 void write_path(int descriptor, char (&path)[96]) {
   static std::atomic<uint32_t> loads{0};
   char* to = path + snprintf(path, sizeof path, "/proc/self/fd");
@@ -54,13 +55,13 @@ void write_path(int descriptor, char (&path)[96]) {
   snprintf(to, static_cast<size_t>(path + sizeof path - to), "/%d", descriptor);
 }
 
-// Compiled code calls libm's functions, and names no library that has them: they are found in the global scope, where a
-// program that does no arithmetic of its own has none. Never closed: code of any model may use it. Most models have no use
-// for it, and it takes 0.3 MB.
+// Compiled code calls functions of libm, but does not name the library. They are found in the global scope if the
+// program itself uses libm; otherwise libm is loaded here. It is never closed, since code of any model may use it. It
+// is loaded only if needed, because most models do not use it, and it takes 0.3 MB.
 void* open_with_libm(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr || dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL) == nullptr) return handle;
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL);  // else the loader says which function is missing
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL);  // if it fails again, dlerror names the missing function
 }
 
 }  // namespace
@@ -84,12 +85,13 @@ octet_status Library::load(const File& file) {
 }
 
 octet_function Library::function(const char* name) const {
-  void* found = dlsym(handle_, name);  // which looks into the C library, too
+  void* found = dlsym(handle_, name);  // also searches the C library, so the address is checked below
   auto address = reinterpret_cast<uint64_t>(found) - reinterpret_cast<uint64_t>(base_);
   return found != nullptr && holds(PF_X, address, 1) ? reinterpret_cast<octet_function>(found) : nullptr;
 }
 
-// The dynamic loader maps what they say without a look at the file's size, and touches pages that are not there.
+// Validates the headers, because the dynamic loader maps segments without comparing them with the file's size and then
+// accesses pages that do not exist.
 octet_status Library::read_headers(const File& file) {
   struct stat found;
   if (fstat(file.descriptor(), &found) != 0) return fail_system(errno, "the library");

@@ -12,7 +12,7 @@ struct link_map;
 
 namespace octet {
 
-// What a library defines that is no code of the CPU.
+// A data symbol that a library defines.
 struct DataSymbol {
   const char* name;
   const void* data;
@@ -26,13 +26,13 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Maps the library in an open file, and stores what it wants of this runtime.
+  // Maps the library in an open file, and stores the function pointers that it needs from this runtime.
   octet_status load(const File& file);
 
-  // Null: it has none of that name.
+  // Returns null if no function has that name.
   octet_function function(const char* name) const;
 
-  // All data that it defines and can be read, in no order.
+  // Lists all readable data symbols, in no particular order.
   octet_status data_symbols(List<DataSymbol>& found) const;
 
  private:

@@ -1,4 +1,4 @@
-// Memory and files that are given back at the end of a scope. Nothing here throws: what fails says so.
+// Containers, files and mappings that are released at the end of a scope. Nothing here throws; errors are returned.
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 namespace octet {
 
-// Grows at its end.
+// A growing array.
 template <class T>
 class List {
  public:
@@ -26,7 +26,7 @@ class List {
   List(const List&) = delete;
   List& operator=(const List&) = delete;
 
-  // False: there is no memory for it.
+  // Returns false if memory runs out.
   bool add(const T& item) {
     if (size_ == room_ && !reserve(room_ == 0 ? 16 : 2 * room_)) return false;
     items_[size_++] = item;
@@ -57,7 +57,7 @@ class List {
   size_t size_ = 0, room_ = 0;
 };
 
-// A descriptor.
+// Owns a file descriptor.
 class File {
  public:
   explicit File(int descriptor = -1) : descriptor_(descriptor) {}
@@ -76,7 +76,7 @@ class File {
   int descriptor_;
 };
 
-// Mapped pages, or none.
+// Owns mapped pages, or none.
 class Mapping {
  public:
   Mapping() = default;
@@ -97,7 +97,8 @@ class Mapping {
   size_t size_ = 0;
 };
 
-// `new` and `delete` without the C++ library, which would be most of this one. Null: there is no memory.
+// Replacements for `new` and `delete` without the C++ library, which would be larger than the rest of this library.
+// `create` returns null if memory runs out.
 template <class T, class... Arguments>
 T* create(Arguments&&... arguments) {
   static_assert(alignof(T) <= alignof(max_align_t));

@@ -38,7 +38,7 @@ namespace octet {
 
 namespace {
 
-// A model that is not the caller's yet.
+// A model that is being loaded. It is released unless `finish` succeeds.
 class Loading {
  public:
   Loading() = default;

@@ -1,4 +1,4 @@
-// A loaded artifact.
+// A loaded artifact. It is immutable once loaded, and reference-counted by its caller and its instances.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@ struct octet_model {
 
   octet::Config config;
   octet::Library library;
-  octet::Mapping mapped;               // the constants, where they are a file
+  octet::Mapping mapped;               // set if the constants are in a file
   const uint8_t* constants = nullptr;  // aligned
   int64_t constant_bytes = 0;
-  octet::Flow flow;                    // of its instances' calls
-  octet::cuda::Model* card = nullptr;  // where it is for one
+  octet::Flow flow;                    // the flow of its instances' calls in the core budget
+  octet::cuda::Model* card = nullptr;  // set if it runs on a GPU
 
-  // Binds the plan to the library, or to a card. `config`, `constants` and `library` are there.
+  // Binds the plan to the library's functions, or to a GPU. `config`, `constants` and `library` must be set.
   octet_status link();
 
-  // The caller of `octet_load` holds one, and each instance.
+  // References are held by the caller of `octet_load` and by each instance.
   void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
   void release();
 

@@ -1,4 +1,4 @@
-// A mutex without the C++ library, which this one does not need otherwise.
+// A mutex that does not depend on the C++ library.
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// What generated code calls to share a loop among the threads of the lease that its caller holds.
+// The functions that generated code calls to share a loop among the threads of its caller's lease.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,17 @@ struct octet_team;
 
 namespace octet {
 
-// Calls `task` for each id below the number of tasks, which it is told, exactly once; returns the first error. Where the
-// calling thread holds a lease of several cores its workers take part; else, and within a task, it computes alone.
+// Calls `task` exactly once for each id below the number of tasks, which is passed to it. Returns the first error. If
+// the calling thread holds a lease of several cores, its workers take part. Otherwise, or within a task, the thread
+// computes alone.
 //
-//   num_task: 0 for as many as seem best.
+//   num_task: number of tasks; 0 selects the best number.
 int parallel_launch(Task task, void* cdata, int num_task);
 
 struct Grant;
 
-// Cores of `team`, of the process's where it is null, for as long as this lives: at most `threads`, and for 0 all. `flow`:
-// the calls with which it shares its part of them.
+// Holds cores of `team`, or of the process's team if it is null, during its lifetime: at most `threads`; 0 means all.
+// `flow` determines which calls share the same part of the cores.
 class Lease {
  public:
   Lease(octet_team* team, int32_t threads, Flow* flow = nullptr);
@@ -29,9 +30,9 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  int32_t threads() const { return threads_; }  // that may share a region: at least 1
+  int32_t threads() const { return threads_; }  // threads that may share a region: at least 1
 
-  // How regions are divided from here on.
+  // Sets how the following regions are divided.
   void divide(const Division& division);
 
  private:
@@ -40,10 +41,10 @@ class Lease {
   const int32_t threads_;
 };
 
-// The most threads of a call that asks for `threads`, and for 0 for all.
+// Returns the maximum number of threads of a call that requests `threads`; 0 requests all.
 int32_t most_threads(octet_team* team, int32_t threads);
 
-// What it takes a call to wake a thread of its own.
+// Returns the time that a call needs to wake one of its threads, in seconds.
 double wake_s();
 
 }  // namespace octet

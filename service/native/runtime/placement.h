@@ -1,4 +1,4 @@
-// Which processors each thread of a call may run on.
+// Assigns the processors on which each thread of a call may run.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace octet {
 
-// A set of processors, by number, as the kernel writes it.
+// A set of processors by number, in the kernel's format.
 class Mask {
  public:
-  static constexpr int32_t kMost = 4096;  // processors; the kernel's own limit is 8192, of a few machines
+  static constexpr int32_t kMost = 4096;  // limit of processors; the kernel's limit is 8192, which few machines need
   void add(int32_t processor);
   void add(const Mask& other);
   bool has(int32_t processor) const;
   bool operator==(const Mask& other) const;
-  int32_t first() const;  // -1: it is empty
+  int32_t first() const;  // returns -1 if the set is empty
   static constexpr size_t kBytes = kMost / 8;
   const unsigned long* words() const { return words_; }
   unsigned long* words() { return words_; }
@@ -26,24 +26,25 @@ class Mask {
   unsigned long words_[kMost / kBits];
 };
 
-// The processors that share what computes, the last-level cache around which it lies, and how fast it is.
+// A physical core: its processors (hardware threads), its last-level cache, and its speed.
 struct Core {
   Mask processors;
   int32_t cache;
-  int32_t capacity;  // in the kernel's units, in which the fastest has 1024
+  int32_t capacity;  // in the kernel's units, in which the fastest core has 1024
 };
 
-// The cores around one cache, as many such as it takes, are divided among the threads of a call: what a layer writes the
-// next one reads, and between caches that takes longer than to compute it. A worker stays on its share, and no other
-// thread of the call runs there. Where there are more cores than threads a share is several, so that the kernel can
-// evade other processes. The calling thread, which is 0, is not ours, and its mask is left alone: the worker whose share
-// it runs on exchanges that for the caller's.
+// Divides the cores around one cache, or around as many caches as needed, among the threads of a call. This keeps data
+// local: the next layer reads what a layer writes, and transferring it between caches would take longer than computing
+// it. A worker stays on its share, and no other thread of the call runs there. If there are more cores than threads, a
+// share consists of several cores, so that the kernel can avoid those that other processes use. The calling thread,
+// thread 0, belongs to the program, so its mask is not changed. If it runs on a worker's share, that worker gets the
+// caller's share instead.
 class Placement {
  public:
   Placement(const Array<Core>& cores, int32_t most_threads) : cores_(cores), shares_(most_threads) {}
-  bool is_made() const { return shares_.size() > 0; }  // there was memory
+  bool is_made() const { return shares_.size() > 0; }  // false if memory ran out
 
-  // Shares for `threads` threads, the first of which runs on `processor`.
+  // Assigns shares for `threads` threads, the first of which runs on `processor`.
   void follow(int32_t processor, int32_t threads);
   const Mask& share(int32_t thread) const { return shares_[thread]; }
 
@@ -54,7 +55,7 @@ class Placement {
   const Array<Core>& cores_;
   Array<Mask> shares_;
   int32_t threads_ = 0;
-  Mask reach_{};  // where the caller may run and need not be followed
+  Mask reach_{};  // processors that the caller may move to without a new division
 };
 
 }  // namespace octet

@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kMostArenaBytes = int64_t{1} << 40;
 constexpr size_t kMostBuffers = 1 << 20, kMostCalls = 1 << 18, kMostOperands = 4096, kMostCopies = 1 << 18;
 
-// What any card takes of a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". Blocks and
-// threads of a block along x, y and z, and bytes of dynamic shared memory.
+// Limits of every GPU for a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+// Blocks along x, y and z, threads of a block along x, y and z, and bytes of dynamic shared memory.
 constexpr int64_t kMostOfLaunch[] = {INT32_MAX, 65535, 65535, 1024, 1024, 64, 227 << 10};
 constexpr size_t kLaunchNumbers = 7;
 constexpr int64_t kMostThreadsOfBlock = 1024;
@@ -158,7 +158,8 @@ void Plan::read_launch(Json& json, size_t index) {
 
 bool Plan::add_operand(Json& json, size_t& operand) {
   operand = operands_.size();
-  int64_t index = json.integer(0, static_cast<int64_t>(buffers_.size()) - 1);  // members are sorted: all are there
+  // Members are sorted, so all buffers have been read.
+  int64_t index = json.integer(0, static_cast<int64_t>(buffers_.size()) - 1);
   if (json.is_failed()) return false;
   if (!operands_.add(static_cast<uint32_t>(index))) json.note(OCTET_NO_MEMORY);
   return !json.is_failed();
@@ -203,7 +204,7 @@ octet_status Plan::find_places() {
   return OCTET_OK;
 }
 
-// Nobody is handed an output that no call wrote.
+// Ensures that every output is written by some call.
 octet_status Plan::check_writes(const Signature& signature) const {
   List<uint8_t> written[2];  // outputs, next states
   for (int kind = 0; kind < 2; ++kind) {

@@ -1,4 +1,6 @@
-// What a run does: calls of compiled functions on buffers, one after the other.
+// The steps of a run: a sequence of calls of compiled functions on buffers, followed by copies. A plan from an artifact
+// is untrusted: `read` checks its form, and `check` proves that every buffer is within its memory and has the size of
+// its tensor.
 #pragma once
 
 #include <stddef.h>
@@ -15,56 +17,57 @@ inline constexpr size_t kMostSymbolBytes = 256;
 
 enum class Space : uint8_t { kInput, kOutput, kState, kNextState, kConstant, kArena };
 
-// A tensor of a run.
+// The location of a tensor of a run.
 struct Buffer {
   Space space;
-  int64_t at;  // in bytes, of constants and in the arena; else which input, output or state
+  int64_t at;  // offset in bytes for constants and the arena; otherwise the index of the input, output or state
   int64_t bytes;
 };
 
 struct Call {
   octet_function function;  // null until a library is loaded
-  size_t first;             // of its operands
+  size_t first;             // index of its first operand
   const char* symbol;
 };
 
-// How a call's kernel is launched on a card.
+// How a call's kernel is launched on a GPU.
 struct Launch {
   uint32_t grid[3];   // blocks along x, y and z
-  uint32_t block[3];  // threads of a block
+  uint32_t block[3];  // threads of a block along x, y and z
   uint32_t shared_bytes;
 };
 
-// After the calls. `from` and `to` are the places of their buffers among the operands.
+// A copy that is executed after the calls. `from` and `to` are indices of operands.
 struct Copy {
   size_t from, to;
   size_t bytes;
 };
 
-// An operand whose address is not known before tensors are bound.
+// An operand whose address is unknown until tensors are bound.
 struct Place {
   size_t operand;
-  size_t tensor;  // the input, output or state
+  size_t tensor;  // index of the input, output or state
   Space space;
 };
 
 class Plan {
  public:
-  void read(Json& json);  // the member "plan", whose version is known to be right
+  void read(Json& json);  // reads the member "plan", whose version was checked before
 
-  // Whether it fits a model's tensors and so many bytes of constants. Says why not, in `octet_error`.
+  // Checks the plan against the model's tensors and the size of its constants. On failure, `octet_error` describes the
+  // problem.
   octet_status check(const Signature& signature, int64_t constant_bytes);
 
   int64_t arena_bytes() const { return arena_bytes_; }
   List<Call>& calls() { return calls_; }
   const List<Call>& calls() const { return calls_; }
   bool is_for_card() const { return has_launches_; }
-  const List<Launch>& launches() const { return launches_; }  // of each call, where it is for a card
+  const List<Launch>& launches() const { return launches_; }  // by call; empty unless it is for a GPU
   const List<Copy>& copies() const { return copies_; }
-  const List<Place>& tensors() const { return tensors_; }  // places of inputs and outputs
-  const List<Place>& states() const { return states_; }    // and of states
+  const List<Place>& tensors() const { return tensors_; }  // operands that are inputs or outputs
+  const List<Place>& states() const { return states_; }    // operands that are states
 
-  size_t end_of_calls() const { return end_of_calls_; }  // operands behind it are of the copies
+  size_t end_of_calls() const { return end_of_calls_; }  // the operands from here on belong to the copies
   size_t operands() const { return operands_.size(); }
   const Buffer& buffer(size_t operand) const { return buffers_[operands_[operand]]; }
 
@@ -85,7 +88,7 @@ class Plan {
   List<Launch> launches_;
   bool has_launches_ = false;
   size_t end_of_calls_ = 0;
-  List<uint32_t> operands_;  // of all calls, then of the copies: which buffer
+  List<uint32_t> operands_;  // buffer index of each operand, first those of the calls, then those of the copies
   List<Place> tensors_, states_;
 };
 

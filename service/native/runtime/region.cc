@@ -1,9 +1,9 @@
 #include "region.h"
 
-// Ordering: whoever works has seen `begin`, because the calling thread hands the region over with a release that the
-// worker acquires; and the calling thread sees what the worker wrote, because that hands itself back in the same way
-// (`worker.cc`). Claims need no order of their own: that each task is claimed once follows from the word's modification
-// order alone.
+// Memory ordering: a worker sees the writes of `begin`, because the calling thread hands over the region with a release
+// that the worker acquires. The calling thread sees the worker's writes, because the worker signals its end in the same
+// way (`worker.cc`). Claims need no ordering: that each task is claimed only once follows from the modification order
+// of the word alone.
 
 namespace octet {
 
@@ -18,7 +18,8 @@ void Region::begin(Task task, void* cdata, int32_t num_task, int32_t threads) {
   cdata_ = cdata;
   env_ = {nullptr, num_task};
   threads_ = threads;
-  if (error() != 0) error_.store(0, std::memory_order_relaxed);  // a write would take its line from the workers
+  // Written only if needed, since a write would invalidate the workers' cache line.
+  if (error() != 0) error_.store(0, std::memory_order_relaxed);
   for (int64_t thread = 0; thread < threads; ++thread) {
     uint64_t range = range_of(thread * num_task / threads, (thread + 1) * num_task / threads);
     shares_[thread].range.store(range, std::memory_order_relaxed);
@@ -40,7 +41,7 @@ bool Region::claim(Share& share, bool from_below, int32_t& task) {
 
 void Region::work(int32_t thread) {
   int32_t owner = thread;
-  int32_t step = thread % 2 == 0 ? 1 : threads_ - 1;  // the first to be helped is the neighbour
+  int32_t step = thread % 2 == 0 ? 1 : threads_ - 1;  // help the neighbor first
   for (int32_t visited = 0; visited < threads_; ++visited, owner = (owner + step) % threads_) {
     bool goes_up = owner % 2 == 0;
     for (int32_t task; claim(shares_[owner], goes_up == (owner == thread), task);) {

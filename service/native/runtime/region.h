@@ -9,7 +9,7 @@
 
 namespace octet {
 
-// As TVM's generated code knows it (tvm/runtime/c_backend_api.h).
+// The layout is defined by TVM's generated code (tvm/runtime/c_backend_api.h).
 struct GroupEnv {
   void* sync_handle;
   int32_t num_task;
@@ -17,32 +17,33 @@ struct GroupEnv {
 
 using Task = int (*)(int task_id, GroupEnv* env, void* cdata);
 
-// Each thread claims the tasks of its own contiguous share first, which are the same part of the loop from layer to
-// layer, so that what it wrote is in its cache; then it steals those of the others. Threads with an even number go up
-// through their shares and those with an odd one go down; a thief takes them from the end that the owner reaches last. So
-// what two neighbours compute remains contiguous, and they meet where their speeds have it.
+// Each thread first claims the tasks of its own contiguous share. A share is the same part of the loop in every layer,
+// so that the thread's previous output is in its cache. Then it steals tasks of the others. Threads with an even number
+// go up through their shares, and those with an odd number go down; a thief takes tasks from the end that the owner
+// reaches last. As a result, the tasks of two neighbors remain contiguous, and the point where they meet depends on
+// their speeds.
 class Region {
  public:
   explicit Region(int32_t most_threads) : shares_(most_threads) {}
-  bool is_made() const { return shares_.size() > 0; }  // there was memory
+  bool is_made() const { return shares_.size() > 0; }  // false if memory ran out
 
-  // To be called while no thread is in `work`.
+  // Must be called while no thread is in `work`.
   void begin(Task task, void* cdata, int32_t num_task, int32_t threads);
 
-  // Brings what `work` begins with into the cache, from that of the calling thread.
+  // Prefetches the data that `work` reads first from the calling thread's cache.
   void prefetch(int32_t thread) const {
     __builtin_prefetch(this);
     __builtin_prefetch(&shares_[thread], 1);
   }
 
-  // Computes tasks until none is left to claim.
+  // Computes tasks until there are none left to claim.
   void work(int32_t thread);
 
-  // Of the first task that failed; those that nobody had claimed by then are left out. 0: none did.
+  // Returns the error of the first task that failed, or 0. Tasks that were not claimed by then are skipped.
   int error() const { return error_.load(std::memory_order_relaxed); }
 
  private:
-  // The tasks that nobody has claimed: [low, high) in the halves of one word, so that both ends can be taken from.
+  // The unclaimed tasks [low, high), in the halves of one word, so that both ends can be claimed from atomically.
   struct alignas(kApartBytes) Share {
     std::atomic<uint64_t> range;
   };

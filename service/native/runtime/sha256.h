@@ -1,4 +1,4 @@
-// SHA-256 as FIPS 180-4 defines it.
+// SHA-256 as defined by FIPS 180-4.
 #pragma once
 
 #include <stddef.h>

@@ -31,7 +31,7 @@ constexpr Datatype kDatatypes[] = {
     {"FP32", 4, true, 0, 0},
 };
 
-// Null: it is not known, which is refused.
+// Returns null, and fails the reader, if the datatype is unknown.
 const Datatype* datatype_of(Json& json, const char* name) {
   for (const Datatype& each : kDatatypes) {
     if (name != nullptr && strcmp(each.name, name) == 0) return &each;
@@ -91,7 +91,7 @@ void Signature::read(Json& json) {
     }
   });
   if (json.is_failed()) return;
-  const int64_t* shape = dimensions_.begin();  // which grows no more; members are sorted, so that this is their order
+  const int64_t* shape = dimensions_.begin();  // no longer grows; members are sorted, so the shapes are in this order
   for (auto& tensors : tensors_) {
     for (octet_tensor& tensor : tensors) {
       tensor.shape = shape;
@@ -117,7 +117,7 @@ void Signature::read_tensor(Json& json, octet_role role) {
       read_shape(json, tensor);
     } else if (name == "quantization") {
       read_quantization(json, tensor);
-    } else if (name == "initial" && role == OCTET_STATE && type != nullptr) {  // sorted: the datatype came before
+    } else if (name == "initial" && role == OCTET_STATE && type != nullptr) {  // sorted: the datatype was read before
       has_initial = true;
       read_initial(json, *type, initial);
     } else {
@@ -140,7 +140,7 @@ void Signature::read_tensor(Json& json, octet_role role) {
   if (!is_added) json.note(OCTET_SYSTEM);
 }
 
-// Leaves the number of elements in `bytes`.
+// Sets `bytes` to the number of elements.
 void Signature::read_shape(Json& json, octet_tensor& tensor) {
   tensor.bytes = 1;
   json.array([&](size_t) {

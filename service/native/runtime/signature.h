@@ -1,4 +1,4 @@
-// A model's inputs, outputs and states, as its config says.
+// A model's inputs, outputs and states, read from its config.
 #pragma once
 
 #include <stddef.h>
@@ -12,22 +12,22 @@ namespace octet {
 
 inline constexpr int64_t kMostTensorBytes = int64_t{1} << 40;
 
-// What a state holds before the first call: bytes, or the same element again and again.
+// The value of a state before the first call: either all of its bytes, or one element that is repeated.
 struct Initial {
-  const uint8_t* bytes;  // null: `element`
+  const uint8_t* bytes;  // null: use `element`
   int64_t count;         // of `bytes`
   uint8_t element[8];
-  int64_t width;  // of an element, in bytes
+  int64_t width;  // bytes per element
 };
 
 class Signature {
  public:
-  void read(Json& json);  // the member "signature"
+  void read(Json& json);  // reads the member "signature"
 
   int32_t count(octet_role role) const { return static_cast<int32_t>(tensors_[role].size()); }
   const octet_tensor& tensor(octet_role role, size_t index) const { return tensors_[role][index]; }
 
-  // Writes state `index` as it is before the first call.
+  // Writes the initial value of state `index`.
   void initialize(size_t index, void* memory) const;
 
  private:

@@ -14,14 +14,14 @@ __thread Grant* current_grant = nullptr;
 
 namespace {
 
-constexpr double kWindowS = 0.1;  // calls that follow each other at once count as concurrent
+constexpr double kWindowS = 0.1;  // calls within this time of each other count as concurrent
 
-__thread Grant outermost;  // so that a call need not allocate; its team is null while it is free
+__thread Grant outermost;  // avoids an allocation per call; unused while its team is null
 
 Grant* new_grant() {
   if (outermost.team == nullptr) return &outermost;
   auto* grant = static_cast<Grant*>(malloc(sizeof(Grant)));
-  if (grant == nullptr) abort();  // fifty bytes, where a lease is nested in that of another team
+  if (grant == nullptr) abort();  // fifty bytes, for a lease nested in one of another team
   return grant;
 }
 
@@ -33,7 +33,7 @@ void delete_grant(Grant* grant) {
   }
 }
 
-// All teams, for a fork: none of their locks may be held by a thread that the child does not have.
+// All teams. Before a fork, their locks are acquired, so that no thread that the child lacks holds one.
 Mutex teams_mutex;
 octet_team* teams = nullptr;
 pthread_once_t is_watching = PTHREAD_ONCE_INIT;
@@ -149,11 +149,11 @@ void octet_team::leave() {
   octet::Turn turn = grant->turn;
   octet::delete_grant(grant);
   if (turn.cores == 0) return;
-  if (group != nullptr) give_back(group);  // before its cores: the next lease finds its workers
+  if (group != nullptr) give_back(group);  // before its cores, so that the next lease finds its workers
   budget_.release(turn);
 }
 
-// Null: the system has neither memory nor threads for it.
+// Returns null if the system has no memory or threads left.
 Group* octet_team::lend(int32_t threads) {
   Lock lock(mutex_);
   Group* group = idle_groups_;
@@ -171,7 +171,8 @@ Group* octet_team::lend(int32_t threads) {
   return group;
 }
 
-// The next lease gets the group, and its workers in the same order: they are awake, and placed.
+// Returns the group and its workers in such an order that the next lease gets the same ones, which are awake and
+// placed.
 void octet_team::give_back(Group* group) {
   Lock lock(mutex_);
   while (Worker* worker = group->remove()) idle_workers_[idle_count_++] = worker;
@@ -189,8 +190,8 @@ void octet_team::after_fork_in_parent() {
   budget_.after_fork_in_parent();
 }
 
-// The child has neither workers nor other callers. What this thread holds it goes on to hold, alone. The workers' memory
-// is lost, as their stacks are.
+// The child has no workers and no other callers. What this thread holds it continues to hold, without workers. The
+// workers' memory is lost, as are their stacks.
 void octet_team::after_fork_in_child() {
   int32_t held = 0;
   idle_count_ = 0;

@@ -15,29 +15,29 @@ namespace octet {
 struct Grant;
 }
 
-// In the C interface an opaque type; `octet.h` has its functions.
+// An opaque type in the C interface; its functions are in `octet.h`.
 //
-// A call holds a lease: of its team's cores as many as it has threads, and for each but its own a worker. Workers are
-// started when a lease first needs them, and never more than the budget without one: leases of n cores each have n - 1, so
-// that those that are free and those to be started suffice for every lease.
+// A call holds a lease: as many cores of its team as it has threads, and a worker for each thread except the calling
+// one. Workers are started when a lease first needs them. There are always fewer than the budget's cores: a lease of n
+// cores has n - 1 workers, so idle workers plus those that may still be started suffice for every lease.
 struct octet_team {
  public:
-  // Null: there is no memory.
+  // Returns null if memory runs out.
   static octet_team* make(const octet::Core* cores, int32_t count, int32_t budget, double window_s);
-  void destroy();  // after its leases
+  void destroy();  // all leases must have ended
   octet_team(const octet_team&) = delete;
   octet_team& operator=(const octet_team&) = delete;
 
-  // Waits for the cores of a call of at most `threads` threads, of all cores where it is 0. From here to `leave`, regions
-  // that this thread launches are shared. A nested `enter` does not wait.
+  // Waits for the cores of a call of at most `threads` threads; 0 means all cores. Until `leave`, the regions that this
+  // thread launches are shared among workers. A nested `enter` does not wait.
   octet::Grant* enter(int32_t threads, octet::Flow* flow = nullptr);
   void leave();
 
   octet::CoreBudget& budget() { return budget_; }
 
-  octet_team* next = nullptr;  // of all teams
+  octet_team* next = nullptr;  // in the list of all teams
 
-  // In the child only the calling thread lives on.
+  // In the child, only the calling thread exists.
   void before_fork();
   void after_fork_in_parent();
   void after_fork_in_child();
@@ -51,29 +51,29 @@ struct octet_team {
   octet::Array<octet::Core> cores_;
   octet::CoreBudget budget_;
   octet::Mutex mutex_;
-  octet::Array<octet::Worker*> idle_workers_;  // those that worked last at the end
+  octet::Array<octet::Worker*> idle_workers_;  // a stack: those that worked last are at the end
   int32_t idle_count_ = 0;
   octet::Group* idle_groups_ = nullptr;
 };
 
 namespace octet {
 
-// What one `enter` of the calling thread, or several nested ones of the same width, hold.
+// The resources that one `enter` of the calling thread holds, or several nested ones of the same width.
 struct Grant {
   octet_team* team;
-  Group* group;     // null: of one thread
-  Turn turn;        // without cores: a nested one, whose cores are those of an outer one
-  int32_t threads;  // that may share a region
+  Group* group;     // null: a single thread
+  Turn turn;        // without cores if it is nested in a grant that holds them
+  int32_t threads;  // threads that may share a region
   Division division;  // of the next region
   int32_t depth;
   Grant* outer;
 };
 
-// The calling thread's innermost; null: it holds none.
+// The innermost grant of the calling thread, or null.
 extern __thread Grant* current_grant;
 
-// The team of the cores that this process may use, made once and never deleted: threads may outlive `main`. Null: there
-// is no memory.
+// Returns the team of all cores that this process may use. It is created once and never deleted, because threads may
+// outlive `main`. Returns null if memory runs out.
 octet_team* default_team();
 
 }  // namespace octet

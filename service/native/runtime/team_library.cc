@@ -1,4 +1,4 @@
-// The functions of `octet.h` that are about teams.
+// The functions of `octet.h` for teams.
 #include "array.h"
 #include "error.h"
 #include "octet.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kMostProcessors = octet::Mask::kMost;
 
-// One for each number in `cores`, in the order of their first processors. Returns how many.
+// Collects one Core per number in `cores`, in the order of their first processors. Returns how many there are.
 int32_t gather(const int32_t* processors, const int32_t* cores, const int32_t* caches, int32_t count,
                Array<Core>& found, Array<int32_t>& numbers) {
   int32_t made = 0;

@@ -7,20 +7,23 @@ namespace octet {
 
 namespace {
 
-// The least of so many runs counts: others use the machine, too. Of long ones fewer, for they are the user's.
+// The fastest of several runs counts, because other processes use the machine, too. Fewer runs are measured if they
+// take long, since the user waits for them.
 constexpr int32_t kRuns = 6, kRunsAgain = 2;
 constexpr int32_t kFewestRuns = 3;
 constexpr double kPatienceS = 0.1;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// More threads have to save as much: they are taken from other calls, and times are uncertain.
+// Minimum gain of more threads, which are taken from other calls, and measurements are noisy: relative and absolute for
+// a call, and relative for a whole run.
 constexpr double kWorth = 0.9;
 constexpr double kWorthS = 0.3e-6;
 constexpr double kWorthOfRun = 0.93;
 
-// A task is long beside the claim of it (some 20 ns, and more where threads meet), and short beside a time slice.
+// A task should be long compared with claiming it (some 20 ns, and more under contention), and short compared with a
+// time slice.
 constexpr double kTaskS = 1e-6;
-constexpr int32_t kFewestTasks = 2, kMostTasks = 16;  // of a thread
+constexpr int32_t kFewestTasks = 2, kMostTasks = 16;  // per thread
 
 int32_t variants_up_to(int32_t threads) {
   int32_t count = 1;
@@ -70,7 +73,7 @@ void ThreadTuner::record(const double* seconds, int32_t granted, double wake_s) 
     variant.spent_s += total_s;
     ++variant.runs;
   }
-  // By turns, so that what else the machine does slows all of them down.
+  // Variants take turns, so that other load on the machine slows all of them down.
   int32_t next = -1, variants = uniform_ + (is_mixed_ ? 1 : 0);
   for (int32_t variant = 0; variant < variants; ++variant) {
     if (is_measured(variants_[variant])) continue;
@@ -82,8 +85,8 @@ void ThreadTuner::record(const double* seconds, int32_t granted, double wake_s) 
   use(uniform_);
 }
 
-// Each call gets its best number of threads, and the mixture is measured as a whole: what one call writes on one thread
-// another reads on two.
+// Assigns each call its best number of threads. The mixture is then measured as a whole, because data that one call
+// writes on one thread may be read on two by the next.
 void ThreadTuner::mix() {
   int32_t most = 1;
   bool is_new = false;

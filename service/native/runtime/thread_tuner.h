@@ -1,4 +1,4 @@
-// How many threads each call of a plan gets: the fastest number in the first runs of an instance.
+// Chooses the number of threads for each call of a plan by measuring the first runs of an instance.
 #pragma once
 
 #include <cstdint>
@@ -10,47 +10,52 @@ namespace octet {
 // How a loop is divided.
 struct Division {
   int32_t threads;
-  int32_t tasks;  // 0: as many as the runtime does without a measurement
+  int32_t tasks;  // 0: the default without a measurement
 };
 
-// What a second thread saves depends on the layer, on where its operands lie (what another core has written takes longer
-// to read than a small layer to compute) and on the machine, so it is measured where it counts: in the first runs, each of
-// which divides all calls among 1, 2, 4 ... threads in turn. Answers do not depend on it. Then each call gets the number
-// with which it was fastest, and the run the cores that the largest call wants; or one, where the others save too little.
+// The gain of a second thread depends on the layer, on where its operands are cached (reading what another core wrote
+// can take longer than computing a small layer), and on the machine. It is therefore measured in actual use: in the
+// first runs, all calls are divided among 1, 2, 4 ... threads in turn. Results do not depend on it. Afterwards, each
+// call uses the number of threads with which it was fastest, and a run acquires the cores that its widest call needs.
+// If more threads gain too little, everything uses one.
 class ThreadTuner {
  public:
-  // `calls` of a run, by at most `threads` threads.
+  // `calls`: the number of calls in a run. `threads`: the maximum number of threads.
   ThreadTuner(int32_t calls, int32_t threads);
-  bool is_made() const { return least_s_.size() > 0 && best_.size() > 0 && divisions_.size() > 0; }  // there was memory
+  // False if memory ran out.
+  bool is_made() const { return least_s_.size() > 0 && best_.size() > 0 && divisions_.size() > 0; }
 
   bool is_done() const { return is_done_; }
-  int32_t threads() const { return threads_; }                          // of the next run, at most
-  const Division* divisions() const { return &divisions_[0]; }            // [calls], in the next run
+  int32_t threads() const { return threads_; }                          // maximum in the next run
+  const Division* divisions() const { return &divisions_[0]; }            // [calls], for the next run
 
-  // A run that was not measured. After some hundred of them it measures a little more, and then ever more rarely: a
-  // neighbour may have had a core at the time. Where threads are left unused it does so sooner, for a neighbour during the
-  // first runs would cost every run since. The least times count, of all measurements.
+  // Counts a run that was not measured. After some hundred of these it measures again, and then ever more rarely,
+  // because another process may have used a core during the first measurement. If threads are left unused, it measures
+  // again sooner, since a disturbance during the first runs would slow down every later run. The fastest times of all
+  // measurements count.
   void pass() {
     if (most_threads_ > 1 && ++passed_ == trust_) begin();
   }
 
-  // The times of a run, as the next one was to be; `granted`: how many threads it could have.
+  // Records the times of a run that used `divisions`. `granted`: how many threads it could use.
   //
   //   seconds: [calls]
-  //   wake_s: what it takes the caller to wake a thread that sleeps.
+  //   wake_s: the time that the caller needs to wake a sleeping thread
   void record(const double* seconds, int32_t granted, double wake_s);
 
  private:
-  static constexpr int32_t kFirstTrust = 256, kMostTrust = 1 << 20;  // runs; two slow ones of so many are below 1 %
-  static constexpr int32_t kFirstDoubt = 16;                         // runs on fewer threads than there are
-  static constexpr int32_t kMost = 16;  // variants: powers of two up to 8192, all threads, and the mixture
+  // Runs between measurements; two slow ones among so many cost less than 1 %.
+  static constexpr int32_t kFirstTrust = 256, kMostTrust = 1 << 20;
+  // Runs before the first re-measurement if fewer than all threads are used.
+  static constexpr int32_t kFirstDoubt = 16;
+  static constexpr int32_t kMost = 16;  // limit of variants: powers of two up to 8192, all threads, and the mixture
 
-  // All calls on as many threads; the last variant has each call on its best number.
+  // Variants use the same number of threads for all calls, except the last, which uses the best number for each.
   struct Variant {
     int32_t threads;
-    int32_t runs;    // in this measurement
-    double spent_s;  // on them
-    double least_s;  // of whole runs, in all
+    int32_t runs;    // in the current measurement
+    double spent_s;  // time of these runs
+    double least_s;  // fastest whole run of all measurements
   };
 
   void begin();
@@ -64,15 +69,15 @@ class ThreadTuner {
   const int32_t calls_;
   const int32_t most_threads_;
   Variant variants_[kMost];
-  int32_t uniform_ = 0;   // variants
-  int32_t current_ = -1;  // -1: the first run, which finds caches cold and pages unmapped, and counts for nothing
+  int32_t uniform_ = 0;   // number of uniform variants
+  int32_t current_ = -1;  // -1: the first run, which is ignored because caches are cold and pages unmapped
   int32_t threads_;
   int32_t passed_ = 0, trust_ = 0;
-  bool is_mixed_ = false;  // in this measurement
+  bool is_mixed_ = false;  // in the current measurement
   bool is_done_;
   Array<double> least_s_;       // [uniform variants, calls]
-  Array<int32_t> best_;         // [calls]: threads, in the mixture
-  Array<Division> divisions_;   // [calls], at least one
+  Array<int32_t> best_;         // [calls]: threads in the mixture
+  Array<Division> divisions_;   // [calls], at least one element
 };
 
 }  // namespace octet

@@ -13,10 +13,10 @@ namespace octet {
 
 namespace {
 
-constexpr size_t kFileBytes = 1 << 14;  // of a file of the kernel's
+constexpr size_t kFileBytes = 1 << 14;  // maximum of a kernel file that is read
 constexpr int32_t kMostCapacity = 1024;  // of a processor (Linux, Documentation/scheduler/sched-capacity.rst)
 
-// What stands in the file of this name. Empty: nothing can be read.
+// The contents of a file, whose name is formatted; empty if it cannot be read.
 class Text {
  public:
   __attribute__((format(printf, 2, 3))) explicit Text(const char* format, ...) {
@@ -39,7 +39,7 @@ class Text {
   char text_[kFileBytes];
 };
 
-// `0-3,8` -> 0, 1, 2, 3, 8.
+// Parses `0-3,8` as 0, 1, 2, 3, 8.
 Mask parse_list(const char* at) {
   Mask found{};
   for (;;) {
@@ -57,7 +57,7 @@ Mask parse_list_of(int32_t processor, const char* what) {
   return parse_list(Text("/sys/devices/system/cpu/cpu%d/%s", processor, what).begin());
 }
 
-// What the kernel's scheduler takes a processor to compute; the most where it does not say.
+// Returns the capacity of a processor in the kernel's scheduler, or the maximum if it is not reported.
 int32_t capacity_of(int32_t processor) {
   long said = strtol(Text("/sys/devices/system/cpu/cpu%d/cpu_capacity", processor).begin(), nullptr, 10);
   return said > 0 && said < kMostCapacity ? static_cast<int32_t>(said) : kMostCapacity;
@@ -75,7 +75,8 @@ Core core_of(int32_t processor, const Mask& allowed) {
   return core;
 }
 
-// Of the cores that are at least as fast as the result, each counted as one of the slowest, the sum is the largest.
+// Returns the minimum capacity of the cores to use. It maximizes the number of cores with at least this capacity, times
+// this capacity, since the slowest core determines the speed.
 int32_t least_capacity(const Core* cores, int32_t count) {
   int32_t how_many[kMostCapacity + 1] = {};
   for (int32_t each = 0; each < count; ++each) ++how_many[cores[each].capacity];
@@ -89,7 +90,7 @@ int32_t least_capacity(const Core* cores, int32_t count) {
   return least;
 }
 
-// In processors; 0 where there is none.
+// Returns the CPU quota in processors, or 0 if there is none.
 double quota_of(const char* root, const char* group) {
   double quota = 0, period = 0;
   if (sscanf(Text("%s%s/cpu.max", root, group).begin(), "%lf %lf", &quota, &period) != 2) {
@@ -99,8 +100,8 @@ double quota_of(const char* root, const char* group) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-// The least of a group's and of those above, which limit it too. In a container its path may be the host's, and only its
-// root is to be seen here.
+// Returns the lowest quota of a group and its ancestors, which limit it as well. In a container, the group's path may
+// be that of the host, while only the root is visible here.
 double least_quota(const char* root, char* group) {
   double least = 0;
   for (;;) {

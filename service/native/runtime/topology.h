@@ -1,4 +1,4 @@
-// The cores that this process may use, and how many of them the quota of its control group pays for.
+// The cores that this process may use, and the number of threads that the quota of its control group permits.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,18 @@
 
 namespace octet {
 
-// Each core that this thread may use and that computes fast: as many of the fastest as compute most together, where n
-// count as n of the slowest among them, since a layer waits for its last thread. All, where the kernel does not say how
-// fast they are (cpu_capacity). Processors that are threads of one core are together; each is for itself where the
-// kernel does not say. Cores lie around one cache where it does not say otherwise.
+// Finds the cores to compute on: among those that this thread may use, the fastest ones, as many as maximize their
+// joint speed. n cores count as n times the slowest among them, since a layer waits for its last thread. If the kernel
+// does not report speeds (cpu_capacity), all cores are used. Hardware threads of one core are combined; if the kernel
+// does not report them, each processor counts as a core. If it does not report caches, all cores count as sharing one.
 //
-//   cores: room for `most` of them.
-// Returns how many they are.
+//   cores: an array for up to `most` cores.
+//
+// Returns the number of cores.
 int32_t computing_cores(Core* cores, int32_t most);
 
-// On how many of `cores` this process may compute at a time, by the control groups of versions 1 and 2 that it is in. A
-// quota of one and a half processors pays for one thread: two would both be stopped in the middle of a period.
+// Returns on how many of `cores` this process may compute at a time, according to its control groups of version 1 and
+// 2. A quota of 1.5 processors permits one thread, because two would both be throttled in the middle of a period.
 int32_t affordable_threads(int32_t cores);
 
 }  // namespace octet

@@ -8,21 +8,21 @@
 #include <initializer_list>
 #include <new>
 
-// The states of a worker, and who changes them:
+// The states of a worker, and which thread changes them:
 //
-//   kIdle -> kAsleep           worker, after a while without work
-//   kIdle, kAsleep -> kPosted  caller; kAsleep also needs to be woken
-//   kPosted -> kBusy           worker: it has begun
-//   kPosted -> kIdle           caller: it had not begun, and does not wait for it
-//   kBusy -> kIdle             worker: it has ended
-//   kBusy -> kAwaited          caller: it is going to sleep until the worker has ended
-//   kAwaited -> kAsleep        worker: it has ended, and leaves the core to the caller
+//   kIdle -> kAsleep           worker: it had no work for a while
+//   kIdle, kAsleep -> kPosted  caller; from kAsleep it must also wake the worker
+//   kPosted -> kBusy           worker: it begins
+//   kPosted -> kIdle           caller: the worker has not begun, and the caller does not wait for it
+//   kBusy -> kIdle             worker: it has finished
+//   kBusy -> kAwaited          caller: it will sleep until the worker has finished
+//   kAwaited -> kAsleep        worker: it has finished, and leaves the core to the caller
 //   kIdle, kAsleep -> kQuit    caller
 //
-// `region_` and `thread_` are written before kPosted is stored with release, and what is done with them was read after
-// kBusy was stored with acquire, and the caller writes them again only after it has seen kIdle or kAsleep. All that a worker writes for a
-// region, and reads of it, comes before its release of kIdle or kAsleep, which `join` acquires. A worker that wakes late
-// therefore finds no region, or a new one, never one that has ended.
+// `region_` and `thread_` are written before kPosted is stored with release. The worker uses them only after its
+// acquire of kBusy, and the caller writes them again only after it has seen kIdle or kAsleep. All accesses of a worker
+// to a region come before its release of kIdle or kAsleep, which `join` acquires. A worker that wakes up late therefore
+// finds either no region or a new one, never one that has ended.
 
 namespace octet {
 
@@ -31,11 +31,11 @@ __thread bool is_in_region = false;
 namespace {
 
 constexpr size_t kStackBytes = 1 << 20;
-// Between the layers of a model there are a few microseconds. To wake a thread takes the caller 3 to 5, and the thread
-// starts 10 to 50 later; whoever else wants the core has to wait for so long.
+// How long an idle worker spins. The layers of a model are a few microseconds apart. Waking a thread takes the caller 3
+// to 5 us, and the thread starts 10 to 50 us later. Meanwhile other threads cannot use the core.
 constexpr int64_t kRestNs = 40'000;
-constexpr int64_t kPatienceNs = 15'000;  // what threads that end together are apart
-constexpr int64_t kGlanceNs = 10'000;    // to see whether a thread gets on
+constexpr int64_t kPatienceNs = 15'000;  // typical difference between threads that finish together
+constexpr int64_t kGlanceNs = 10'000;    // time to observe whether a thread makes progress
 constexpr int64_t kLongestNs = 2'000'000;
 
 std::atomic<int64_t> least_wake_ns{5'000};
@@ -61,7 +61,7 @@ Worker* Worker::start() {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   sigset_t before;
-  block_signals(&before);  // they are for the threads of the program, which expect them
+  block_signals(&before);  // signals are for the program's threads, which expect them
   int refused = pthread_create(&worker->handle_, &attributes, main, worker);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
@@ -86,7 +86,8 @@ void Worker::serve() {
     if (state == kQuit) return;
     if (state == kPosted) {
       Region* region = region_.load(std::memory_order_relaxed);
-      region->prefetch(thread_.load(std::memory_order_relaxed));  // while this core gets the line of `state_` for itself
+      // Fetched while this core acquires the cache line of `state_`.
+      region->prefetch(thread_.load(std::memory_order_relaxed));
       if (!state_.compare_exchange_strong(state, kBusy, std::memory_order_acquire)) continue;
       region_.load(std::memory_order_relaxed)->work(thread_.load(std::memory_order_relaxed));
       finish();
@@ -96,7 +97,7 @@ void Worker::serve() {
   }
 }
 
-// Until there may be something to do.
+// Waits until there may be something to do.
 void Worker::rest() {
   auto is_wanted = [this] {
     uint32_t state = state_.load(std::memory_order_relaxed);
@@ -113,7 +114,7 @@ void Worker::finish() {
   uint32_t state = kBusy;
   if (state_.compare_exchange_strong(state, kIdle, std::memory_order_release, std::memory_order_relaxed)) return;
   state_.store(kAsleep, std::memory_order_release);
-  futex_wake(state_);  // the caller; this thread, which alone sleeps there otherwise, is awake
+  futex_wake(state_);  // wakes the caller; only this thread also sleeps on that word, and it is awake
 }
 
 void Worker::post(Region* region, int32_t thread) {
@@ -138,8 +139,9 @@ void Worker::join() {
   if (!spin([this] { return !is_busy(); }, kPatienceNs)) await();
 }
 
-// The worker has had time to end. If the kernel has taken it off its core in the middle of a task, for another process,
-// it will be back after that one's time slice: several milliseconds. It gets this core instead, at once.
+// Waits for a worker that should have finished. If the kernel has descheduled it in the middle of a task in favor of
+// another process, it would continue only after that process's time slice of several milliseconds. The worker is then
+// moved to this core, where it continues at once.
 void Worker::await() {
   int64_t until = now_ns() + kLongestNs;
   bool is_running = true;
@@ -167,7 +169,7 @@ void Worker::sleep_until_done() {
 
 void Worker::place(const Mask& mask) {
   if (mask == mask_) return;
-  mask_ = mask;  // also where a sandbox forbids it: it would the next time
+  mask_ = mask;  // set even if a sandbox forbids the call, which would then fail again anyway
   set_affinity(handle_, mask);
 }
 

@@ -1,4 +1,4 @@
-// One thread that computes parts of parallel regions for whoever has it on lease.
+// A thread that computes parts of parallel regions for the thread that leases it.
 #pragma once
 
 #include <pthread.h>
@@ -14,22 +14,22 @@ namespace octet {
 
 class Worker {
  public:
-  // Starts its thread. Null: the system has no more threads for this process.
+  // Starts its thread. Returns null if the system has no more threads for this process.
   static Worker* start();
 
-  // All of the following are for the thread that has it on lease.
+  // The following functions are for the thread that leases it.
 
   // Offers it a part of a region. If it sleeps, it does not begin before `wake`.
   void post(Region* region, int32_t thread);
   void wake();
 
-  // What it takes a caller to wake a worker: the least that any has seen, or an ordinary value.
+  // Returns the time to wake a worker in nanoseconds: the shortest measured so far, or a typical value.
   static int64_t wake_ns();
 
-  // Returns when it will not touch the region any more: if it has not begun it never will, or else it has ended.
+  // Returns when it will not access the region any more: it has either finished, or not begun and never will.
   void join();
 
-  // Has it run on these processors, where the system allows that.
+  // Restricts it to these processors, if the system permits that.
   void place(const Mask& mask);
 
   // Ends its thread and deletes it.
@@ -50,12 +50,12 @@ class Worker {
   std::atomic<int32_t> thread_{0};
   std::atomic<Region*> region_{nullptr};
   alignas(kApartBytes) pthread_t handle_{};
-  clockid_t clock_{};  // how long it has computed
+  clockid_t clock_{};  // measures its CPU time
   Mask mask_{};
   bool is_to_be_woken_ = false;
 };
 
-// Whether the calling thread is in a region: those that are nested in it are computed by that thread alone.
+// True if the calling thread is in a region. Regions nested in it are computed by that thread alone.
 extern __thread bool is_in_region;
 
 }  // namespace octet

@@ -11,15 +11,15 @@ namespace {
 
 constexpr uint64_t kAlignmentBytes = 64;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
-constexpr int kKept = 4;                               // blocks of a thread
-constexpr uint64_t kMostKeptBytes = uint64_t{1} << 24;  // of all of them
+constexpr int kKept = 4;                               // number of blocks that a thread retains
+constexpr uint64_t kMostKeptBytes = uint64_t{1} << 24;  // total size of these blocks
 
-// Before the memory of each block.
+// Precedes the memory of each block.
 struct alignas(kAlignmentBytes) Header {
   uint64_t bytes;
 };
 
-// Blocks that the kernels of this thread have freed: a stack, of which the last is the likeliest to lie in the cache.
+// Freed blocks of this thread: a stack, since the last one is most likely to be in the cache.
 struct Kept {
   Header* blocks[kKept];
   int count;
@@ -48,7 +48,7 @@ void drop_all(void*) {
 
 void make_key() { pthread_key_create(&at_exit, drop_all); }
 
-// Null: there is none of that size, or not much larger.
+// Returns null if no block has that size or is less than twice as large.
 Header* take(uint64_t bytes) {
   for (int index = kept.count - 1; index >= 0; --index) {
     Header* block = kept.blocks[index];
@@ -62,7 +62,7 @@ Header* take(uint64_t bytes) {
 void keep(Header* block) {
   if (block->bytes > kMostKeptBytes) return free(block);
   while (kept.count == kKept || (kept.count > 0 && kept.bytes + block->bytes > kMostKeptBytes)) drop_oldest();
-  if (kept.count == 0) {  // perhaps for the first time in this thread
+  if (kept.count == 0) {  // this may be the first time in this thread
     pthread_once(&is_key_made, make_key);
     pthread_setspecific(at_exit, &kept);
   }

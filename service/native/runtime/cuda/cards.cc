@@ -1,4 +1,4 @@
-// What a program is told of the cards.
+// The functions of `octet.h` that describe GPUs.
 #include <string.h>
 
 #include "../error.h"

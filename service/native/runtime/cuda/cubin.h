@@ -1,4 +1,4 @@
-// A kernel's code for a card: an ELF file, as data of a library.
+// Validation of a kernel's code for a GPU: an ELF file embedded as data of a library.
 #pragma once
 
 #include <stddef.h>
@@ -7,8 +7,8 @@
 
 namespace octet::cuda {
 
-// The driver is given an address and no size: whether all that the file's headers point to lies in its `bytes` bytes.
-// OCTET_CORRUPT names the `symbol`.
+// Checks that everything the file's headers point to is within its `bytes` bytes. This is necessary because the driver
+// receives an address without a size. Returns OCTET_CORRUPT with the name of the `symbol` otherwise.
 octet_status check_cubin(const void* data, size_t bytes, const char* symbol);
 
 }  // namespace octet::cuda

@@ -9,8 +9,8 @@ namespace octet::cuda {
 
 namespace {
 
-// "This leaves the process in an inconsistent state and any further CUDA work will return the same error", and what says
-// that the card is gone.
+// Errors of which CUDA's documentation states "This leaves the process in an inconsistent state and any further CUDA
+// work will return the same error", and errors that report that the GPU is gone.
 constexpr Result kSticky[] = {
     46,   // DEVICE_UNAVAILABLE
     214,  // ECC_UNCORRECTABLE

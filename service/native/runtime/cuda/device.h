@@ -1,4 +1,5 @@
-// The cards that the driver shows this process, which CUDA_VISIBLE_DEVICES and MIG have a say in, and their memory.
+// The GPUs that are visible to this process, as limited by CUDA_VISIBLE_DEVICES and MIG, and their memory. A GPU that
+// has failed is lost to the process: every later call for it fails.
 #pragma once
 
 #include <stddef.h>
@@ -17,32 +18,33 @@ inline constexpr size_t kMostNameBytes = 128;
 
 class Device {
  public:
-  octet_status describe(int index);  // before anything else
+  octet_status describe(int index);  // must be called first
 
-  // Makes the primary context, which takes a second and some hundred megabytes of the card, and keeps it: once.
+  // Creates the primary context on the first call and retains it. This takes a second and some hundred megabytes of GPU
+  // memory.
   octet_status retain();
 
   const char* name() const { return name_; }
   int index() const { return index_; }
-  int capability() const { return capability_; }  // 86: compute capability 8.6
+  int capability() const { return capability_; }  // 86 means compute capability 8.6
   size_t memory_bytes() const { return memory_bytes_; }
-  uint32_t most_shared_bytes() const { return most_shared_bytes_; }  // of a block
+  uint32_t most_shared_bytes() const { return most_shared_bytes_; }  // per block
   Context context() const { return context_; }
   octet_status free_bytes(size_t& bytes);
 
-  // Code for a capability runs on cards of the same major one whose minor one is not lower.
+  // Code for a capability runs on GPUs with the same major version and at least the same minor version.
   bool runs(int capability) const { return capability_ / 10 == capability / 10 && capability_ >= capability; }
 
-  // What this process has allocated there.
+  // Returns the bytes that this process has allocated on the GPU.
   int64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
   void use(int64_t bytes) { used_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // A card that failed is lost to this process: all that it had there is gone, and each further call fails.
+  // Returns true if the GPU has failed: all of its memory contents are gone, and every further call fails.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   octet_status fail_lost() const;
 
-  // The status of what the driver was asked to do, which is `what`. A failure other than of memory, while kernels run, or
-  // one that the driver calls sticky, loses the card.
+  // Convert the result of an operation `what` to a status. The GPU is lost if the driver documents the error as sticky,
+  // or, for `check_run`, if any error other than a lack of memory occurs.
   octet_status check(Result result, const char* what);
   octet_status check_run(Result result, const char* what);
 
@@ -60,11 +62,11 @@ class Device {
   std::atomic<bool> is_lost_{false};
 };
 
-// Starts the driver, if need be. OCTET_UNSUPPORTED: there is no card.
+// Starts the driver on the first call. Returns OCTET_UNSUPPORTED if there is no GPU.
 octet_status find_devices(int& count);
-Device& device(int index);  // below that count
+Device& device(int index);  // `index` must be below that count
 
-// While it lives, what this thread asks the driver for is asked of this device.
+// Makes `device` the current device of this thread during its lifetime.
 class Current {
  public:
   explicit Current(Device& device);
@@ -78,7 +80,7 @@ class Current {
   octet_status status_;
 };
 
-// Memory on a card.
+// Memory on a GPU.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -86,7 +88,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // OCTET_NO_MEMORY, and how much there is. `what` is to lie there. To be called of the current device.
+  // Allocates memory for `what`. Returns OCTET_NO_MEMORY with the amount that is free. `device` must be current.
   octet_status allocate(Device& device, size_t bytes, const char* what);
   Address begin() const { return begin_; }
 
@@ -96,7 +98,7 @@ class DeviceMemory {
   size_t bytes_ = 0;
 };
 
-// Memory of the host that cards copy from and to while the CPU does something else.
+// Page-locked host memory, with which GPUs exchange data while the CPU does something else.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

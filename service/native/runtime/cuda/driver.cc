@@ -11,7 +11,7 @@ namespace octet::cuda {
 namespace {
 
 constexpr char kLibrary[] = "libcuda.so.1";
-// What NVRTC 12 writes runs on any driver of CUDA 12: "CUDA Compatibility", minor version compatibility.
+// Code that NVRTC 12 generates runs on every driver of CUDA 12: "CUDA Compatibility", minor version compatibility.
 constexpr int kOldestVersion = 12000;
 constexpr char kOldestDriver[] = "525.60.13";
 
@@ -26,7 +26,7 @@ struct Named {
 };
 
 bool load() {
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed: it has threads
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed, because it has threads
   if (library == nullptr) {
     snprintf(why, sizeof why, "there is no driver of NVIDIA's: %s", dlerror());
     return false;

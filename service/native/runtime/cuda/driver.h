@@ -1,5 +1,5 @@
-// The driver API of NVIDIA's cards, as far as it is used here: https://docs.nvidia.com/cuda/cuda-driver-api. It is loaded
-// when the first artifact for a card is: nothing is linked, and no header of a toolkit is needed.
+// The functions of NVIDIA's driver API that are used here: https://docs.nvidia.com/cuda/cuda-driver-api. The driver is
+// loaded when the first artifact for a GPU is. Nothing is linked, and no header of a CUDA toolkit is needed.
 #pragma once
 
 #include <stddef.h>
@@ -11,7 +11,7 @@ namespace octet::cuda {
 
 using Result = int;
 using Ordinal = int;       // CUdevice
-using Address = uint64_t;  // CUdeviceptr: of memory on a card
+using Address = uint64_t;  // CUdeviceptr: an address on a GPU
 using Context = struct CUctx_st*;
 using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;
@@ -20,7 +20,7 @@ using Event = struct CUevent_st*;
 using Graph = struct CUgraph_st*;
 using GraphExec = struct CUgraphExec_st*;
 
-// Numbers of the API.
+// Constants of the API.
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotFound = 500;
 inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76, kMostSharedBytes = 97;
 inline constexpr int kMostThreadsOfFunction = 0, kStaticSharedBytes = 1, kMostDynamicSharedBytes = 8;
@@ -29,10 +29,10 @@ inline constexpr int kCaptureThreadLocal = 1;
 inline void* const kLaunchEnd = nullptr;
 inline void* const kLaunchBuffer = reinterpret_cast<void*>(1);      // NOLINT(performance-no-int-to-ptr)
 inline void* const kLaunchBufferSize = reinterpret_cast<void*>(2);  // NOLINT(performance-no-int-to-ptr)
-// Up to so many bytes of shared memory a kernel has without being asked for more.
+// Shared memory that every kernel may use without a request for more.
 inline constexpr uint32_t kSharedBytesOfAll = 48 << 10;
 
-// Member, exported name, arguments. Names that end in _v2 are what the header of a toolkit makes of those without.
+// Member, exported name, and arguments. The header of a CUDA toolkit maps names without suffix to those with _v2.
 #define OCTET_CUDA_FUNCTIONS(FUNCTION)                                                                                 \
   FUNCTION(init, "cuInit", (unsigned))                                                                                 \
   FUNCTION(driver_version, "cuDriverGetVersion", (int*))                                                               \
@@ -80,17 +80,17 @@ struct Driver {
 #define OCTET_CUDA_MEMBER(member, name, arguments) Result(*member) arguments;
   OCTET_CUDA_FUNCTIONS(OCTET_CUDA_MEMBER)
 #undef OCTET_CUDA_MEMBER
-  int version;  // of CUDA, as the driver knows it: 12040 is 12.4
+  int version;  // CUDA version of the driver: 12040 is 12.4
 };
 
-// Loads and starts it, once in a process: whose children, if it forks afterwards, cannot use it. OCTET_UNSUPPORTED, and
-// what is missing: there is none, it is too old, or it shows this process no card.
+// Loads and starts the driver, once per process. Children that are forked later cannot use it. Returns
+// OCTET_UNSUPPORTED with the reason: it is not installed, it is too old, or it shows no GPU to this process.
 octet_status start_driver();
 
-// Of a process in which `start_driver` has succeeded.
+// Must only be called after `start_driver` has succeeded.
 const Driver& driver();
 
-// What a result means: CUDA_ERROR_OUT_OF_MEMORY, say.
+// Returns the name of a result, for example CUDA_ERROR_OUT_OF_MEMORY.
 const char* name_of(Result result);
 
 }  // namespace octet::cuda

@@ -9,7 +9,7 @@ namespace octet::cuda {
 
 namespace {
 
-constexpr size_t kApart = 256;  // as far apart as separate allocations would be: CUDA C++ Programming Guide, 5.3.2
+constexpr size_t kApart = 256;  // alignment of separate allocations: CUDA C++ Programming Guide, 5.3.2
 
 bool round_up(size_t& bytes) { return !__builtin_add_overflow(bytes, -bytes % kApart, &bytes); }
 
@@ -57,7 +57,8 @@ octet_status Instance::allocate() {
   octet_status status = allocate_memory();
   if (status == OCTET_OK && !resolve()) status = OCTET_NO_MEMORY;
   if (status == OCTET_OK) status = device_.check(cuda.stream_create(&stream_, kStreamNonBlocking), "a stream");
-  // A thread that waits sleeps: there may be more of them than cores, and those have other models to compute.
+  // A waiting thread sleeps rather than spins: there may be more threads than cores, and the cores have other models to
+  // compute.
   constexpr unsigned kFlags = kEventBlockingSync | kEventDisableTiming;
   if (status == OCTET_OK) status = device_.check(cuda.event_create(&done_, kFlags), "an event");
   if (status == OCTET_OK) status = begin_sequence();
@@ -166,7 +167,7 @@ octet_status Instance::run(double* seconds) {
   return OCTET_OK;
 }
 
-// Behind each other, with what the states were before the first.
+// Runs the calls repeatedly, always with the states from before the first run.
 octet_status Instance::run_resident(int32_t runs, double* seconds) {
   Current current(device_);
   if (current.status() != OCTET_OK) return current.status();
@@ -187,7 +188,7 @@ octet_status Instance::run_resident(int32_t runs, double* seconds) {
   return OCTET_OK;
 }
 
-// Once before the first event: a graph's first launch uploads it.
+// Launches once before the first event, because the first launch of a graph uploads it.
 octet_status Instance::time_graph(GraphExec graph, int32_t runs) {
   const Driver& cuda = driver();
   octet_status status = upload(kInputs);
@@ -212,12 +213,12 @@ octet_status Instance::make_events(size_t count) {
   return OCTET_OK;
 }
 
-// The graph of a kind of run, made once.
+// Captures the graph for a type of run, once.
 octet_status Instance::prepare(Kind kind) {
   return graphs_[kind] != nullptr ? OCTET_OK : capture(graphs_[kind], [&] { return enqueue(kind, nullptr); });
 }
 
-// What `enqueue` puts into the stream, as a graph.
+// Captures what `enqueue` adds to the stream as a graph.
 template <class Enqueue>
 octet_status Instance::capture(GraphExec& made, Enqueue enqueue) {
   const Driver& cuda = driver();
@@ -273,8 +274,8 @@ octet_status Instance::enqueue_calls(const Address* addresses, Event* events) {
     const Call& call = plan.calls()[index];
     const Launch& launch = plan.launches()[index];
     size_t end = index + 1 < plan.calls().size() ? plan.calls()[index + 1].first : plan.end_of_calls();
-    // The addresses lie as the kernel's parameters do. With their size, the driver reads no further for a kernel that has
-    // more of them.
+    // The addresses are in the order of the kernel's parameters. Because their total size is passed, the driver does
+    // not read beyond them if a kernel has more parameters.
     size_t bytes = (end - call.first) * sizeof(Address);
     void* operands[] = {kLaunchBuffer, const_cast<Address*>(addresses + call.first), kLaunchBufferSize, &bytes, kLaunchEnd};
     status = device_.check(cuda.launch(loaded_.function(index), launch.grid[0], launch.grid[1], launch.grid[2],

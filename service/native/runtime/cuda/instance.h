@@ -1,4 +1,4 @@
-// An instance on a card: memory there, a stream, and the whole run as a graph.
+// An instance on a GPU: its memory, a stream, and a captured graph of a whole run.
 #pragma once
 
 #include <stddef.h>
@@ -14,10 +14,11 @@ struct octet_model;
 
 namespace octet::cuda {
 
-// Where the tensors of a role lie behind each other, on the card as on the host, each at a multiple of 256 bytes.
+// Offsets of the tensors of a role, which are stored one after the other in the same way on the GPU and on the host.
+// Each is at a multiple of 256 bytes.
 class Places {
  public:
-  bool add(int64_t bytes);  // false: there is no memory for it, or they are too large
+  bool add(int64_t bytes);  // returns false if memory runs out, or if they are too large
   size_t bytes() const { return bytes_; }
   size_t operator[](size_t index) const { return at_[index]; }
 
@@ -28,24 +29,25 @@ class Places {
 
 class Instance {
  public:
-  // On the card that has most left of those that run the model: where the first has no memory, on the next.
+  // Creates an instance on the suitable GPU with the least memory in use by this process, or on the next one if that
+  // has no memory left.
   static octet_status make(octet_model& model, Instance*& made);
   Instance(octet_model& model, LoadedModel& loaded) : model_(model), loaded_(loaded), device_(loaded.device()) {}
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  // Pointers of the host, which are checked.
+  // Host pointers, which the caller has checked.
   void bind(void* const* inputs, void* const* outputs);
   void bind_states(void* const* before, void* const* after);
-  octet_status begin_sequence();  // the instance keeps the states from here on
+  octet_status begin_sequence();  // from here on, the instance keeps the states
   bool is_lost() const { return device_.is_lost(); }
-  octet_status run(double* seconds);  // of each call; null: nobody wants to know
+  octet_status run(double* seconds);  // `seconds` receives the duration of each call, if not null
   octet_status run_resident(int32_t runs, double* seconds);
 
  private:
-  // Whose states a run reads and writes: of the pair that the instance keeps on the card, the first or the second before;
-  // or the caller's.
+  // The type of a run by the states that it uses. kFirst and kSecond use the pair of buffers on the GPU, and read the
+  // first or the second one, respectively. kCallers uses memory of the caller.
   enum Kind { kFirst, kSecond, kCallers, kKinds };
   enum Tensors { kInputs, kOutputs, kBefore, kAfter, kTensors };
 
@@ -75,14 +77,14 @@ class Instance {
   Device& device_;
   Stream stream_ = nullptr;
   Event done_ = nullptr;
-  List<Event> events_;  // between which is timed; none before times were asked for
+  List<Event> events_;  // events around timed calls; empty until times are requested
   GraphExec graphs_[kKinds] = {};
-  DeviceMemory memory_;  // the arena, then what `on_card_` says
+  DeviceMemory memory_;  // the arena, followed by the tensors at `on_card_`
   PinnedMemory staging_;
   Places places_[kTensors];
-  Address on_card_[kTensors] = {};  // the states before a run and after it change places after each
+  Address on_card_[kTensors] = {};  // the buffers of the states before and after a run are exchanged after each run
   size_t staged_[kTensors] = {};
-  List<Address> addresses_;  // of all operands, as the plan counts them; and once more with the states exchanged
+  List<Address> addresses_;  // addresses of all operands in the plan's order, and a second copy with exchanged states
   List<void*> bound_[kTensors];
   Kind kind_ = kFirst;
 };

@@ -48,14 +48,14 @@ octet_status Model::fail_without_card() const {
 }
 
 octet_status Model::find_kernels(const octet_model& model, const List<DataSymbol>& defined, Code& code) {
-  List<uint32_t> numbers;  // of each symbol among its kernels
+  List<uint32_t> numbers;  // index among the kernels, by symbol
   for (size_t index = 0; index < defined.size(); ++index) {
     if (!numbers.add(UINT32_MAX)) return OCTET_NO_MEMORY;
   }
   const List<Call>& calls = model.config.plan.calls();
   for (size_t index = 0; index < calls.size(); ++index) {
     const char* symbol = calls[index].symbol;
-    char name[kMostSymbolBytes + 16];  // with code for several capabilities, each has its own
+    char name[kMostSymbolBytes + 16];  // with code for several capabilities, the name includes the capability
     if (count_ == 1) snprintf(name, sizeof name, "%s", symbol);
     else snprintf(name, sizeof name, "%s.sm_%d", symbol, code.capability);
     const DataSymbol wanted{name, nullptr, 0};
@@ -90,7 +90,7 @@ Device* Model::candidate(int place) const {
   for (int index = 0; index < devices_; ++index) {
     if (code_for(device(index)) != nullptr) found[count++] = &device(index);
   }
-  int64_t used_bytes[kMostDevices];  // which other threads may change meanwhile
+  int64_t used_bytes[kMostDevices];  // copied, because other threads may change the amounts during the sort
   for (int index = 0; index < devices_; ++index) used_bytes[index] = device(index).used_bytes();
   std::sort(found, found + count, [&](const Device* one, const Device* other) {
     int64_t first = used_bytes[one->index()], second = used_bytes[other->index()];
@@ -105,7 +105,7 @@ octet_status Model::on(Device& device, const octet_model& model, LoadedModel*& f
   if (loaded == nullptr) {
     auto made = create<LoadedModel>(device);
     if (made == nullptr) return OCTET_NO_MEMORY;
-    const Code* code = code_for(device);  // of a candidate
+    const Code* code = code_for(device);  // not null for a candidate
     octet_status status = made->load(model, code->kernels, code->of_call);
     if (status != OCTET_OK) {
       destroy(made);
@@ -154,7 +154,7 @@ octet_status LoadedModel::load(const octet_model& model, const List<DataSymbol>&
   return device_.check(driver().upload(constants_.begin(), model.constants, bytes), "a copy of the constants");
 }
 
-// The context's memory for code runs out as any other does.
+// The context can run out of memory for code, too.
 octet_status LoadedModel::load_kernel(const DataSymbol& code, Kernel& kernel) {
   const Driver& cuda = driver();
   Result result = cuda.module_load(&kernel.module, code.data, 0, nullptr, nullptr);
@@ -172,14 +172,16 @@ octet_status LoadedModel::load_kernel(const DataSymbol& code, Kernel& kernel) {
   return device_.check(result, code.name);
 }
 
-// Whether the card can launch a call as the plan says; and asks for more shared memory than any kernel has.
+// Checks that the GPU can launch a call as the plan specifies, and raises the kernel's shared memory limit if
+// necessary.
 octet_status LoadedModel::check_launch(const Plan& plan, size_t call) {
   const Driver& cuda = driver();
   const Launch& launch = plan.launches()[call];
   const char* symbol = plan.calls()[call].symbol;
   Kernel& kernel = loaded_[(*of_call_)[call]];
   int most_threads = 0, static_bytes = 0;
-  Result result = cuda.function_get(&most_threads, kMostThreadsOfFunction, kernel.function);  // which loads it, too
+  // This also loads the function.
+  Result result = cuda.function_get(&most_threads, kMostThreadsOfFunction, kernel.function);
   if (result == kSuccess) result = cuda.function_get(&static_bytes, kStaticSharedBytes, kernel.function);
   if (result != kSuccess) return device_.check(result, symbol);
   uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];

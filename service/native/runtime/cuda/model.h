@@ -1,4 +1,4 @@
-// A model on the cards that its instances are on: its kernels, loaded, and its constants.
+// A model on the GPUs that its instances use: its loaded kernels and its constants.
 #pragma once
 
 #include <stddef.h>
@@ -16,7 +16,7 @@ struct octet_model;
 
 namespace octet::cuda {
 
-// What one card has of it. Shared by the instances there.
+// The state of a model on one GPU. Shared by the instances there.
 class LoadedModel {
  public:
   explicit LoadedModel(Device& device) : device_(device) {}
@@ -24,7 +24,7 @@ class LoadedModel {
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
-  // `kernels`: the code of each; `of_call`: which of them each call launches. To be called of the current device.
+  // `kernels` contains the code of each kernel; `of_call` maps each call to its kernel. The device must be current.
   octet_status load(const octet_model& model, const List<DataSymbol>& kernels, const List<uint32_t>& of_call);
 
   Device& device() const { return device_; }
@@ -35,7 +35,7 @@ class LoadedModel {
   struct Kernel {
     Module module;
     Function function;
-    uint32_t shared_bytes;  // dynamic, the most of its launches
+    uint32_t shared_bytes;  // dynamic shared memory, the maximum of its launches
   };
 
   octet_status load_kernel(const DataSymbol& code, Kernel& kernel);
@@ -54,16 +54,17 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Finds the kernels of the plan's calls in the library, and cards that run them. Nothing is loaded to any yet.
+  // Finds the kernels of the plan's calls in the library, and GPUs that can run them. Loads nothing onto a GPU yet.
   octet_status find(const octet_model& model);
 
-  // Cards that run the model, on which this process has allocated least first: `place` is 0, 1, … Null: there are no more.
+  // Returns the GPU at index `place` (0, 1, ...) among those that can run the model, sorted by how much this process
+  // has allocated there, least first. Returns null if there are no more.
   Device* candidate(int place) const;
 
-  // What there is of it on a device, loaded if need be. To be called of the current device.
+  // Returns the model's state on `device`, loading it on first use. `device` must be current.
   octet_status on(Device& device, const octet_model& model, LoadedModel*& found);
 
-  bool is_lost() const;  // one of the cards that it was loaded to failed
+  bool is_lost() const;  // a GPU on which it is loaded has failed
 
  private:
   struct Code {  // for one compute capability
@@ -73,14 +74,15 @@ class Model {
   };
 
   octet_status find_kernels(const octet_model& model, const List<DataSymbol>& defined, Code& code);
-  const Code* code_for(const Device& device) const;  // that of the highest capability; null: it runs none
+  // The code for the highest capability that the device supports, or null.
+  const Code* code_for(const Device& device) const;
   octet_status fail_without_card() const;
 
   Code codes_[kMostCapabilities];
   size_t count_ = 0;
   int devices_ = 0;
   mutable Mutex loading_;
-  LoadedModel* loaded_[kMostDevices] = {};  // by the index of the device
+  LoadedModel* loaded_[kMostDevices] = {};  // by device index
 };
 
 }  // namespace octet::cuda
