@@ -1,3 +1,3 @@
-"""What runs without Python: the data plane (`plane`), the runtime of compiled models (`runtime`), its call from Python
-(`python`), and fused arithmetic for the oracle (`fused`). `setup.py` builds them.
+"""The native parts, which `setup.py` builds: the data plane (`plane`), the runtime of compiled models (`runtime`), its
+binding for Python (`python`), and fused arithmetic for the test oracle (`fused`).
 """

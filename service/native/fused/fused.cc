@@ -1,5 +1,6 @@
-// The oracle's arithmetic: fused multiply-adds of float32, by the processor's instruction where it has one, else by
-// libm. Plain loops of a C++ compiler, so that nothing is shared with the kernels that the oracle checks.
+// Arithmetic of the test oracle: fused multiply-add of float32, by the processor's instruction if it has one, and
+// otherwise by libm. The code consists of plain loops compiled by a C++ compiler, so that it shares nothing with the
+// kernels that the oracle checks.
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -9,7 +10,8 @@
 namespace {
 
 constexpr size_t kLanes = 16;
-constexpr size_t kVectors = 2, kRows = 4;  // of sums that are added up at a time: they hide each other's latency
+// Rows and vectors of sums that are computed in parallel, to hide the instruction's latency.
+constexpr size_t kVectors = 2, kRows = 4;
 constexpr size_t kColumns = kVectors * kLanes;
 
 typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
@@ -19,12 +21,12 @@ typedef int Bits __attribute__((vector_size(kLanes * sizeof(int))));
 
 struct Operand {
   const float* values;
-  ptrdiff_t step;  // 1, or 0 where there is one value
+  ptrdiff_t step;  // 1, or 0 if the operand is a single value
 };
 
 INLINE void load(Vector& vector, const float* values) { memcpy(&vector, values, sizeof vector); }
 
-INLINE void fill(Vector& vector, float value) { vector = value - Vector{}; }  // minus 0 remains what it is
+INLINE void fill(Vector& vector, float value) { vector = value - Vector{}; }  // subtracting 0 preserves -0
 
 INLINE void load(Vector& vector, const Operand& operand, size_t place) {
   if (operand.step != 0) {
@@ -50,7 +52,7 @@ INLINE void add_elements(size_t count, const Operand& a, const Operand& b, const
   }
 }
 
-// Subnormal values become 0, of their sign.
+// Replaces subnormal values by zeros of the same sign.
 INLINE void flush(Vector& vector) {
   Bits bits;
   memcpy(&bits, &vector, sizeof bits);
@@ -58,7 +60,7 @@ INLINE void flush(Vector& vector) {
   memcpy(&vector, &bits, sizeof vector);
 }
 
-// `Rows` sums of each of kColumns columns. The columns lie in `panel`, `count` times kColumns.
+// Computes `Rows` rows of up to kColumns columns. `panel` contains the columns as a [count, kColumns] array.
 template <size_t Rows, bool Flush>
 INLINE void add_block(size_t count, size_t columns, const float* lhs, const float* panel, float* result, size_t step) {
   Vector sums[Rows][kVectors] = {};
@@ -94,12 +96,12 @@ INLINE void add_products(size_t rows, size_t columns, size_t count, const float*
   }
 }
 
-// The same loops, compiled for each instruction set that has the instruction.
+// Compiles the same loops once per instruction set.
 #ifdef __x86_64__
 
 enum class Set { kPlain, kFma, kAvx512 };
 
-// What the processor has and the system keeps the registers of (Intel's manual, volume 1, 13.3 and 15.2).
+// Detects what the processor supports and the operating system saves (Intel's manual, volume 1, 13.3 and 15.2).
 Set find_set() {
   unsigned a, b, c, d, low, high;
   if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0 || (c & bit_FMA) == 0) return Set::kPlain;
@@ -137,20 +139,20 @@ FOR_EACH_SET(flushed_products(size_t rows, size_t columns, size_t count, const f
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// result[i] = a[i] * b[i] + c[i], rounded once; a step is 1, or 0 where an operand is one value.
+// Computes result[i] = a[i] * b[i] + c[i] with one rounding. A step is 1, or 0 if the operand is a single value.
 EXPORT void octet_fma(size_t count, const float* a, ptrdiff_t a_step, const float* b, ptrdiff_t b_step, const float* c,
                       ptrdiff_t c_step, float* result) {
   CHOOSE(elements)(count, {a, a_step}, {b, b_step}, {c, c_step}, result);
 }
 
-// result[rows, columns] = the products of lhs[rows, count] and rhs[count, columns], added one after the other from 0 on.
-// `panel` is memory of `count` times 32 floats.
+// Computes result[rows, columns] = lhs[rows, count] @ rhs[count, columns]. The products of each sum are added in order,
+// starting from 0, each with a fused multiply-add. `panel` is scratch memory for `count` times 32 floats.
 EXPORT void octet_sums_of_products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs,
                                    float* panel, float* result) {
   CHOOSE(products)(rows, columns, count, lhs, rhs, panel, result);
 }
 
-// The same; a sum that is subnormal after a product is 0 from there on.
+// As `octet_sums_of_products`, but a sum that is subnormal after any addition becomes 0.
 EXPORT void octet_flushed_sums_of_products(size_t rows, size_t columns, size_t count, const float* lhs,
                                            const float* rhs, float* panel, float* result) {
   CHOOSE(flushed_products)(rows, columns, count, lhs, rhs, panel, result);

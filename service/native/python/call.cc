@@ -25,7 +25,7 @@ bool is_of(const octet_tensor& tensor, const Py_buffer& view) {
   return true;
 }
 
-// Null: an exception is set.
+// Returns null with an exception set on failure.
 PyObject* shape_of(const octet_tensor& tensor) {
   Reference shape(PyTuple_New(tensor.rank));
   for (int32_t axis = 0; shape && axis < tensor.rank; ++axis) {
@@ -37,7 +37,7 @@ PyObject* shape_of(const octet_tensor& tensor) {
 
 }  // namespace
 
-// One call at a time, from its first look at the arrays: they are held in `inputs_`.
+// Enforces one call at a time, because `inputs_` stores the buffers of the current call. Releases them at its end.
 class Call::Use {
  public:
   explicit Use(Call& call) : call_(call), is_alone_(!call.is_used_) { call.is_used_ = true; }
@@ -90,7 +90,7 @@ PyObject* Call::operator()(PyObject* const* arrays, Py_ssize_t count) {
   if (count != inputs_.size()) return none();
   for (Py_ssize_t index = 0; index < count; ++index) {
     if (!take(index, arrays[index])) {
-      PyErr_Clear();  // the caller says what is wrong with the array
+      PyErr_Clear();  // the caller reports what is wrong with the array
       return none();
     }
     use.hold_one_more();
@@ -104,7 +104,7 @@ PyObject* Call::operator()(PyObject* const* arrays, Py_ssize_t count) {
   return outputs ? compute(outputs) : nullptr;
 }
 
-// Its buffer is held where it is true.
+// On success, the array's buffer is held.
 bool Call::take(Py_ssize_t index, PyObject* array) {
   Input& input = inputs_[index];
   Reference dtype(PyObject_GetAttr(array, dtype_.get()));
@@ -116,7 +116,7 @@ bool Call::take(Py_ssize_t index, PyObject* array) {
   return false;
 }
 
-// Null: an exception is set.
+// Returns null with an exception set on failure.
 PyObject* Call::make_outputs() {
   Reference made(PyList_New(outputs_.size()));
   if (!made) return nullptr;

@@ -1,4 +1,5 @@
-// A call of an instance with NumPy's arrays, and its outputs in new ones.
+// Runs an instance on NumPy arrays and returns its outputs in new arrays. All functions
+// require the GIL, which is released while compiled code runs.
 #pragma once
 
 #include <stdlib.h>
@@ -10,10 +11,10 @@
 
 namespace octet {
 
-// What Python hands over, borrowed: to call, and to compare with.
+// Python objects that Call uses, passed as borrowed references.
 struct Python {
-  PyObject* ndarray;  // numpy's
-  PyObject* check;    // check(status, text) raises what the two say
+  PyObject* ndarray;  // numpy.ndarray
+  PyObject* check;    // check(status, text) raises the exception for a failed call
 };
 
 struct Input {
@@ -21,9 +22,9 @@ struct Input {
 
   octet_tensor tensor;
   Reference dtype;
-  Py_buffer view;        // of the array that a call is given
-  void* copy = nullptr;  // of an array that compiled code cannot read where it is; made when first needed
-  bool is_copied;        // by the present call
+  Py_buffer view;        // of the array that was passed to the current call
+  void* copy = nullptr;  // aligned copy for arrays that compiled code cannot read in place; allocated when first needed
+  bool is_copied;        // the current call uses `copy`
 };
 
 struct Output {
@@ -33,19 +34,20 @@ struct Output {
 
 class Call {
  public:
-  // Shares `instance`.
+  // Takes a reference to `instance`.
   Call(octet_instance* instance, const Python& python);
   ~Call() { octet_instance_free(instance_); }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // `dtypes`: a tuple for each role, of numpy's. False: an exception is set.
+  // `inputs` and `outputs` are tuples of numpy dtypes. Returns false with an exception set on failure.
   bool describe(const octet_model* model, PyObject* inputs, PyObject* outputs);
 
-  // A list of new arrays; None: `arrays` are not exactly what the model takes. Null: an exception is set.
+  // Returns a list of new arrays, or None if `arrays` do not match the model's inputs exactly. Returns null with an
+  // exception set on failure.
   PyObject* operator()(PyObject* const* arrays, Py_ssize_t count);
 
-  PyObject* run();  // what is bound: None, or null and an exception
+  PyObject* run();  // runs on the bound tensors; returns None, or null with an exception set
 
  private:
   class Use;
@@ -56,10 +58,10 @@ class Call {
   PyObject* raise(octet_status status, const char* text);
 
   octet_instance* const instance_;
-  Reference ndarray_, check_, dtype_;  // the last is the name of the attribute
+  Reference ndarray_, check_, dtype_;  // `dtype_` is the attribute's name
   Row<Input> inputs_;
   Row<Output> outputs_;
-  Row<void*> read_, written_;  // what `octet_bind` takes
+  Row<void*> read_, written_;  // arguments of `octet_bind`
   bool is_used_ = false;       // guarded by the GIL
 };
 

@@ -1,8 +1,9 @@
-// What this library uses of CPython: a part of its stable ABI (abi3) since 3.11, which every later version keeps.
+// The parts of CPython that this library uses. They belong to its stable ABI (abi3) since version 3.11, which every
+// later version supports.
 //
-// Declared here and not included, so that a build needs no Python, and one wheel serves all of them. The interpreter that
-// loads the library defines the functions. Not for free-threaded builds: their objects begin otherwise.
-// https://docs.python.org/3/c-api/stable.html
+// The declarations are repeated here rather than included, so that a build needs no Python and one wheel serves all
+// versions. The interpreter that loads the library provides the functions. Free-threaded builds are not supported,
+// because their objects have another header. https://docs.python.org/3/c-api/stable.html
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +13,7 @@ extern "C" {
 
 using Py_ssize_t = ptrdiff_t;
 
-// Opaque but for its size, which places what follows it.
+// Opaque, but its size determines the offset of what follows it.
 struct PyObject {
   Py_ssize_t ob_refcnt;
   void* ob_type;

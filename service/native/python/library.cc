@@ -1,4 +1,4 @@
-// What `service.runtime.python_library` loads.
+// The library that `service.runtime.python_library` loads.
 #include "call.h"
 
 namespace {
@@ -27,8 +27,8 @@ PyMethodDef run_method = {"run", run, METH_NOARGS, "run(): computes what is boun
 
 }  // namespace
 
-// Two functions of `instance`, which each share it: `call` and `run`. The dtypes are tuples, of NumPy's. `check(status,
-// text)` raises an exception. With the GIL. Null: an exception is set.
+// Returns a tuple of two functions, `call` and `run`, which share `instance`. The dtypes are tuples of numpy dtypes.
+// `check(status, text)` must raise an exception. Requires the GIL. Returns null with an exception set on failure.
 extern "C" __attribute__((visibility("default"))) PyObject* octet_python_functions(const octet_model* model,
                                                                                  octet_instance* instance,
                                                                                  PyObject* input_dtypes,

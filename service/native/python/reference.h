@@ -1,4 +1,4 @@
-// A reference to a Python object that is given back at the end of a scope. With the GIL only.
+// Owns a reference to a Python object and releases it at the end of a scope. Requires the GIL.
 #pragma once
 
 #include "cpython.h"
@@ -8,7 +8,7 @@ namespace octet {
 class Reference {
  public:
   explicit Reference(PyObject* owned = nullptr) : object_(owned) {}
-  ~Reference() { Py_DecRef(object_); }  // of null: nothing
+  ~Reference() { Py_DecRef(object_); }  // does nothing for null
   Reference(const Reference&) = delete;
   Reference& operator=(const Reference&) = delete;
 

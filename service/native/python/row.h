@@ -1,4 +1,4 @@
-// Items that are made once, as many as are asked for.
+// An array whose size is set once.
 #pragma once
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 namespace octet {
 
-// Nothing throws: `make` says whether there is memory.
+// Does not throw: `make` returns false if memory runs out.
 template <class T>
 class Row {
  public:

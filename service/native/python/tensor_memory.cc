@@ -8,16 +8,16 @@ namespace octet {
 
 namespace {
 
-// Lies at the beginning of the allocation; the tensor follows at the next aligned address.
+// At the beginning of an allocation; the tensor follows at the next aligned address.
 struct TensorMemory {
   PyObject object;
   void* begin;
   Py_ssize_t bytes;
 };
 
-constexpr size_t kMost = sizeof(TensorMemory) + OCTET_ALIGNMENT - 1;  // in front of the tensor
+constexpr size_t kMost = sizeof(TensorMemory) + OCTET_ALIGNMENT - 1;  // maximum of bytes before the tensor
 
-PyTypeObject* type = nullptr;  // made once, with the GIL, and never deleted
+PyTypeObject* type = nullptr;  // created once, under the GIL, and never deleted
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   auto memory = reinterpret_cast<TensorMemory*>(self);
@@ -26,7 +26,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 void deallocate(PyObject* self) {
   free(self);
-  Py_DecRef(reinterpret_cast<PyObject*>(type));  // an instance of a heap type holds it
+  Py_DecRef(reinterpret_cast<PyObject*>(type));  // instances of a heap type own a reference to it
 }
 
 PyTypeObject* make_type() {

@@ -1,11 +1,12 @@
-// Python objects that own the memory of one output: NumPy's allocator aligns to 16 bytes, compiled code wants 64.
+// Python objects that own the memory of one output. NumPy's allocator only aligns to 16 bytes, but compiled code
+// requires 64.
 #pragma once
 
 #include "cpython.h"
 
 namespace octet {
 
-// Uninitialised, writeable through the buffer protocol. Null: an exception is set.
+// Returns uninitialized memory, writable through the buffer protocol, or null with an exception set.
 PyObject* new_tensor_memory(Py_ssize_t bytes);
 
 void* begin_of(PyObject* tensor_memory);
