@@ -32,7 +32,7 @@ bool is_alphanumeric(char each, bool may_be_capital) {
   return (each >= '0' && each <= '9') || (each >= 'a' && each <= 'z') || (may_be_capital && each >= 'A' && each <= 'Z');
 }
 
-// The id in the text of a key, octet_ID_SECRET; empty where it is not of that form.
+// Returns the id in a key's text, which has the form octet_ID_SECRET. Returns an empty view if `text` has another form.
 std::string_view id_of(std::string_view text) {
   if (text.substr(0, kPrefix.size()) != kPrefix) return {};
   text.remove_prefix(kPrefix.size());
@@ -57,7 +57,7 @@ std::string sha256_of(std::string_view text) {
   return hexadecimal;
 }
 
-// In a time that tells nothing of how much of it is right.
+// Compares two texts in a time that does not depend on how many of their bytes are equal.
 bool is_same(std::string_view one, std::string_view other) {
   unsigned difference = one.size() != other.size();
   for (size_t index = 0; index < std::min(one.size(), other.size()); ++index) {
@@ -66,7 +66,7 @@ bool is_same(std::string_view one, std::string_view other) {
   return difference == 0;
 }
 
-// Of a `Host`, without the port.
+// Returns the host name of a `Host` header, without the port.
 std::string_view name_of(std::string_view host) {
   size_t colon = host.rfind(':');
   if (colon == host.npos || colon == 0 || colon + 1 == host.size()) return host;
@@ -75,7 +75,7 @@ std::string_view name_of(std::string_view host) {
   return is_port ? host.substr(0, colon) : host;
 }
 
-// Whether a name only ever leads to the machine itself (RFC 6761, RFC 1122).
+// Returns true if `name` always resolves to the machine itself (RFC 6761, RFC 1122).
 bool is_local(std::string_view name) {
   if (name == "localhost" || (name.size() > kLocal.size() && name.substr(name.size() - kLocal.size()) == kLocal)) return true;
   if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
@@ -97,7 +97,7 @@ void Access::set_keys(bool is_asked, std::vector<Key> keys) {
     auto old = keys_.find(id);
     Metered metered;
     if (old != keys_.end()) metered = old->second;
-    metered.own = metered.untold;  // of what was told, `used` knows
+    metered.own = metered.untold;  // what was reported is part of the control plane's `used`
     metered.key = std::move(key);
     known.emplace(std::move(id), std::move(metered));
   }
@@ -149,8 +149,9 @@ Access::Metered& Access::find(std::string_view authorization) {
   return found->second;
 }
 
-// Of a request that is refused nothing is counted. A token bucket fills at this replica's share of the key's rate, and
-// holds those of one second. What a tenant's keys use together is counted under its name, and what ends one.
+// Charges one request to a key and to its tenant. Nothing is counted for a request that is refused. The key's token
+// bucket fills at this replica's share of the key's rate and holds at most the tokens of one second. The entry TENANT +
+// kTenantEnd counts the requests of all keys of a tenant against the tenant's daily limit.
 void Access::charge(Metered& metered, double now_s) {
   const Key& key = metered.key;
   auto common = key.tenant.empty() ? keys_.end() : keys_.find(key.tenant + kTenantEnd);
@@ -194,7 +195,8 @@ void Access::check_day(Metered& metered, const std::string& whose) {
   throw problem;
 }
 
-// The rule is that of Go's net/http.CrossOriginProtection: other clients than browsers send neither header.
+// Applies the rule of Go's net/http.CrossOriginProtection. Clients other than browsers send neither `Sec-Fetch-Site`
+// nor `Origin`, and pass.
 void Access::check_site(const Origin& origin) const {
   std::string host = lower(origin.host);
   std::string_view name = name_of(host);

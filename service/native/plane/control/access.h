@@ -1,4 +1,9 @@
-// Who may ask: API keys with scopes, rates and quotas, and pages of other sites; as service/api/access has it.
+// Access control of the data plane: API keys with scopes, rates and daily quotas, and protection against requests from
+// other web sites. It applies the same rules as service/api/access.
+//
+// The control plane sends the keys and the usage counts of other processes. The data plane stores only the SHA-256 of
+// each key. Rates and quotas are enforced per process: each of `sharers` replicas grants its share of the rate, and a
+// daily quota can be exceeded by what the replicas admit between two reports.
 #pragma once
 
 #include <cstdint>
@@ -12,52 +17,56 @@
 
 namespace octet::plane {
 
-// Of requests between API and workers: by what the API is known; and a number that a worker says again in its answer.
+// Headers of requests between the API and workers: the secret key that identifies the cluster's API, and a request
+// number that the worker repeats in its response.
 inline constexpr char kClusterKey[] = "octet-cluster-key", kHopId[] = "octet-hop-id";
-inline constexpr char kTenantHeader[] = "octet-tenant";  // whose request it is; with the cluster's key alone
+// The tenant that sent the request; honored only together with the cluster's key.
+inline constexpr char kTenantHeader[] = "octet-tenant";
 
 struct Key {
   std::string id;
-  std::string sha256;            // of the whole key's text, in hexadecimal
+  std::string sha256;            // SHA-256 of the whole key, in hexadecimal
   std::set<std::string, std::less<>> scopes;
-  double per_s = 0;              // 0: there is no limit
-  int64_t sharers = 1;           // among so many replicas it is divided
-  int64_t per_day = 0;           // likewise
-  int64_t day = 0;               // since the epoch, for which the control plane knows
-  int64_t used = 0;              // so many requests, of other processes
-  bool is_valid = true;          // neither revoked nor expired
-  std::string tenant;            // whose models it is for; empty: the operator's, which is for all
+  double per_s = 0;              // requests per second; 0: no limit
+  int64_t sharers = 1;           // number of replicas that share the rate
+  int64_t per_day = 0;           // requests per day of all replicas together; 0: no limit
+  int64_t day = 0;               // the day, counted from the epoch, that `used` belongs to
+  int64_t used = 0;              // requests that other processes admitted on that day
+  bool is_valid = true;          // false once the key is revoked or has expired
+  std::string tenant;            // the tenant whose models it may use; empty: an operator's key, valid for all models
 };
 
 struct Caller {
-  std::string id;      // of the key; empty where none is asked for
-  std::string tenant;  // of the key
+  std::string id;      // id of the key; empty if no key is required
+  std::string tenant;  // tenant of the key
 };
 
-// What a browser says of where a request comes from; empty views for what is not there.
+// The headers by which a browser reports the origin of a request. A view is empty if its header is missing.
 struct Origin {
   std::string_view host, origin, fetch_site;
-  bool may_change = true;  // the method is none of those that only look
+  bool may_change = true;  // false for methods that only read
 };
 
-// For the event loop's thread.
+// Must be used on the event loop's thread only.
 class Access {
  public:
   void set_keys(bool is_asked, std::vector<Key> keys);
-  // `host`: the name that it listens on; `is_particular`: it answers to the names of this machine only.
+  // `host`: the name that the server listens on. `is_particular`: it only accepts requests for this machine's own
+  // names.
   void set_sites(std::string host, bool is_particular);
-  // The SHA-256 of the key by which the cluster's API is known, in hexadecimal; empty: there is none.
+  // Sets the SHA-256, in hexadecimal, of the key that identifies the cluster's API. Empty: no key is accepted.
   void set_cluster(std::string sha256) { cluster_sha256_ = std::move(sha256); }
 
-  // Whether this is the cluster's key: what comes with it was admitted by the API.
+  // Returns true if `key` is the cluster's key. The API has already admitted the requests that carry it.
   bool is_of_cluster(std::string_view key) const;
 
-  // Throws Problem where the key in `authorization` has none of the scopes, or has been used too much; with no key asked
-  // for, where the request comes from another site's page.
+  // Admits a request and returns its caller. Throws Problem if the key in `authorization` is invalid, lacks the scopes,
+  // or has exhausted its rate or quota. If no keys are required, throws Problem if the request comes from a page of
+  // another site.
   Caller admit(std::string_view authorization, const Origin& origin, std::initializer_list<std::string_view> scopes,
                double now_s);
 
-  // Requests of each key that has a limit, since this was last called.
+  // Returns the number of requests of each limited key since the last call.
   std::map<std::string, int64_t> take_used();
 
  private:
@@ -72,7 +81,9 @@ class Access {
   static void check_day(Metered& metered, const std::string& whose);
   void check_site(const Origin& origin) const;
 
-  bool is_known_ = false, is_asked_ = true;  // until then nobody is let in, nor told that a key is wrong
+  // Until the control plane has sent the keys (`is_known_`), every request is refused as "restarting", never as
+  // unauthorized.
+  bool is_known_ = false, is_asked_ = true;
   bool is_particular_ = true;
   std::string host_, cluster_sha256_;
   std::map<std::string, Metered, std::less<>> keys_;  // by id

@@ -1,4 +1,5 @@
-// Work that would keep the event loop from others: long JSON, compressed bodies.
+// Worker threads for work that would block the event loop for too long, such as parsing long JSON or decompressing
+// bodies.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +14,8 @@
 
 namespace octet::plane {
 
-// Of JSON, or of a message whose tensors are not raw: what takes longer than to go to another thread and back.
+// Size in bytes of JSON, or of a message without raw tensors, from which parsing takes longer than handing it to
+// another thread and back.
 inline constexpr size_t kWorthAside = 64 << 10;
 
 class Background {
@@ -21,14 +23,14 @@ class Background {
   using Work = std::function<void()>;
 
   explicit Background(int threads);
-  ~Background();  // what has not begun is forgotten
+  ~Background();  // discards work that has not started
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // Calls `work` on a thread, where it throws nothing, and then `done` where `finish` is called.
+  // Runs `work`, which must not throw, on a worker thread. The next call of `finish` after that runs `done`.
   void post(Work work, Work done);
   int descriptor() const { return done_.descriptor(); }
-  void finish();  // for the event loop
+  void finish();  // runs the callbacks of finished work; to be called by the event loop
 
  private:
   struct Item {

@@ -1,4 +1,5 @@
-// Chance, for a process that may open no file: `std::random_device` is /dev/urandom to some libraries.
+// Random numbers for a process that may not open files. Some standard libraries open /dev/urandom for
+// `std::random_device`; this uses the system call getrandom.
 #pragma once
 
 #include <sys/random.h>
@@ -9,7 +10,7 @@
 
 namespace octet::plane {
 
-// In [0, 1), evenly; nothing that nobody may guess.
+// Returns a random number, uniformly distributed in [0, 1). It is predictable: do not use it for secrets.
 inline double chance() {
   thread_local std::minstd_rand random = [] {
     unsigned seed = 0;

@@ -12,7 +12,8 @@ namespace octet::plane {
 
 namespace {
 
-// FNV-1a, whose bits a finalizer mixes (Stafford's thirteenth variant of that of MurmurHash3): the same in each process.
+// Mixes the bits of an FNV-1a hash with Stafford's variant 13 of the finalizer of MurmurHash3. The result is the same
+// in every process.
 uint64_t mixed(uint64_t bits) {
   bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
   bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
@@ -25,8 +26,8 @@ uint64_t hash_of(std::string_view text) {
   return mixed(hash);
 }
 
-// Rendezvous hashing (Thaler, Ravishankar: IEEE/ACM Transactions on Networking 6(1), 1998): where a worker leaves, no
-// sequence but its own moves. Whether the first worker comes before the second.
+// Returns a comparison for rendezvous hashing (Thaler, Ravishankar: IEEE/ACM Transactions on Networking 6(1), 1998):
+// true if the first worker comes before the second. When a worker leaves, only its own sequences move to other workers.
 auto rendezvous(std::string_view model, std::string_view sequence) {
   uint64_t its = hash_of(std::string(model).append("\n").append(sequence));
   return [its](const WorkerRef& one, const WorkerRef& other) { return mixed(its ^ one->hash) > mixed(its ^ other->hash); };
@@ -42,7 +43,8 @@ WorkerRef least_busy(const std::vector<WorkerRef>& workers, double now_s) {
     std::pair<bool, double> its{each->avoided_until_s > now_s, static_cast<double>(each->under_way) / each->capacity};
     if (best != nullptr && its > least) continue;
     equals = best != nullptr && its == least ? equals + 1 : 1;
-    if (equals > 1 && chance() * equals >= 1) continue;  // each of those so far is as likely
+    // Reservoir sampling: each of the equals so far is equally likely.
+    if (equals > 1 && chance() * equals >= 1) continue;
     best = &each;
     least = its;
   }
@@ -63,7 +65,7 @@ std::string none_after(const std::vector<WorkerRef>& tried) {
   return text;
 }
 
-// Of a vector whose order means nothing.
+// Removes `worker` from a vector whose order does not matter.
 void take_out(std::vector<WorkerRef>& workers, const WorkerRef& worker) {
   auto found = std::find(workers.begin(), workers.end(), worker);
   if (found == workers.end()) return;
@@ -76,7 +78,8 @@ void take_out(std::vector<WorkerRef>& workers, const WorkerRef& worker) {
 Cluster::Change Cluster::apply(ClusterOrder order) {
   is_on_ = true;
   key_ = std::move(order.key);
-  std::map<std::string, WorkerRef, std::less<>> before;  // whose requests that are under way still count
+  // Workers that this order drops; their requests under way still count if they return.
+  std::map<std::string, WorkerRef, std::less<>> before;
   if (order.resets) {
     before.swap(workers_);
     names_.clear();
@@ -90,7 +93,7 @@ Cluster::Change Cluster::apply(ClusterOrder order) {
       remove(worker);
     } else if (auto again = before.extract(told.id)) {
       worker = std::move(again.mapped());
-      worker->distrusted.clear();  // who resets has not heard of it
+      worker->distrusted.clear();  // a control plane that resets does not count on earlier handshakes
     } else {
       worker = std::make_shared<Worker>();
     }
@@ -205,7 +208,8 @@ std::vector<WorkerRef> Cluster::more(const std::vector<WorkerRef>& full, std::st
       }
     }
   }
-  // No more than there are, or a model that is suddenly in demand would be loaded everywhere before anybody has it.
+  // Adds at most as many workers as already have the model. Otherwise a sudden demand would load it everywhere before
+  // the first of them is ready.
   size_t count = std::min(full.size(), others.size());
   std::partial_sort(others.begin(), others.begin() + static_cast<ptrdiff_t>(count), others.end(), rendezvous(model, ""));
   others.resize(count);

@@ -1,5 +1,5 @@
-// Who beyond this machine answers predictions, as the control plane says it, and which of them gets one:
-// docs/adr/0050.
+// Routing of predictions to workers on other machines. The control plane sends the table of workers, pools and models;
+// `choose` selects a worker for each request. See docs/adr/0050.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@ namespace octet::plane {
 
 struct Worker {
   std::string id, pool;
-  std::string key;           // what it knows this process by; empty: the cluster's
-  std::string server_name;   // that its certificate is for; empty: it is spoken to in plain text
-  std::string distrusted;    // why it was, at the last handshake
-  double capacity = 1;       // calls at a time
-  bool is_ready = false;     // else it drains, or is in no order any more
-  uint64_t hash = 0;         // of its id
-  std::vector<std::string> loaded;  // addresses of what it has in memory
-  int64_t under_way = 0;     // requests that were given to it from here
-  double avoided_until_s = 0;  // a connection to it failed
+  std::string key;           // by which the worker authenticates this process; empty: the cluster's key
+  std::string server_name;   // name in the worker's certificate; empty: the connection is plain text
+  std::string distrusted;    // why the last TLS handshake did not trust it; empty: it did
+  double capacity = 1;       // concurrent calls
+  bool is_ready = false;     // false while it drains, or once no order contains it
+  uint64_t hash = 0;         // hash of its id
+  std::vector<std::string> loaded;  // addresses (names_in) of the models it has loaded
+  int64_t under_way = 0;     // requests from this process that are in progress
+  double avoided_until_s = 0;  // set after a connection to it failed
 };
 using WorkerRef = std::shared_ptr<Worker>;
 
-// What an order says: rows that are new or have changed, each whole, and what is there no more.
+// The contents of an order of the control plane: complete rows that are new or changed, and the keys of removed
+// rows.
 struct ToldWorker {
   std::string id, pool, key, server_name;
   double capacity = 1;
@@ -39,26 +40,26 @@ struct ToldWorker {
 };
 struct ToldModel {
   std::string address;
-  std::vector<std::string> pools;  // that have what it takes
-  std::string reason;              // why there are none
+  std::vector<std::string> pools;  // pools that can serve it
+  std::string reason;              // why no pool can
 };
 struct ClusterOrder {
-  bool resets = false;  // whatever is not in this order is there no more
+  bool resets = false;  // everything that is not in this order is removed
   std::string key;
   std::vector<ToldWorker> workers;
-  std::vector<std::string> gone;  // ids
+  std::vector<std::string> gone;  // ids of removed workers
   std::vector<ToldModel> models;
-  std::vector<std::string> forgotten;  // addresses
+  std::vector<std::string> forgotten;  // addresses of removed models
 };
 
-// What was forwarded to a worker for a model, since the last report.
+// Counts of requests that were forwarded to a worker for a model, since the last report.
 struct ForwardCounts {
   std::string pool;
   int64_t forwarded = 0, retried = 0, failed = 0;
-  LatencyHistogram hop;  // what an answer took beyond what the worker says that it took
+  LatencyHistogram hop;  // response time minus the time that the worker reports for itself
 };
 
-// For the event loop's thread.
+// Must be used on the event loop's thread only.
 class Cluster {
  public:
   using Tried = std::vector<WorkerRef>;
@@ -67,23 +68,24 @@ class Cluster {
     std::vector<WorkerRef> told, gone;
   };
   Change apply(ClusterOrder order);
-  // Whether there was an order: predictions are then forwarded.
+  // Returns true once an order has arrived. From then on, predictions are forwarded.
   bool is_on() const { return is_on_; }
-  // What a worker knows this process by.
+  // Returns the key by which `worker` authenticates this process.
   const std::string& key_for(const Worker& worker) const { return worker.key.empty() ? key_ : worker.key; }
 
-  WorkerRef find(const std::string& id) const;  // null: it is in no order any more
-  // Whether it is known who could answer: where it is not told, some worker that is ready has it loaded.
+  WorkerRef find(const std::string& id) const;  // null if no order contains it any more
+  // Returns true if the workers for a model are resolved: an order contains the model, or a ready worker has it loaded.
   bool knows(std::string_view address) const;
-  // Of the workers that are ready and not among `tried`: one that has it loaded, or else one of a pool that can serve it.
-  // The least busy for its capacity, by chance among equals; those whose connections failed lately come last. Where all
-  // that have it are full, it may be another of their pools, which then loads it. Of a sequence always the same, as long
-  // as the same are there. Throws Problem where there is none.
+  // Chooses a worker among those that are ready and not in `tried`: one that has the model loaded, or otherwise one of
+  // a pool that can serve it. It takes the worker with the lowest load for its capacity, at random among equals, and
+  // prefers workers without recent connection failures. If all workers that have the model are full, it may choose
+  // another worker of the same pools, which then loads the model. Requests of one `sequence` always go to the same
+  // worker while the set of workers is unchanged. Throws Problem if none qualifies.
   WorkerRef choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
                    double now_s) const;
 
   ForwardCounts& counts(const Worker& worker, std::string_view model);
-  // And forgets it.
+  // Writes the counts since the last call, and resets them.
   void write_changes(JsonWriter& json);
 
  private:
@@ -91,7 +93,7 @@ class Cluster {
     std::vector<WorkerRef> loaded;
     std::vector<std::string> pools;
     std::string reason;
-    bool is_told = false;  // by a row of its own, and not only by who has it loaded
+    bool is_told = false;  // an order lists it, rather than only a worker that has it loaded
   };
 
   void put(WorkerRef worker, ToldWorker told);
@@ -100,7 +102,8 @@ class Cluster {
   void put(ToldModel told);
   void forget(const std::string& address);
   std::vector<WorkerRef> candidates(const Name& name, const Tried& tried) const;
-  // Where a model goes that outgrows the workers `full`: as many more, each model's own; those with room.
+  // Returns additional workers for a model whose workers are all full: at most as many as `full`, chosen by a hash of
+  // the model, and only those that have capacity left.
   std::vector<WorkerRef> more(const std::vector<WorkerRef>& full, std::string_view model, const Tried& tried,
                               double now_s) const;
 

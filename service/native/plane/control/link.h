@@ -1,7 +1,8 @@
-// The data plane's side of what it and the control plane say to each other: docs/adr/0042 has the messages.
+// The data plane's end of the socket between it and the control plane. docs/adr/0042 describes the messages.
 //
-// A frame is the length of a JSON object and of the bytes behind it, each a little-endian uint32, and then both. It may
-// carry a descriptor.
+// A frame consists of the length of a JSON object and the length of the bytes that follow it, each a little-endian
+// uint32, then the JSON, then the bytes. It may carry a file descriptor. A frame has at most 256 MiB; a longer one
+// closes the link.
 #pragma once
 
 #include <sys/types.h>
@@ -17,11 +18,12 @@ namespace octet::plane {
 
 inline constexpr int kProtocolVersion = 2;
 
-// For one thread. What is sent while nobody is there is lost: whoever comes is told everything anew.
+// Must be used on one thread. Frames that are sent while the link is closed are lost: a control plane that connects
+// receives the complete state anew (see Orders::greet).
 class Link {
  public:
   struct Frame {
-    std::string_view json, bytes;  // gone after the call
+    std::string_view json, bytes;  // valid during the handler's call only
   };
   using Handler = std::function<void(const Frame&)>;
 
@@ -30,19 +32,20 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Takes over a connected socket, in place of the one before.
+  // Takes ownership of a connected socket and closes the previous one.
   void open(int descriptor);
   void close();
   bool is_open() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
 
-  // False: the other side is gone, or does not make sense.
+  // Passes each complete frame to `handler`. Returns false if the peer has disconnected or sent an invalid frame.
   bool receive(const Handler& handler);
-  // Queues a frame, and writes as much as is taken; the descriptor is closed once it was sent, or is not needed.
+  // Queues a frame and writes as much as the socket accepts. Takes ownership of the descriptor `passed` and closes it
+  // after sending, or at once if the link is closed.
   void send(std::string json, std::string bytes = {}, int passed = -1);
-  bool flush();  // false as `receive`
-  // The descriptor that came with the frame that is being handled, which says that it carries one; the caller's to close.
-  // -1 where none arrived: this process has too many.
+  bool flush();  // returns false if the connection has failed
+  // Returns the descriptor that came with the current frame, to be called if the frame announces one. The caller must
+  // close it. Returns -1 if none arrived because this process has too many open descriptors.
   int take_passed();
   bool wants_write() const { return !unsent_.empty(); }
 
@@ -57,7 +60,7 @@ class Link {
   ssize_t receive_some(char* to, size_t bytes);
 
   std::string received_;
-  std::deque<int> passed_;  // descriptors that came, in their order
+  std::deque<int> passed_;  // received descriptors, in order
   std::deque<Unsent> unsent_;
   size_t unsent_bytes_ = 0;
 };

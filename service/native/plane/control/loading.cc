@@ -26,11 +26,12 @@ constexpr size_t kDigestsAt = kSlots, kRecordsAt = kDigestsAt + kSlots * kDigest
 constexpr size_t kTableBytes = kRecordsAt + kSlots * sizeof(CallRecord);
 static_assert(kRecordsAt % alignof(CallRecord) == 0);
 
-constexpr double kUsualCalls = 20;   // a call that takes so many times the measured time counts as hung
-constexpr double kFirstCall = 60;    // a first call, which is the one that is measured, may take this many times the limit
+constexpr double kUsualCalls = 20;   // a call that takes this many times the measured time counts as hung
+constexpr double kFirstCall = 60;    // the first call, which is measured, may take this many times the limit
 
-std::mutex alone;     // of all that have crashed the server before
-std::mutex placing;   // loads are under way in several threads
+// Serializes the calls of all models that have crashed the server before.
+std::mutex alone;
+std::mutex placing;   // guards the slots: several threads load models at once
 
 void check(octet_status status, const std::string& artifact) {
   if (status == OCTET_OK) return;
@@ -57,11 +58,11 @@ Runner made(const LoadOrder& order, const Part& part, std::shared_ptr<octet_mode
   return Runner(std::move(model), std::move(held), order.is_suspect ? &alone : nullptr, slot.record);
 }
 
-// The records of one instance's calls, by the size of the call, and how long a call may take.
+// The call records of one instance, by batch size, and how long a call of each may take.
 class CallLimits {
  public:
   CallLimits(const LoadOrder& order, const octet_model* model) : least_s_(order.call_limit_s > 0 ? order.call_limit_s : kNever) {
-    // One core may have to do what several did when the call was measured.
+    // A call that was measured on several cores may have to run on one.
     if (octet_is_for_card(model) == 0) cores_ = order.threads > 0 ? order.threads : octet_team_cores(octet_team_default());
   }
 
@@ -108,7 +109,7 @@ Running Running::own() {
   return running;
 }
 
-// The processor time that a thread has had; pthread_getcpuclockid makes the same number of a clock.
+// Returns the processor time of a thread in seconds. The clock id is computed as pthread_getcpuclockid does.
 double Running::cpu_s_of(int32_t thread) {
   constexpr uint32_t kThreadsSchedule = 6;
   timespec time{};
@@ -144,8 +145,8 @@ std::string Running::hung(double elapsed_s) {
   return found;
 }
 
-// Slots are not given back: each is a load of an instance, and a crash, after which there is a new table, is nearer than
-// the last of them; of one artifact they are used again.
+// Slots are never freed, because each belongs to one loaded instance. A server crashes, and its successor begins a new
+// table, long before all of them are used.
 Running::Slot Running::place(const std::string& artifact, const std::string& model) {
   std::lock_guard lock(placing);
   if (memory_ == nullptr || artifact.size() != kDigestTextBytes) return {};

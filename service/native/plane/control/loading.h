@@ -1,4 +1,5 @@
-// From what the control plane says of a model to one that takes requests.
+// Loads a model as described by an order of the control plane: opens its artifacts, creates and warms its instances,
+// and starts its queue. It also records running calls, so that a hung or crashed call can be attributed to its model.
 #pragma once
 
 #include <atomic>
@@ -12,27 +13,30 @@
 
 namespace octet::plane {
 
-// A table of the calls that run at this moment, in memory that the supervising process maps too: service/core/running.py
-// reads it, and has the same layout. It outlives this process.
+// A table of the calls that are running now, in memory shared with the supervising process. service/core/running.py
+// reads it and has the same layout. The table outlives this process.
+//
+// Slots are assigned from any thread. `hung` must be called from one thread.
 class Running {
  public:
   Running() = default;
   Running(Running&& other) noexcept : memory_(other.memory_), used_(other.used_.load()) {}
-  // Maps it. Throws std::system_error.
+  // Maps the table from a descriptor. Throws std::system_error.
   explicit Running(int descriptor);
-  // A table of this process alone, which no other reads. Throws std::system_error.
+  // Creates a private table, which no other process reads. Throws std::system_error.
   static Running own();
 
   struct Slot {
-    volatile uint8_t* mark = nullptr;  // 1 while an instance of the artifact runs; null: not recorded
-    CallRecord* record = nullptr;      // of the instance's calls; null: not recorded
+    volatile uint8_t* mark = nullptr;  // 1 while a call of the instance runs; null: not recorded
+    CallRecord* record = nullptr;      // record of the instance's calls; null: not recorded
   };
-  // A slot for a new instance. `model` is its name and version, for messages. Throws Problem if all slots are used.
+  // Assigns a slot to a new instance. `model` is its name and version, for messages. Throws Problem if all slots are
+  // used.
   Slot place(const std::string& artifact, const std::string& model);
 
-  // For a process that nobody supervises, from one thread: the name and version of a model whose call has taken longer
-  // than it may; empty if there is none. `elapsed_s`: since the last look. As service/workers/watching.py does it, but that
-  // the state of threads is not known here: of a thread that got no processor time, a tenth of the time counts.
+  // For a process without a supervisor: returns the name and version of a model whose call has exceeded its time limit,
+  // or an empty string. `elapsed_s` is the time since the last check. It works as service/workers/watching.py, except
+  // that it cannot read the states of threads: if a thread got no processor time, a tenth of the elapsed time counts.
   std::string hung(double elapsed_s);
 
  private:
@@ -47,11 +51,12 @@ class Running {
   std::map<size_t, Seen> seen_;  // by slot
 };
 
-// An artifact that is one size of a model.
+// One artifact of a model: its variant for one batch size.
 struct Part {
   int64_t batch = 1;
-  std::string artifact;  // its digest
-  std::string config, library, constants;  // the text of the first, the paths of the others; no constants: empty
+  std::string artifact;  // digest of the artifact
+  // `config` is text, the others are paths; `constants` is empty if there are none
+  std::string config, library, constants;
 };
 
 struct LoadOrder {
@@ -63,14 +68,15 @@ struct LoadOrder {
   int32_t threads = 0;
   Rules rules;
   double timeout_s = kNever;
-  double call_limit_s = 0;  // the least time after which a call counts as hung; 0: no call does
+  double call_limit_s = 0;  // a call that takes longer than this may count as hung; 0: no limit
   size_t most_sequences = 128;
   double sequence_idle_s = 60;
-  bool is_suspect = false;  // it has crashed the server before: it runs alone
+  // It has crashed the server before, so its calls never run in parallel with those of other suspects.
+  bool is_suspect = false;
   Signature signature;
 };
 
-// Throws Problem. In a thread: it takes as long as its calls.
+// Loads a model. Throws Problem. Blocks during the warm-up calls, so it must run on a background thread.
 ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool);
 
 }  // namespace octet::plane

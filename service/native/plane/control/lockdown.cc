@@ -25,24 +25,26 @@ namespace octet::plane {
 
 namespace {
 
-// --- Landlock (https://docs.kernel.org/userspace-api/landlock.html), whose header may be older than the kernel -------
+// --- Landlock (https://docs.kernel.org/userspace-api/landlock.html). The constants are repeated here because the
+// installed kernel headers may be older than the kernel.
 
 constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446, kCloseRange = 436;
 constexpr uint64_t kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadDir = 1 << 3, kReading = kReadFile | kReadDir;
 constexpr uint64_t kCommandDevice = 1 << 15;
 constexpr uint32_t kVersion = 1, kPathBeneath = 1;
-// Of an ABI version, all the rights to files that it can take away; by the first version that has one more.
+// Pairs of a Landlock ABI version and all file access rights that it can restrict. Only versions that added a right are
+// listed.
 constexpr std::array<std::pair<int, uint64_t>, 4> kRights = {
     {{1, (1 << 13) - 1}, {2, (1 << 14) - 1}, {3, (1 << 15) - 1}, {5, (1 << 16) - 1}}};
-constexpr uint64_t kTcp = 3, kScopes = 3;  // bind and connect; abstract sockets and signals of others
+constexpr uint64_t kTcp = 3, kScopes = 3;  // bind and connect; abstract sockets, and signals to other processes
 constexpr int kTcpSince = 4, kScopesSince = 6;
 
-// What the dynamic loader, the runtime's look at the cores and /proc's own say.
+// Paths that the dynamic loader, the runtime's detection of cores, and reads of /proc require.
 constexpr std::array kSystem = {"/lib",     "/lib64",  "/usr/lib",          "/usr/lib64",    "/etc/ld.so.cache",
                                 "/proc/cpuinfo", "/proc/self/cgroup", "/sys/devices/system", "/sys/fs/cgroup"};
 
-// What NVIDIA's driver reads of the system to find its cards, and the devices by which it commands them; as
-// `service/compiler/sandbox/cards.py` says it.
+// Paths that NVIDIA's driver reads to find its GPUs, and the prefixes of its devices. service/compiler/sandbox/cards.py
+// has the same list.
 constexpr std::array kOfDriver = {"/proc/driver/nvidia", "/proc/driver/nvidia-caps", "/proc/devices", "/proc/modules",
                                   "/proc/self",          "/proc/meminfo",            "/proc/sys/vm",  "/sys/bus/pci",
                                   "/sys/devices",        "/sys/module",              "/usr/share/nvidia"};
@@ -59,7 +61,7 @@ struct __attribute__((packed)) PathBeneath {
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-// False: there is no such path.
+// Grants `rights` on `path`, or read access if `rights` is 0. Returns false if the path does not exist.
 bool allow(int ruleset, const std::string& path, uint64_t rights = 0) {
   int descriptor = ::open(path.c_str(), O_PATH | O_CLOEXEC);
   if (descriptor < 0) return false;
@@ -82,13 +84,13 @@ void allow_cards(int ruleset, const std::string& driver, uint64_t handled) {
   if (devices == nullptr) return;
   for (const dirent* each = ::readdir(devices); each != nullptr; each = ::readdir(devices)) {
     if (std::strncmp(each->d_name, kCards, sizeof kCards - 1) != 0) continue;
-    uint64_t rights = each->d_type == DT_DIR ? kUse | kReadDir : kUse;  // MIG's capabilities lie in a folder
+    uint64_t rights = each->d_type == DT_DIR ? kUse | kReadDir : kUse;  // the MIG capability devices are in a folder
     allow(ruleset, std::string(kDevices) + "/" + each->d_name, rights & handled);
   }
   ::closedir(devices);
 }
 
-// False: this kernel has none.
+// Restricts the process with Landlock. Returns false if the kernel does not support it.
 bool restrict_files(const std::vector<std::string>& readable, const std::vector<std::string>& writable,
                     const std::string& driver) {
   long version = ::syscall(kCreateRuleset, nullptr, 0, kVersion);
@@ -105,7 +107,7 @@ bool restrict_files(const std::vector<std::string>& readable, const std::vector<
     if (!allow(ruleset, path)) fail(path);
   }
   for (const std::string& path : writable) {
-    if (!allow(ruleset, path, kReadFile | kWriteFile)) fail(path);  // of files that are there; none is made or removed
+    if (!allow(ruleset, path, kReadFile | kWriteFile)) fail(path);  // existing files only: no right to create or remove
   }
   if (!driver.empty()) allow_cards(ruleset, driver, handled.files);
   if (::syscall(kRestrictSelf, ruleset, 0) < 0) fail("landlock_restrict_self");
@@ -113,18 +115,19 @@ bool restrict_files(const std::vector<std::string>& readable, const std::vector<
   return true;
 }
 
-// --- What no list of calls takes away: capabilities, and what is around ----------------------------------------------
+// --- Capabilities and namespaces, which system call filters do not cover ---------------------------------------------
 
 void write_to(const char* path, const std::string& text) {
   int descriptor = ::open(path, O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return;
-  if (::write(descriptor, text.data(), text.size()) < 0) {}  // then others' names stay unknown here, and nothing is lost
+  // On failure other users' ids stay unmapped, which is harmless.
+  if (::write(descriptor, text.data(), text.size()) < 0) {}
   ::close(descriptor);
 }
 
-// A user namespace of its own, where there are such: no capability in it counts outside. With it a network without
-// interfaces, whose abstract sockets are its own, and shared memory of System V. Sockets that there are belong where they
-// were made. Files keep their owners: this user is mapped to itself.
+// Moves the process into a user namespace of its own, if the system permits it. Capabilities in that namespace are void
+// outside. A network namespace without interfaces follows, and an IPC namespace. Existing sockets keep the network in
+// which they were created. Files keep their owners, because this user is mapped to itself.
 void leave_namespaces() {
   std::string user = std::to_string(::geteuid()), group = std::to_string(::getegid());
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC) < 0) return;
@@ -141,7 +144,7 @@ void drop_capabilities() {
 
 // --- seccomp ---------------------------------------------------------------------------------------------------------
 
-// False: this kernel has none.
+// Installs a filter for all threads. Returns false if the kernel does not support seccomp filters.
 bool install(std::vector<sock_filter> code) {
   sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   return ::syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
@@ -153,20 +156,21 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// A list of what is allowed: each kernel brings new calls, and a list of what is not would let them pass.
+// The system calls that are allowed with any arguments. It is an allow list because every kernel version adds calls,
+// which a deny list would let through.
 constexpr long kAllowed[] = {
-    // Memory, threads and time. The runtime says where its threads run, by their numbers, which no filter knows: what can
-    // place them can place any process of this user.
+    // Memory, threads and time. sched_setaffinity cannot be restricted to this process's own threads, because a filter
+    // cannot tell thread ids apart: the process can set the affinity of any process of the same user.
     __NR_brk, __NR_mmap, __NR_munmap, __NR_mremap, __NR_mprotect, __NR_madvise, __NR_membarrier, __NR_futex,
     __NR_set_robust_list, __NR_rseq, __NR_exit, __NR_exit_group, __NR_gettid, __NR_getpid, __NR_geteuid, __NR_sched_yield,
     __NR_sched_getaffinity, __NR_sched_setaffinity, __NR_getcpu, __NR_sysinfo, __NR_uname, __NR_clock_gettime,
     __NR_clock_nanosleep, __NR_nanosleep, __NR_gettimeofday, __NR_getrandom, __NR_restart_syscall,
     // Signals.
     __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_sigaltstack, __NR_signalfd4,
-    // Files, as far as Landlock lets them be opened.
+    // Files. Landlock restricts which of them can be opened.
     __NR_close, __NR_read, __NR_readv, __NR_pread64, __NR_lseek, __NR_fstat, __NR_newfstatat, __NR_getdents64, __NR_write,
     __NR_writev,
-    // Sockets that there are, and those that are accepted.
+    // Existing sockets, and accepted ones.
     __NR_accept4, __NR_recvfrom, __NR_recvmsg, __NR_shutdown, __NR_getsockopt, __NR_getsockname, __NR_getpeername,
     __NR_epoll_create1, __NR_epoll_ctl, __NR_epoll_pwait, __NR_eventfd2, __NR_ppoll,
 #if defined(__x86_64__)
@@ -175,7 +179,8 @@ constexpr long kAllowed[] = {
     __NR_readlinkat, __NR_faccessat,
 };
 
-// What NVIDIA's driver calls besides, once it has begun: by what is public of it, and as a card's was seen to do (580.159).
+// Additional calls that NVIDIA's driver makes after its start, according to its public sources and to an observed run
+// (version 580.159).
 constexpr long kOfCards[] = {
     __NR_dup, __NR_pipe2, __NR_mincore, __NR_mlock, __NR_mlock2, __NR_munlock, __NR_get_mempolicy, __NR_set_mempolicy, __NR_mbind,
     __NR_memfd_create, __NR_getuid, __NR_getgid, __NR_getegid, __NR_getppid, __NR_statx, __NR_statfs, __NR_fstatfs,
@@ -185,30 +190,32 @@ constexpr long kOfCards[] = {
     __NR_getrlimit,
 #endif
 };
-// Of the control device all commands are of type F (NV_IOCTL_MAGIC of nv-ioctl-numbers.h); of the one for unified memory they
-// are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock says of which devices.
+// Commands of the control device have type F (NV_IOCTL_MAGIC in nv-ioctl-numbers.h). Those of the unified memory device
+// are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts the devices.
 constexpr uint32_t kCommandType = 0x4600, kCommandTypeMask = 0xff00, kPlainCommands = ~0xffu;
 constexpr std::array<uint32_t, 2> kCommandsOfUnifiedMemory = {0x30000001, 0x30000002};
 
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
-// glibc asks clone3 first, whose flags are in memory, which no filter reads; and then clone.
+// glibc first calls clone3, whose flags are in memory and thus invisible to a filter. After ENOSYS it falls back to
+// clone.
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
 
 constexpr uint32_t kThread = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
 constexpr uint32_t kOfThreads = kThread | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
                                 CLONE_CHILD_CLEARTID | CLONE_DETACHED | CLONE_CHILD_SETTID;
-// A name of a thread, and of a mapping, is all that the C library sets. Others would take back what was given up here.
+// The C library only sets names of threads and of mappings with prctl. Other options could regain rights that were
+// given up here.
 constexpr uint32_t kSetVma = 0x53564d41;
-// Not F_SETOWN and what belongs to it: with them the kernel signals another process.
+// F_SETOWN and its relatives are excluded: they make the kernel send signals to another process.
 constexpr std::array<uint32_t, 6> kDescriptorCommands = {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC};
-constexpr uint32_t kConnects = MSG_FASTOPEN;  // a socket that listened and was shut down, too
+constexpr uint32_t kConnects = MSG_FASTOPEN;  // MSG_FASTOPEN connects, even a listening socket that was shut down
 
 using Program = std::vector<sock_filter>;
 
 sock_filter statement(int code, uint32_t value) { return {static_cast<uint16_t>(code), 0, 0, value}; }
 sock_filter give(uint32_t result) { return statement(BPF_RET | BPF_K, result); }
 sock_filter word(size_t offset) { return statement(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
-// The half of an argument that the kernel reads of an int, little-endian; and the other.
+// The half of an argument that the kernel reads for an int (little-endian), and the other half.
 sock_filter low(int argument) { return word(offsetof(seccomp_data, args) + 8 * argument); }
 sock_filter high(int argument) { return word(offsetof(seccomp_data, args) + 8 * argument + 4); }
 
@@ -217,13 +224,13 @@ Program operator+(Program first, const Program& second) {
   return first;
 }
 
-// `then`, which has to return, where the value is this.
+// Runs `then`, which must return, if the loaded value equals `value`.
 Program if_equal(uint32_t value, const Program& then) {
   auto skipped = static_cast<uint8_t>(then.size());
   return Program{{BPF_JMP | BPF_JEQ | BPF_K, 0, skipped, value}} + then;
 }
 
-// The same of the bits of a word that `mask` has.
+// As `if_equal`, for the bits of the word `what` that are set in `mask`.
 Program if_masked(sock_filter what, uint32_t mask, uint32_t value, const Program& then) {
   return Program{what, statement(BPF_ALU | BPF_AND | BPF_K, mask)} + if_equal(value, then);
 }
@@ -239,9 +246,10 @@ Program only_without(int argument, uint32_t flags) {
   return if_masked(low(argument), flags, 0, {give(SECCOMP_RET_ALLOW)}) + Program{give(kRefuse)};
 }
 
-constexpr uint32_t kAccessMode = 3;  // the kernel's; musl's O_ACCMODE has more bits
+constexpr uint32_t kAccessMode = 3;  // the kernel's mask; musl's O_ACCMODE has more bits
 
-// Landlock asks for no right to truncate before its third version, and for none at all for access mode 3.
+// Refuses opening with truncation for reading, and access mode 3. Landlock checks no right to truncate before version
+// 3, and none at all for access mode 3.
 Program only_untruncated(int argument) {
   return if_masked(low(argument), kAccessMode, kAccessMode, {give(kRefuse)}) +
          if_masked(low(argument), kAccessMode | O_TRUNC, O_RDONLY | O_TRUNC, {give(kRefuse)}) +
@@ -255,7 +263,8 @@ std::vector<sock_filter> filter_of(pid_t process, bool writes_files, bool uses_c
   const Program allow{give(SECCOMP_RET_ALLOW)}, refuse{give(kRefuse)};
   const Program nowhere = if_masked(low(4), ~0u, 0, if_masked(high(4), ~0u, 0, allow) + refuse) + refuse;
   const Program stream = if_masked(low(1), ~(SOCK_NONBLOCK | SOCK_CLOEXEC), SOCK_STREAM, allow) + refuse;
-  // First what each answer is sent by: the kernel runs the filter for these alone, and knows what is always allowed.
+  // The calls for sending responses come first: the kernel runs the filter for these only, since it caches which calls
+  // are always allowed.
   const std::pair<long, Program> conditions[] = {
       {__NR_sendmsg, only_without(2, kConnects)},
       {__NR_sendto, if_masked(low(3), kConnects, kConnects, refuse) + nowhere},
@@ -266,7 +275,7 @@ std::vector<sock_filter> filter_of(pid_t process, bool writes_files, bool uses_c
       {__NR_prctl, only_among(0, std::array<uint32_t, 3>{PR_SET_NAME, PR_GET_NAME, kSetVma})},
       {__NR_fcntl, only_among(1, kDescriptorCommands)},
       {__NR_openat, only_untruncated(2)},
-      // Pairs that are connected for good: a datagram names whom it is for.
+      // Only connected stream pairs: a datagram socket could send to any address.
       {__NR_socketpair, if_masked(low(0), ~0u, AF_UNIX, stream) + refuse},
       {__NR_setsockopt, only_among(1, std::array<uint32_t, 2>{SOL_SOCKET, IPPROTO_TCP})},
 #if defined(__x86_64__)
@@ -302,8 +311,9 @@ std::string lock_in(const std::vector<std::string>& readable, const std::vector<
   leave_namespaces();
   drop_capabilities();
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
-  if (!driver.empty()) start_driver();  // its threads, should it make some already, seccomp still binds, and Landlock not
-  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // what it holds is nobody's to attach to
+  // Threads that the driver may already start are bound by seccomp, but not by Landlock.
+  if (!driver.empty()) start_driver();
+  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // prevents other processes of the user from attaching with ptrace
   std::string missing;
   if (!restrict_files(readable, writable, driver)) missing = "Landlock";
   if (!install(filter_of(::getpid(), !writable.empty(), !driver.empty()))) {

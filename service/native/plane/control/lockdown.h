@@ -1,4 +1,7 @@
-// Rights that the process gives up for ever, before it runs the code of an artifact. docs/adr/0042 says which.
+// Permanently gives up rights of the process before it runs the code of an artifact: Landlock for files, namespaces,
+// capabilities, and a seccomp filter for system calls. docs/adr/0042 explains the choice.
+//
+// A kernel without one of these mechanisms is tolerated; the caller learns which are missing.
 #pragma once
 
 #include <linux/filter.h>
@@ -11,20 +14,22 @@
 
 namespace octet::plane {
 
-// From now on no thread reads files but those beneath `readable` and what the loader and the runtime read of the system,
-// or writes any but those beneath `writable`, which it reads and does not make; none starts programs or processes, or
-// makes sockets but pairs of them. To be called while there is one thread. Returns what this kernel cannot take away;
-// empty: nothing. Throws std::system_error.
-// `driver`: the folder of NVIDIA's; its devices, and what it reads of the system, stay open to it. What it loads and opens
-// when `start_driver` is called, is its own affair. Empty: there is none.
+// Locks the process in. Afterwards no thread can read files except those beneath `readable` and the system files that
+// the loader and the runtime need, or write files except existing ones beneath `writable`, which it may also read. No
+// thread can start programs or processes, or create sockets other than connected pairs. Must be called while the
+// process has one thread. Returns the names of the mechanisms that this kernel does not support; empty if it supports
+// all. Throws std::system_error.
+//
+// `driver`: the folder of NVIDIA's driver, empty if there is none. Its devices, and the system files that it reads,
+// stay accessible. `start_driver` is called before the files are restricted, so it can load and open anything.
 std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {},
                     const std::string& driver = {}, const std::function<void()>& start_driver = {});
 
-// The list of system calls that `process`, which it is about, may then make. Those that it may make on itself alone, or
-// in part, are compared by their arguments.
+// Returns the seccomp program for `process`, its own id. Calls that are allowed only for the process itself, or only in
+// part, are filtered by their arguments.
 std::vector<sock_filter> filter_of(pid_t process, bool writes_files, bool uses_cards);
 
-// Closes all descriptors but 0, 1, 2 and these, whoever forgot them.
+// Closes all descriptors except 0, 1, 2 and these, including those that were inherited by mistake.
 void keep_only(const std::set<int>& descriptors);
 
 }  // namespace octet::plane

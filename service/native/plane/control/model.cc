@@ -11,7 +11,8 @@ namespace octet::plane {
 
 namespace {
 
-// In [0, 1), evenly; of each model another, so that the same clients are not everywhere the first to suffer.
+// Returns a number in [0, 1), uniformly distributed over affinities. It depends on the model too, so that the same
+// clients are not the first to get the canary of every model.
 double point_of(std::string_view model, std::string_view affinity) {
   uint8_t digest[kDigestBytes];
   Sha256 hash;

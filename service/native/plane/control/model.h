@@ -1,4 +1,5 @@
-// A loaded model, and who answers under which name.
+// A loaded model, and the route that maps a name and version to it. Models are shared: a request keeps its model alive
+// until its response is sent, even after the model is unloaded.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +33,19 @@ struct Model {
   std::string target;
   Signature signature;
   std::shared_ptr<ModelQueue> queue;
-  std::string parameters_json;  // of its metadata: labels, preprocessing; empty where nothing is known
+  std::string parameters_json;  // labels and preprocessing of its metadata, as JSON; empty if there are none
   Rules rules;
   int64_t instances = 1, threads = 0;
-  double timeout_s = std::numeric_limits<double>::infinity();  // of requests that say nothing of it
-  std::unique_ptr<Sequences> sequences;  // of one that keeps state
-  std::vector<Tensor> first_state;       // that before the first call of a sequence
+  double timeout_s = std::numeric_limits<double>::infinity();  // for requests that set no timeout
+  std::unique_ptr<Sequences> sequences;  // null unless the model keeps state
+  std::vector<Tensor> first_state;       // the state before the first request of a sequence
   std::shared_ptr<ModelCounts> counts = std::make_shared<ModelCounts>();  // for the event loop's thread
-  bool is_leaving = false;               // no request will come
+  bool is_leaving = false;               // no more requests will come
 
-  // Counts what its queue has done since.
+  // Adds what its queue has done since the last call to `counts`.
   void gather();
-  // The queue's level of a request that asks for this priority. Throws Problem where there is none.
+  // Returns the queue level for a request's priority; 0 means the middle level. Throws Problem if
+  // the level does not exist.
   int64_t level_of(int64_t priority) const;
 };
 
@@ -51,14 +53,14 @@ using ModelRef = std::shared_ptr<Model>;
 
 struct Route {
   ModelRef main, canary;
-  double percent = 0;  // of the requests, that the canary gets
-  std::vector<std::string> versions;  // that there are of the model
+  double percent = 0;  // percentage of requests that go to the canary
+  std::vector<std::string> versions;  // all versions of the model
 
-  // By chance, or, for all that come with the same affinity, the same.
+  // Chooses the main version or the canary: at random, or always the same one for requests with equal `affinity`.
   const ModelRef& choose(std::string_view affinity) const;
 };
 
-// By name and version, as `address_of` puts them together.
+// By name and version, joined by `address_of`.
 using Routes = std::map<std::string, Route, std::less<>>;
 
 }  // namespace octet::plane

@@ -1,4 +1,4 @@
-// What models are called.
+// Model names and versions as clients write them, and the single key ("address") by which tables of routes are indexed.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace octet::plane {
 
-// A name and a version, as one key; no version: empty.
+// Joins a name and a version to one key. `version` is empty if none is given.
 std::string address_of(std::string_view model, std::string_view version);
 std::pair<std::string, std::string> names_in(std::string_view address);
 
-// The name and the version in what a client calls a model: name@version too. Throws Problem.
+// Splits what a client sends as a model's name, such as name@version, into name and version. Removes leading zeros of
+// version numbers. Throws Problem if the version is given twice, or is neither a number nor an alias.
 std::pair<std::string, std::string> parse_address(std::string_view model, std::string_view version);
 
 }  // namespace octet::plane

@@ -1,4 +1,5 @@
-// What orders consist of, from their JSON: docs/adr/0042. All throw Problem for what makes no sense.
+// Readers for the JSON of the control plane's orders (docs/adr/0042). All of them throw Problem for invalid JSON or
+// wrong types.
 #pragma once
 
 #include <string_view>
@@ -16,7 +17,7 @@ LoadOrder read_load(std::string_view order);
 ClusterOrder read_cluster(std::string_view order);
 PeerLimits read_peer_limits(JsonReader& json);
 Key read_key(JsonReader& json);
-// That in an answer to a question.
+// Reads the problem in a response to a question.
 Problem read_problem(JsonReader& json);
 
 }  // namespace octet::plane

@@ -16,10 +16,11 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kCountsKeptS = 300;     // after the unloading: scrapers have seen the last counts by then
-constexpr size_t kMostCountsKept = 64;   // of those that are not loaded
+constexpr double kCountsKeptS = 300;     // after a model is unloaded; by then scrapers have read its last counts
+constexpr size_t kMostCountsKept = 64;   // of models that are not loaded
 
-// Where a model was loaded to a card: what of it this process has. Nobody asks the driver, who may take his time.
+// Writes the memory that this process uses on each GPU, once a model was loaded to one. The counts are the runtime's
+// own: a request to the driver could block the event loop.
 void write_cards(JsonWriter& json) {
   json.member("cards").begin('[');
   octet_card card;
@@ -139,7 +140,7 @@ void Orders::send_failure(int64_t key, const Problem& problem) {
   plane_.link.send(json.take());
 }
 
-// What is said of a loaded model in the place of what was said before.
+// Replaces the labels and parameters of a loaded model.
 void Orders::describe(std::string_view its) {
   JsonReader json(its);
   int64_t key = 0;
@@ -154,7 +155,7 @@ void Orders::describe(std::string_view its) {
   found->second->parameters_json = std::move(parameters);
 }
 
-// It goes when its last request is over.
+// Unloads a model. Its memory is freed after its last request has ended.
 void Orders::unload(int64_t key) {
   auto found = models_.find(key);
   if (found == models_.end()) return;
@@ -217,7 +218,7 @@ void Orders::set_keys(std::string_view its) {
   plane_.access.set_cluster(std::move(cluster_sha256));
 }
 
-// Of the control planes of APIs alone.
+// Sent only by the control planes of APIs.
 void Orders::set_workers(std::string_view json) { plane_.workers_changed(plane_.cluster.apply(read_cluster(json))); }
 
 void Orders::answer(const Link::Frame& frame) {
@@ -230,10 +231,10 @@ void Orders::answer(const Link::Frame& frame) {
                      {"problem", [&] { problem = read_problem(json); }}});
   int passed = passes ? plane_.link.take_passed() : -1;
   plane_.heard(question, {problem ? &*problem : nullptr, frame.json, frame.bytes, &passed});
-  if (passed >= 0) ::close(passed);  // nobody waits for it any more
+  if (passed >= 0) ::close(passed);  // the question was canceled
 }
 
-// One that is of no use leaves the one before where it is.
+// Installs the certificate for new connections. An invalid one is reported and leaves the current certificate in use.
 void Orders::certify(const Link::Frame& frame) {
   JsonReader json(frame.json);
   uint64_t chain_bytes = 0;
@@ -250,7 +251,8 @@ void Orders::certify(const Link::Frame& frame) {
   plane_.link.send(answer.take());
 }
 
-// Of the control planes of APIs alone, which have read the same with OpenSSL. One that is of no use stays out.
+// Installs the authority that verifies workers. Sent only by the control planes of APIs, which have already parsed it
+// with OpenSSL. An invalid one is ignored.
 void Orders::trust(const Link::Frame& frame) {
   try {
     plane_.authority = frame.bytes.empty() ? nullptr : std::make_unique<Authority>(frame.bytes);

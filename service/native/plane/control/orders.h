@@ -1,4 +1,8 @@
-// What the control plane has the data plane do, and is told: docs/adr/0042.
+// The handlers of the control plane's messages, and the reports that the data plane sends back. docs/adr/0042 describes
+// the messages.
+//
+// Handlers run on the event loop's thread. Loading and unloading run in the background and are reported when they have
+// finished.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +24,17 @@ class Orders {
  public:
   Orders(Plane& plane, Running& running) : plane_(plane), running_(running) {}
 
-  // One frame that came. Throws Problem for what makes no sense.
+  // Executes one frame. Throws Problem if it is invalid.
   void obey(const Link::Frame& frame);
-  // Who has come is told what there is.
+  // Sends the complete state to a control plane that has just connected.
   void greet();
-  // Counts what the queues have done until now.
+  // Adds what the queues have done until now to the counts.
   void gather();
-  // What was counted since it was last told; `gather`: the question that it answers, or 0.
+  // Sends the counts since the last report. `gather` is the number of the request that this responds to, or 0.
   void report(int64_t gather);
-  // Whether orders have been given whose end is not there.
+  // Returns true while a model is being loaded.
   bool is_loading() const { return !loading_.empty(); }
-  // Why a model could not be loaded that was to be; empty where all could.
+  // Returns why a model or certificate could not be loaded; empty if everything was.
   const std::string& failure() const { return failure_; }
 
  private:
@@ -53,10 +57,10 @@ class Orders {
   Plane& plane_;
   Running& running_;
   std::map<int64_t, ModelRef> models_;   // by key
-  std::vector<ModelRef> leaving_;        // whose last requests are being answered
+  std::vector<ModelRef> leaving_;        // unloaded, but their last requests are still running
   std::set<int64_t> loading_;
   std::string failure_;
-  std::map<Version, double> retired_;    // whose counts are kept for a while, since when
+  std::map<Version, double> retired_;    // unloaded versions whose counts are retained, and when they were unloaded
 };
 
 }  // namespace octet::plane

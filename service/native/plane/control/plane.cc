@@ -19,13 +19,14 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kTickS = 0.025;  // alarms are kept together, so that a request costs no awakening of its own
+constexpr double kTickS = 0.025;  // alarms are rounded up to multiples of this, so that requests share wakeups
 constexpr int kDescriptorBits = 32;
-constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // then they are counted from 1 again
+constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // then numbering restarts at 1
 constexpr size_t kLongestId = 128;
 
-// Reserves room for a picture until it is decoded. One that no connection could ever hold is charged all that a connection
-// may hold: the control plane refuses it with a better reason than a full queue.
+// Reserves room for a picture until it is decoded. A picture larger than any connection may hold is charged the
+// connection's whole limit, so that it reaches the control plane, which refuses it with a better message than "queue
+// full".
 std::vector<Holding> hold_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file, std::optional<uint64_t> pixels) {
   auto bounded = [&](Resource what, uint64_t amount) {
     return static_cast<size_t>(std::min<uint64_t>(amount, budgets.most(what)));
@@ -129,13 +130,13 @@ std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& predictio
     std::optional<uint64_t> pixels;
     std::vector<Holding> holds;
   };
-  std::vector<Picture> pictures;  // all of them are admitted, or none is sent
+  std::vector<Picture> pictures;  // either all are admitted, or none is sent
   for (const auto& [index, file] : prediction.pictures()) {
     std::optional<uint64_t> pixels = pixels_of(file);
     pictures.push_back({index, std::string(file), pixels, hold_picture(*budgets, budget, file, pixels)});
   }
   int64_t key = prediction.model().key;
-  std::vector<std::pair<size_t, size_t>> inputs;  // `prediction` may be gone once one of them is answered
+  std::vector<std::pair<size_t, size_t>> inputs;  // copied, since the response to one may destroy `prediction`
   for (const Picture& each : pictures) inputs.emplace_back(each.index, prediction.request().inputs[each.index].index);
   std::vector<int64_t> questions;
   for (size_t at = 0; at < pictures.size(); ++at) {

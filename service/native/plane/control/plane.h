@@ -1,4 +1,8 @@
-// What all connections of the data plane have in common. For the event loop's thread, where it does not say otherwise.
+// The state that all connections of the data plane share: limits, routes, loaded models, the link to the control plane,
+// and the questions sent over it. Everything here belongs to the event loop's thread unless stated otherwise.
+//
+// Terms: an exchange is one HTTP request or gRPC call, identified by a number; a question is a request of the data
+// plane to the control plane, identified by another number.
 #pragma once
 
 #include <algorithm>
@@ -29,52 +33,56 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kMessageHeadBytes = 64 << 10;  // of a message of gRPC, beside its tensors
+inline constexpr size_t kMessageHeadBytes = 64 << 10;  // size limit of a gRPC message without its tensors
 
 struct Limits {
-  double head_timeout_s = 10;    // for a head that has begun, and for the first one
-  double keep_alive_s = 75;      // between two requests
-  double stall_timeout_s = 60;   // in which there must be `min_body_bytes` of a body, and something of an answer be taken
-  double idle_timeout_s = 1800;  // of a gRPC connection without calls
+  // For reading a request's head, counted from its first byte, or from the accept of the connection.
+  double head_timeout_s = 10;
+  double keep_alive_s = 75;      // idle time between two requests
+  // Within this time, `min_body_bytes` of a body must arrive, and the client must read some of a response.
+  double stall_timeout_s = 60;
+  double idle_timeout_s = 1800;  // for a gRPC connection without calls
   size_t min_body_bytes = 1;
-  double lend_after_s = 0.1;     // by then a body is there, or its place is lent
+  double lend_after_s = 0.1;     // if the body has not arrived by then, the request's queue slot is released to others
   size_t max_head_bytes = 64 << 10;
   size_t max_body_bytes = size_t{64} << 20;
 
-  // Of a connection with this place.
+  // Returns the time limit for the head of a request on a connection with this seat.
   double head_timeout_of(const Holding& seat) const {
     return seat.is_for_probes() ? std::min(head_timeout_s, kProbeS) : head_timeout_s;
   }
 };
 
-// When which exchange is to be looked at. Nobody is taken out: who is over by then is not found any more.
+// The times at which exchanges have to be checked. Entries are never removed: an exchange that has ended by then is not
+// found and thus skipped.
 class Alarms {
  public:
   void set(double when_s, int64_t exchange);
   double next_s() const { return heap_.empty() ? kNever : heap_.front().first; }
-  int64_t due(double now_s);  // one that is due, or 0
+  int64_t due(double now_s);  // removes and returns an exchange whose time has come, or returns 0
 
  private:
   std::vector<std::pair<double, int64_t>> heap_;
 };
 
-// What a gRPC call holds, until nobody works on it and its answer is taken: longer than its client may wait for it.
+// The resources of a gRPC call. They are held until no thread works on the call and its response has been sent, which
+// may be after its client has stopped waiting.
 struct CallHold {
   Holding slot;
   Holding messages, answers;  // in bytes
 };
 
-// What nobody waits for any more, and still computes.
+// A request whose client has left, but which is still being computed.
 struct Left {
   std::shared_ptr<class Prediction> prediction;
   CallHold hold;
 };
 
-// What the control plane says to a question.
+// The control plane's response to a question.
 struct Said {
-  const Problem* problem = nullptr;  // where it is none
+  const Problem* problem = nullptr;  // set if the question failed
   std::string_view json, bytes;
-  int* passed = nullptr;  // a descriptor, of who takes it and leaves -1
+  int* passed = nullptr;  // a received descriptor; whoever takes ownership sets it to -1
 };
 using Hear = std::function<void(const Said&)>;
 
@@ -92,60 +100,66 @@ class Plane {
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   std::shared_ptr<Pool> pool = std::make_shared<Pool>(size_t{64} << 20);
   Background background{2};
-  Background loader{2};  // of models, which takes long
+  Background loader{2};  // loads and unloads models, which takes long
   Background handshakes{1};
   Alarms alarms;
   SharedMemory shared_memory;
   std::shared_ptr<PeerBudgets> budgets = PeerBudgets::of(PeerLimits{});
-  std::string scratch = std::string(64 << 10, '\0');  // what arrives is read here, where it has no place yet
-  std::string not_ready = "the server is starting";   // why requests are not welcome; empty while they are
+  std::string scratch = std::string(64 << 10, '\0');  // buffer for received bytes that have no destination yet
+  std::string not_ready = "the server is starting";   // why new requests are refused; empty while they are accepted
   std::string release;
-  std::unique_ptr<Certificate> certificate;  // by which connections are encrypted; null: they are not
-  std::unique_ptr<Authority> authority;      // by which workers are known that encrypt
-  bool speaks_grpc = false;   // over HTTP/2, on the port for HTTP too
+  std::unique_ptr<Certificate> certificate;  // certificate for encrypted connections; null: connections are plain text
+  std::unique_ptr<Authority> authority;      // verifies the certificates of workers; null: none is trusted
+  bool speaks_grpc = false;   // gRPC over HTTP/2 is accepted on the HTTP port too
   bool is_stopping = false;
-  double parts_s = kNever;    // until when connections at rest are kept, while it stops
-  bool is_alone = false;      // no control plane will come: what is not known here is not there
-  std::function<void()> gather = [] {};  // counts what the queues have done until now
-  double traced = -1;  // the part of the requests that are traced, of those that do not say it; below 0: none is
-  std::map<int64_t, Left> left;  // by job
-  int64_t hops = 0;  // requests to workers, of all time
+  double parts_s = kNever;    // while the server stops: the time until which idle connections stay open
+  bool is_alone = false;      // no control plane will connect: models that are not loaded are reported as not found
+  std::function<void()> gather = [] {};  // adds what the queues have done until now to the counts
+  double traced = -1;  // fraction of requests to trace, if a request does not decide itself; negative: none
+  std::map<int64_t, Left> left;  // by job key
+  int64_t hops = 0;  // number of requests sent to workers so far
 
-  // An exchange's number, of which `descriptor_of` finds the connection.
+  // Returns the number of a new exchange. `descriptor_of` extracts the connection's descriptor from it.
   int64_t next_exchange(int descriptor);
   static int descriptor_of(int64_t exchange) { return static_cast<int>(exchange & 0xffffffff); }
 
   const Route* find(std::string_view model, std::string_view version) const;
-  // Asks the control plane for an exchange, which hears of it as long as its connection is there. `members`: of the
-  // question's JSON, behind its kind and number. Where nobody is there, or leaves, that is what is heard. Of no exchange,
-  // 0: it is heard in any case.
-  // Returns the question's number, or 0 if it was not sent. `holds`: released once it is answered.
+  // Sends a question to the control plane on behalf of an exchange. `members` writes additional members of the
+  // question's JSON. `hear` receives the response if the exchange's connection still exists, or in any case if
+  // `exchange` is 0. If the control plane is not connected, or disconnects before it responds, `hear` receives a
+  // Problem. `holds` are released when the question is answered.
+  //
+  // Returns the question's number, or 0 if it was not sent.
   int64_t ask(int64_t exchange, std::string_view kind, const std::function<void(class JsonWriter&)>& members,
               std::string bytes, Hear hear, std::vector<Holding> holds = {});
-  // Who answers for a name that is not known here: null where that cannot be said, for the reason that there then is.
+  // Asks the control plane to load a model that is unknown here. `found` receives the route, or null and the reason.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
   void resolve(int64_t exchange, const std::string& model, const std::string& version, Found found);
-  // The same of a name that workers may have: `then` hears why none does, or null where one may.
+  // As `resolve`, for models on workers: `then` receives null if a worker may serve the model, or else the reason why
+  // none can.
   void resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
                            std::function<void(const Problem* problem)> then);
   // Sends the pictures of a request to the control plane, which decodes them. Returns the number of each question.
-  // `hear` is called with the response to each and the index of its input. `client`: the address that sent them, for
-  // fairness. Throws Problem if `budget`, of the client's connection, has no room for them.
+  // `hear` is called with the response to each and the index of its input. `client` is the address that sent them; the
+  // control plane uses it for fair scheduling. Throws Problem if `budget`, which belongs to the client's connection,
+  // has no room for them.
   std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
                               PeerBudget& budget, const std::function<void(size_t index, const Said& said)>& hear);
-  // Withdraws these questions: their clients have left or were refused. What they hold is released when the
-  // control plane has responded, since a picture may be in the middle of its decoding.
+  // Withdraws these questions: their clients have left or were refused. What they hold is released when the control
+  // plane has responded, since a picture may be in the middle of its decoding.
   void withdraw(const std::vector<int64_t>& questions);
   void heard(int64_t question, const Said& said);
   void nobody_answers();
-  Problem nobody(std::string_view kind = {}) const;  // what is said to a question where the control plane is not there
+  // The response to a question while the control plane is not connected.
+  Problem nobody(std::string_view kind = {}) const;
 
-  std::string_view date();  // the value of `Date`, of now
+  std::string_view date();  // the current value of the header `Date`
 
-  // By the reactor. Has the connection of an exchange act, if it is still there; takes one more connection.
+  // Set by the reactor. `with` calls `act` with the connection of an exchange if it still exists; `take_in` adds a
+  // connection.
   std::function<void(int64_t exchange, const std::function<void(class Peer&)>& act)> with;
   std::function<void(int descriptor, std::unique_ptr<class Peer> peer)> take_in;
-  std::shared_ptr<class Upstreams> upstreams;  // to workers
+  std::shared_ptr<class Upstreams> upstreams;  // connections to workers
   std::function<void(const Cluster::Change& change)> workers_changed = [](const auto&) {};
 
  private:
@@ -164,9 +178,9 @@ class Plane {
   std::string date_;
 };
 
-std::string random_id();  // 32 hexadecimal digits that nobody foresees
+std::string random_id();  // 32 random hexadecimal digits that cannot be predicted
 // A client's id of its request, if it can break neither a header nor a line of the log; or else another.
 std::string request_id_of(std::string_view given);
-std::string server_timing(const Stages& stages, double total_s);  // its value
+std::string server_timing(const Stages& stages, double total_s);  // value of the header `Server-Timing`
 
 }  // namespace octet::plane

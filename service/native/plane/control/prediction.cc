@@ -14,7 +14,7 @@ namespace octet::plane {
 
 namespace {
 
-// Once a second at most, or who sends what a model fails on fills the log. On the event loop's thread.
+// Logs a failed call, at most once per second, so that a client cannot fill the log. For the event loop's thread.
 void note_failure(const Identity& identity, const std::string& fault) {
   static double next_s = 0;
   double now = now_s();
@@ -103,7 +103,8 @@ void Prediction::find_shared(const SharedMemory& memory, std::string_view client
     memory.admit(client, tenant);
     const TensorSpec& spec = model_->signature.outputs[wanted.index];
     SharedPiece piece = memory.piece(*wanted.shared, spec.name);
-    if (wanted.is_stored() && model_->signature.buckets.empty()) {  // else it is known when it is there
+    // Otherwise the size is only known once the output is computed.
+    if (wanted.is_stored() && model_->signature.buckets.empty()) {
       piece.check_room(elements_of(spec.shape) * static_cast<size_t>(request_.samples) * facts(spec.datatype).bytes);
     }
     shared_outputs_.emplace(index, std::move(piece));
@@ -199,7 +200,7 @@ void Prediction::submit(std::shared_ptr<Mailbox> mailbox, Pool& pool) {
   is_waiting_ = true;
   std::weak_ptr<bool> is_here = is_here_;
   model_->sequences->enter(*request_.terms.step, now_s(), [this, is_here, mailbox, &pool](auto turn) {
-    if (is_here.expired()) return;  // whoever waited for it has left
+    if (is_here.expired()) return;  // the client has left
     is_waiting_ = false;
     turn_ = std::move(turn);
     enqueue(mailbox, pool);
@@ -216,7 +217,7 @@ void Prediction::enqueue(std::shared_ptr<Mailbox> mailbox, Pool&) {
   job->mailbox = mailbox;
   job->inputs = std::move(in_order_);
   if (model_->sequences != nullptr) {
-    if (turn_ == nullptr) {  // it ended while this waited
+    if (turn_ == nullptr) {  // its sequence ended while it waited
       job->outcome = Outcome::kFailed;
       mailbox->put(job);
       return;

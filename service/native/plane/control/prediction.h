@@ -1,4 +1,5 @@
-// One predict request, whatever it came by: from its admission to its answer.
+// One inference request of either protocol, from its admission to its response: it holds the slot in the model's queue,
+// receives the inputs, submits the job, and builds the response.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,8 @@ struct Room {
   size_t bytes;
 };
 
-// A place in a model's queue, and that there is a request at all: given up with this object.
+// A slot in a model's queue for one request, and the registration that the model has a request. Both are released when
+// this object is destroyed.
 class Place {
  public:
   Place() = default;
@@ -39,69 +41,70 @@ class Place {
 
   bool take(ModelRef model);
   void lend();
-  bool claim();  // true where it was not lent, too
+  bool claim();  // returns true also if the slot was not released
   void give_up();
-  void is_submitted() { has_place_ = false; }  // the queue gives it up when its turn has come
+  void is_submitted() { has_place_ = false; }  // from now on the queue frees the slot, when the job's turn comes
 
  private:
   ModelRef model_;
   bool has_place_ = false;
 };
 
-// For the event loop's thread, but for `fill`.
+// Must be used on the event loop's thread, except for `fill`.
 class Prediction {
  public:
-  // `id`: by which its job is known.
+  // `id` becomes the key of its job.
   Prediction(ModelRef model, Protocol protocol, int64_t id, double now_s);
 
   Times times;
-  JobRef job;  // once it is submitted
+  JobRef job;  // null until it is submitted
 
   const Model& model() const { return *model_; }
   const Request& request() const { return request_; }
 
-  // A place in the queue. Throws Problem where there is none.
+  // Takes a slot in the queue. Throws Problem if none is free.
   void admit();
   void lend() { place_.lend(); }
   void claim();
 
-  // What is asked, of the model that it is asked of. Throws Problem.
+  // Sets the request. Throws Problem if it is invalid for the model.
   void accept(Request request, double timeout_s, Pool& pool);
-  // Where the tensors are that its client shares, of which a request may have some. Throws Problem.
+  // Resolves the inputs and outputs that are in memory shared with the client. Throws Problem.
   void find_shared(const SharedMemory& memory, std::string_view client, std::string_view tenant);
-  // Where the next of the bytes that follow go; of no bytes where all are there.
+  // Returns where to write the next bytes of the inputs that follow the head; 0 bytes if all have arrived.
   Room room();
   void filled(size_t bytes);
   void take(const std::vector<std::string_view>& following);
 
-  // Makes tensors of texts, and looks at all elements. Throws Problem. From any thread, while nobody else uses it.
+  // Converts the inputs from JSON or protobuf to tensors and validates their elements. Throws Problem. May run on any
+  // thread while no other uses this object.
   void fill();
 
-  // Pictures to be decoded: the input of the model, and the file.
+  // Returns the pictures to decode: the index of the input, and the file.
   std::vector<std::pair<size_t, std::string_view>> pictures() const;
   void set_picture(size_t index, std::string_view tensor);
 
-  // Puts the request into its model's queue, now or when its turn in a sequence has come. Throws Problem.
+  // Submits the job to the model's queue, at once or when its turn in a sequence comes. Throws Problem.
   void submit(std::shared_ptr<Mailbox> mailbox, Pool& pool);
-  // Whether it will not be in the mailbox any more.
+  // Returns true if the job was canceled before it reached the mailbox, and so will never be in it.
   bool withdraw();
   double deadline_s() const { return deadline_s_; }
   void limit(double deadline_s) { deadline_s_ = std::min(deadline_s_, deadline_s); }
 
-  // Of a job that is done. Throws Problem.
+  // Returns the response of a finished job. Throws Problem if it failed.
   Answer answer(Pool& pool);
-  // Of an answer that somebody waits for: writes the outputs that go there. Throws Problem.
+  // Writes the outputs that go to shared memory, if the client still waits. Throws Problem.
   void share(const Answer& answer) const;
-  // It was answered, refused or left.
+  // Counts the request, which was answered, was refused, or lost its client.
   void count(std::string_view code, bool is_success, double now_s);
   Problem queue_full() const;
 
  private:
   struct Input {
     Tensor tensor;
-    std::string file;  // of a picture
-    size_t bytes = 0;  // that follow
-    std::optional<SharedPiece> shared;  // where its elements are
+    std::string file;  // set for a picture
+    size_t bytes = 0;  // to be received after the head
+    std::optional<SharedPiece> shared;  // shared memory that contains its elements
   };
 
   void enqueue(std::shared_ptr<Mailbox> mailbox, Pool& pool);
@@ -113,15 +116,15 @@ class Prediction {
   Request request_;
   int64_t level_ = 1;
   double deadline_s_ = std::numeric_limits<double>::infinity();
-  std::vector<Input> inputs_;       // as they were sent
-  size_t input_ = 0, filled_ = 0;   // the one that is being received, and how much of it is there
-  std::vector<Tensor> in_order_;    // the model's
+  std::vector<Input> inputs_;       // in the order of the request
+  size_t input_ = 0, filled_ = 0;   // the input that is being received, and its bytes so far
+  std::vector<Tensor> in_order_;    // in the order of the model's signature
   std::optional<Fit> fit_;
   std::unique_ptr<Sequences::Turn> turn_;
-  bool is_waiting_ = false;         // for its turn
+  bool is_waiting_ = false;         // for its turn in the sequence
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
   std::vector<Tensor> outputs_;
-  std::map<size_t, SharedPiece> shared_outputs_;  // by their places in the request
+  std::map<size_t, SharedPiece> shared_outputs_;  // by index in the request
 };
 
 }  // namespace octet::plane

@@ -96,7 +96,7 @@ void ModelCounts::write_statistics(JsonWriter& json) const {
   write(json, "compute_input", inputs_);
   write(json, "compute_infer", inferred_);
   write(json, "compute_output", outputs_);
-  write(json, "cache_hit", {});  // there is no cache of answers; perf_analyzer reads it
+  write(json, "cache_hit", {});  // responses are not cached, but perf_analyzer reads these members
   write(json, "cache_miss", {});
   json.end('}').member("batch_stats").begin('[');
   for (const auto& [samples, duration] : executions_) {

@@ -1,4 +1,6 @@
-// What happened, counted: as Prometheus' histograms and as the statistics of the protocol. For the event loop's thread.
+// Counts of requests, calls and refusals, both as Prometheus histograms and in the form of the protocol's statistics
+// extension. For the event loop's thread. `write_changes` sends differences: the control plane adds them up, so that
+// its totals survive a restart of the data plane.
 #pragma once
 
 #include <array>
@@ -14,7 +16,7 @@
 
 namespace octet::plane {
 
-// Upper bounds, as service/api/ops/metrics.py has them; what is above them all comes last.
+// Upper bounds of the buckets, equal to those in service/api/ops/metrics.py. The last bucket contains everything above.
 inline constexpr std::array kLatencyBounds_s = {50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3,
                                                 50e-3, 100e-3, 250e-3, 500e-3, 1.0,  2.5,    5.0,  10.0};
 inline constexpr std::array kBatchBounds = {1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0};
@@ -55,7 +57,7 @@ struct BatchHistogram : Histogram<kBatchBounds.size()> {
   BatchHistogram() : Histogram(kBatchBounds) {}
 };
 
-// A count of events and their time in all.
+// A number of events and their total time.
 struct Duration {
   int64_t count = 0, ns = 0;
   void add(double seconds) {
@@ -67,28 +69,28 @@ struct Duration {
 
 enum class Protocol : uint8_t { kRest, kGrpc };
 
-// When what was done of a request, by CLOCK_MONOTONIC; 0 for what has not happened.
+// When each stage of a request was reached, by CLOCK_MONOTONIC; 0 if it was not.
 struct Times {
-  double began_s = 0;     // its head was there
-  double arrived_s = 0;   // its last byte; if that never came, as `began_s`
-  double prepared_s = 0;  // its inputs were there
-  double ran_s = 0;       // its outputs were
-  double ended_s = 0;     // they were written as an answer, or it was refused
+  double began_s = 0;     // its head had arrived
+  double arrived_s = 0;   // its last byte had arrived; equals `began_s` if it never did
+  double prepared_s = 0;  // its inputs were ready
+  double ran_s = 0;       // its outputs were ready
+  double ended_s = 0;     // its response was written, or it was refused
 };
 
-// Of one loaded model.
+// The counts of one loaded model.
 class ModelCounts {
  public:
-  // A request was answered, refused, or left by its client.
+  // Counts a request that was answered, was refused, or lost its client.
   void answered(Protocol protocol, std::string_view code, bool is_success, const Times& times, const Stages& stages);
   void waited(double seconds) { queue_.observe(seconds); }
   void computed(int64_t requests, int64_t samples, double run_s);
 
-  // What happened since it was last asked for.
+  // Writes the counts since the last call, and resets them.
   void write_changes(JsonWriter& json);
-  // The statistics extension's form, since the model was loaded.
+  // Writes the totals since the model was loaded, in the form of the statistics extension.
   void write_statistics(JsonWriter& json) const;
-  std::string statistics_message() const;  // InferStatistics and the rest of a ModelStatistics, but its name and version
+  std::string statistics_message() const;  // the fields of a ModelStatistics message except name and version
 
  private:
   using Answers = std::map<std::pair<Protocol, std::string>, LatencyHistogram>;
@@ -98,15 +100,15 @@ class ModelCounts {
   BatchHistogram batches_;
 
   Duration success_, fail_, queued_, inputs_, inferred_, outputs_;
-  std::map<int64_t, Duration> executions_;  // by samples
+  std::map<int64_t, Duration> executions_;  // by number of samples
   int64_t last_inference_ms_ = 0;
 };
 
-// Of the whole process: how many requests were refused, by reason.
+// The number of refused requests of the whole process, by reason.
 class Refusals {
  public:
   void rejected(const Problem& problem);
-  void canceled() { ++rejected_["canceled"]; }  // the client has left
+  void canceled() { ++rejected_["canceled"]; }  // the client has disconnected
   void not_allowed(std::string_view code) { ++not_allowed_[std::string(code)]; }
   void write_changes(JsonWriter& json);
 

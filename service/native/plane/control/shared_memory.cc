@@ -17,7 +17,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostRegions = 256;  // of the process, each with a descriptor
+constexpr size_t kMostRegions = 256;  // in this process; each needs a descriptor
 constexpr size_t kLongestRegionName = 256, kLongestKey = 255;
 constexpr char kFolder[] = "/dev/shm/";
 constexpr uint64_t kMostOffset = std::numeric_limits<int64_t>::max();
@@ -31,7 +31,7 @@ bool is_of_this_machine(std::string_view client) {
   return address == "::1";
 }
 
-// The file's name in the folder. A leading slash is how shm_open wants it.
+// Returns the name of the file in the folder. A leading slash is permitted, as in the names for shm_open.
 std::string file_name(std::string_view key) {
   std::string_view name = key.starts_with('/') ? key.substr(1) : key;
   bool is_name = !name.empty() && name.size() <= kLongestKey && name != "." && name != ".." &&
@@ -90,7 +90,8 @@ void SharedPiece::write(std::string_view elements) const {
   uint64_t begin = region_->offset + place_.offset;
   struct stat status{};
   if (::fstat(region_->descriptor, &status) < 0) fail("cannot be written");
-  if (static_cast<uint64_t>(status.st_size) < begin + elements.size()) fail("has become shorter");  // a write would extend it
+  // A write would extend the file.
+  if (static_cast<uint64_t>(status.st_size) < begin + elements.size()) fail("has become shorter");
   for (size_t at = 0; at < elements.size();) {
     ssize_t count = ::pwrite(region_->descriptor, elements.data() + at, elements.size() - at, static_cast<off_t>(begin + at));
     if (count < 0 && errno == EINTR) continue;

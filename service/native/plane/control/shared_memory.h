@@ -1,8 +1,8 @@
 // Memory that clients on this machine share with the server: Triton's extension `system_shared_memory`.
 //
-// It is not mapped. A client that cuts off a file while its mapping is read ends the process that reads (SIGBUS), and
-// one that writes there while it is read changes elements that have been checked. So tensors are copied, once, by
-// pread and pwrite, which tell an end that has moved.
+// The memory is not mapped. If a client truncated the file while the server read its mapping, the server would end with
+// SIGBUS; if it wrote during the read, it could change elements that were already validated. Tensors are therefore
+// copied once, with pread and pwrite, which report a file that has become too short.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace octet::plane {
 
-// A part of a file in /dev/shm, which is open as long as somebody uses it.
+// A range of a file in /dev/shm. The file stays open as long as the region is used.
 struct SharedRegion {
   SharedRegion(std::string key, uint64_t offset, uint64_t bytes, int descriptor);
   ~SharedRegion();
@@ -31,14 +31,14 @@ struct SharedRegion {
   const int descriptor;
 };
 
-// Where the elements of a tensor are. From any thread.
+// The range of a region that contains one tensor. May be used on any thread.
 class SharedPiece {
  public:
   SharedPiece(std::shared_ptr<const SharedRegion> region, SharedPlace place, std::string tensor);
 
-  // Throws Problem where an output of so many bytes has no room.
+  // Throws Problem if an output of `bytes` bytes does not fit.
   void check_room(size_t bytes) const;
-  // They throw Problem where the file has become shorter, or cannot be read or written.
+  // Both throw Problem if the file has become too short, or cannot be read or written.
   void read(char* memory) const;
   void write(std::string_view elements) const;
 
@@ -50,7 +50,7 @@ class SharedPiece {
   std::string tensor_;
 };
 
-// From any thread; what throws throws Problem.
+// The registered regions. May be used on any thread. Errors are reported as Problem.
 class SharedMemory {
  public:
   struct Listed {
@@ -60,12 +60,12 @@ class SharedMemory {
 
   void turn_on(bool is_on) { is_on_ = is_on; }
   bool is_on() const { return is_on_; }
-  // Throws where it is off, or where who asks is not on this machine.
+  // Throws if shared memory is disabled, or if the client is a tenant or is not on this machine.
   void admit(std::string_view client, std::string_view tenant) const;
 
   void add(const std::string& name, const std::string& key, uint64_t offset, uint64_t bytes);
-  void remove(const std::string& name);  // empty: all of them
-  // One of them, or all where no name is given.
+  void remove(const std::string& name);  // an empty name removes all of them
+  // Returns the region `name`, or all of them if it is empty.
   std::vector<Listed> list(const std::string& name) const;
   SharedPiece piece(const SharedPlace& place, const std::string& tensor) const;
 
