@@ -1,4 +1,5 @@
-// Who counts what a peer does that costs more than it asks for.
+// Limits on what a peer does that costs the server more than the peer: too many resets or useless frames end its
+// connection.
 #pragma once
 
 #include "h2/frame.h"
@@ -7,9 +8,11 @@ namespace octet::h2 {
 
 class Budget {
  public:
-  /// A stream was broken off, by the peer or for what it did (CVE-2023-44487, CVE-2025-8671). False: too often.
+  /// Counts a stream that was reset, by the peer or because of an error of the peer (CVE-2023-44487, CVE-2025-8671).
+  /// Returns false if there were too many.
   virtual bool may_reset(Clock::time_point now) = 0;
-  /// A frame came that only costs: PING, SETTINGS, PRIORITY, empty DATA, WINDOW_UPDATE …; or a stream was refused.
+  /// Counts a frame that only causes work, such as PING, SETTINGS, PRIORITY, empty DATA or WINDOW_UPDATE, or a stream
+  /// that was refused. Returns false if there were too many.
   virtual bool may_disturb(Clock::time_point now) = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// Memory that several hands pass on without copying it.
+// Memory with shared ownership, which passes between queues without being copied.
 #pragma once
 
 #include <algorithm>
@@ -13,20 +13,20 @@
 
 namespace octet::h2 {
 
-/// `size` bytes at `data`, there as long as a copy of `owner` is.
+/// `size` bytes at `data`. They are valid as long as a copy of `owner` exists.
 struct Buffer {
   uint8_t* data = nullptr;
   size_t size = 0;
   std::shared_ptr<void> owner;
 
-  /// Fresh memory, not cleared, aligned to `alignment` bytes (a power of two). Throws std::bad_alloc.
+  /// Allocates uninitialized memory, aligned to `alignment` bytes (a power of two). Throws std::bad_alloc.
   static Buffer allocate(size_t size, size_t alignment = 64) {
     const std::align_val_t aligned{alignment};
     std::shared_ptr<void> owner(::operator new(size, aligned), [aligned](void* p) { ::operator delete(p, aligned); });
     return {static_cast<uint8_t*>(owner.get()), size, std::move(owner)};
   }
 
-  /// Takes over what malloc gave.
+  /// Takes ownership of memory from malloc.
   static Buffer adopt(void* memory, size_t size) {
     std::shared_ptr<void> owner(memory, [](void* p) { std::free(p); });
     return {static_cast<uint8_t*>(memory), size, std::move(owner)};

@@ -1,4 +1,4 @@
-// The frames of HTTP/2 as they lie on the wire (RFC 9113 sections 4 and 6).
+// The frames of HTTP/2 in their wire format (RFC 9113 sections 4 and 6).
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Splits the bytes of a connection into frames, however they are cut.
+// Splits the bytes of a connection into frames. A frame may be spread over any number of reads.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,13 @@ class FrameReader {
  public:
   class Handler {
    public:
-    /// A frame begins. False: read no further, ever. What is accepted here may be kept in memory whole, unless
-    /// `in_pieces`.
+    /// A frame begins. Returning false stops the reader permanently. Frames that are accepted here may be buffered
+    /// whole, unless `in_pieces` is true for their type.
     virtual bool on_frame_header(const FrameHeader& header) = 0;
-    /// A frame has come whole.
+    /// A frame has arrived completely.
     virtual bool on_frame(const FrameHeader& header, const uint8_t* payload) = 0;
-    /// Another part of a frame that is read in pieces; at least one call a frame, `last` in the last.
+    /// The next part of a frame that is read in pieces. There is at least one call per frame; `last` is set in the
+    /// final one.
     virtual bool on_piece(const FrameHeader& header, const uint8_t* bytes, size_t size, bool last) = 0;
 
    protected:
@@ -27,10 +28,10 @@ class FrameReader {
 
   explicit FrameReader(Handler& handler) : handler_(handler) {}
 
-  /// False: the handler wants no more.
+  /// Returns false once the handler has stopped the reader.
   bool read(const uint8_t* data, size_t size);
 
-  /// DATA goes on at once, to where it is wanted; GOAWAY's text and unknown frames are not kept.
+  /// DATA is forwarded at once, without buffering. The text of GOAWAY and unknown frames are discarded.
   static bool in_pieces(FrameType type) {
     return type == FrameType::kData || type == FrameType::kGoaway || type > FrameType::kContinuation;
   }
@@ -50,8 +51,8 @@ class FrameReader {
   Handler& handler_;
   FrameHeader header_;
   bool in_frame_ = false;
-  size_t left_ = 0;      // of the payload, where it is read in pieces
-  std::string partial_;  // what has come of a header, or of a frame that is wanted whole
+  size_t left_ = 0;      // rest of the payload, for frames read in pieces
+  std::string partial_;  // the part of a header or whole frame that has arrived
 };
 
 }  // namespace octet::h2

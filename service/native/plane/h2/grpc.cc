@@ -33,13 +33,13 @@ void GrpcSession::on_request(StreamId stream, const Request& request) {
   handler_.on_call(stream, {request.path, request.authority, request.fields, call.deadline});
 }
 
-// Who speaks no gRPC is answered in plain HTTP.
+// Responds in plain HTTP to a request that is not gRPC.
 void GrpcSession::refuse(StreamId stream, std::string_view http_status) {
   session_.refused();
   session_.end(stream, HeaderBlock().add(":status", http_status));
 }
 
-// A call may be over after anything that the handler is told, so it is looked up again.
+// Every call of the handler may end the gRPC call, so it is looked up again each time.
 void GrpcSession::on_data(StreamId stream, const uint8_t* bytes, size_t size) {
   if (Call* const call = find(stream)) {
     call->owed += size;
@@ -84,7 +84,7 @@ void GrpcSession::begin_message(CallId id, Call& call) {
   handler_.on_message(id, Buffer{}, call.prefix[0] == 1);
 }
 
-// The one copy of a message: from where the socket was read to where it is wanted.
+// Copies content into the message: the only copy between the socket's buffer and its consumer.
 void GrpcSession::take_message(CallId id, Call& call, const uint8_t*& bytes, size_t& size) {
   if (call.message.is_full() && !(handler_.reserve(id, call.message.wanted()) && call.message.grow())) {
     return break_off(id, GrpcStatus::kResourceExhausted, "no memory for the message");
@@ -133,7 +133,7 @@ bool GrpcSession::send_message(CallId id, Buffer message, bool is_compressed) {
   return session_.send_data(id, std::move(message));
 }
 
-// Trailers; or Trailers-Only, where nothing has been sent.
+// Sends trailers, or a Trailers-Only response if nothing has been sent.
 bool GrpcSession::finish(CallId id, GrpcStatus status, std::string_view message, const HeaderBlock& metadata) {
   const Call* const call = find(id);
   if (call == nullptr) return false;
@@ -143,7 +143,7 @@ bool GrpcSession::finish(CallId id, GrpcStatus status, std::string_view message,
   return session_.end(id, block);
 }
 
-// The peer hears why, the handler that it is over.
+// Ends the call with a status for the peer, and notifies the handler.
 void GrpcSession::break_off(CallId id, GrpcStatus status, std::string_view why) {
   finish(id, status, why);
   handler_.on_cancel(id);

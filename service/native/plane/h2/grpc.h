@@ -1,4 +1,4 @@
-// gRPC calls over one HTTP/2 connection: what a front serves, without a socket.
+// gRPC calls over one HTTP/2 connection, on the server's side and without a socket.
 #pragma once
 
 #include <cstddef>
@@ -13,47 +13,47 @@
 
 namespace octet::h2 {
 
-/// Names a call among those of its connection, for ever: the stream that carries it.
+/// Identifies a call within its connection; never reused. It is the id of the call's stream.
 using CallId = StreamId;
 
 struct GrpcLimits {
-  size_t max_message_bytes = 64 << 20;  // longer ones end their call with RESOURCE_EXHAUSTED, before they are read
-  size_t max_unsent_bytes = 1 << 20;    // with more answers unread than this, a call's requests wait
-  bool takes_compressed = false;        // else compressed messages end their call with UNIMPLEMENTED
+  size_t max_message_bytes = 64 << 20;  // a longer message ends its call with RESOURCE_EXHAUSTED before it is read
+  size_t max_unsent_bytes = 1 << 20;    // while more response bytes are unread, the call receives no further requests
+  bool takes_compressed = false;        // if false, a compressed message ends its call with UNIMPLEMENTED
 };
 
-/// Views that are gone after the call.
+/// Its views are valid during the handler's call only.
 struct CallHead {
   std::string_view path;  // "/package.Service/Method"
   std::string_view authority;
-  const HeaderList& metadata;  // all fields, those of HTTP and gRPC among them; `-bin` in base64
+  const HeaderList& metadata;  // all header fields, including those of HTTP and gRPC; `-bin` values in base64
   std::optional<Clock::time_point> deadline;
 };
 
-/// What a service does with calls. It may answer from within these, or later, from the thread of the session.
+/// Implemented by a service. It may respond within these functions, or later on the session's thread.
 class GrpcHandler {
  public:
   virtual void on_call(CallId call, const CallHead& head) = 0;
-  /// A message needs so much more memory, for what has come and as much again. False: the call ends with
-  /// RESOURCE_EXHAUSTED.
+  /// A message needs `bytes` more memory, in proportion to the bytes that have arrived. Returning false ends the call
+  /// with RESOURCE_EXHAUSTED.
   virtual bool reserve(CallId, size_t) { return true; }
-  /// `is_compressed`: by what the metadata `grpc-encoding` says.
+  /// `is_compressed`: with the coding that the metadata `grpc-encoding` names.
   virtual void on_message(CallId call, Buffer message, bool is_compressed) = 0;
-  /// No more messages will come.
+  /// The peer will send no more messages.
   virtual void on_half_close(CallId call) = 0;
-  /// The call is over before it was finished here: given up by the peer, lost with the connection, broken off for what
-  /// the peer sent, or past its deadline. Nothing more is said of it.
+  /// The call ended before `finish`: canceled by the peer, lost with the connection, broken off because of an error of
+  /// the peer, or past its deadline. No further function is called for it.
   virtual void on_cancel(CallId call) = 0;
-  /// All messages sent have been handed to the connection: a stream of answers may go on.
+  /// All messages have been handed to the connection, so a stream of responses may continue.
   virtual void on_drained(CallId) {}
-  /// Of a call that was finished here: nothing of it waits for the peer any more. Of one that was refused, too.
+  /// All data of a finished or refused call has been handed to the connection.
   virtual void on_sent(CallId) {}
 
  protected:
   ~GrpcHandler() = default;
 };
 
-/// Belongs to one thread, as `Session` does, which says what the first seven are.
+/// Must be used on one thread, as `Session`, which documents the first seven functions.
 class GrpcSession final : private Session::Handler {
  public:
   GrpcSession(const Limits& limits, const GrpcLimits& grpc_limits, Budget& budget, GrpcHandler& handler);
@@ -68,47 +68,48 @@ class GrpcSession final : private Session::Handler {
   void refused() { session_.refused(); }
   bool is_within_head() const { return session_.is_within_head(); }
   size_t open_calls() const { return calls_.size(); }
-  /// More than the open calls, where answers of finished ones wait for the peer to take them.
+  /// May exceed the number of open calls, since responses of finished ones may still wait for the peer.
   size_t open_streams() const { return session_.open_streams(); }
 
-  // False: the call is over, and what was submitted is dropped.
-  /// Initial metadata beside the headers of every response; once, before the first message.
+  // The following functions return false, and discard what was submitted, if the call has ended. `send_metadata` adds
+  // initial metadata to the headers that every response has. It may be called once, before the first message.
   bool send_metadata(CallId call, const HeaderBlock& metadata);
-  /// Sends a message of less than 4 GiB; one that is compressed, by what the initial metadata said.
+  /// Sends a message of less than 4 GiB. A compressed one must use the coding in the initial metadata.
   bool send_message(CallId call, Buffer message, bool is_compressed = false);
   bool finish(CallId call, GrpcStatus status, std::string_view message = {}, const HeaderBlock& metadata = {});
 
-  /// Holds the peer back: a stream's window is not given back until `resume`. For a service that is slower than a
-  /// stream of requests; what the window still holds keeps coming.
+  /// Stops giving back the stream's flow control window until `resume`, for a service that is slower than a stream of
+  /// requests. Data that the window still permits continues to arrive.
   void pause(CallId call);
   void resume(CallId call);
-  /// Bytes of messages that wait for the peer to take them.
+  /// Returns the bytes of messages that wait for the peer.
   size_t unsent_bytes(CallId call) const { return session_.pending_bytes(call); }
 
-  /// Whether the peer is to send something soon: its first message, or the rest of one. Not where it is held back.
+  /// Returns true if the peer has to send something soon: its first message, or the rest of one. False while the call
+  /// is paused.
   bool is_awaited(CallId call) const;
-  /// Bytes of messages that have come, of all time.
+  /// Returns the bytes of messages received so far.
   uint64_t received_bytes(CallId call) const;
-  /// Ends a call for what its peer did, or did not do: `on_cancel`, and a status for the peer.
+  /// Ends a call because of what its peer did or failed to do: calls `on_cancel` and sends a status to the peer.
   void break_off(CallId call, GrpcStatus status, std::string_view why);
 
-  /// When `expire` is due, if ever.
+  /// Returns when `expire` is due, if any call has a deadline.
   std::optional<Clock::time_point> next_deadline() const;
-  /// Ends the calls whose deadline has come: `on_cancel`, and DEADLINE_EXCEEDED for the peer.
+  /// Ends the calls whose deadline has passed: calls `on_cancel` and sends DEADLINE_EXCEEDED.
   void expire(Clock::time_point now);
 
  private:
   struct Call {
     std::optional<Clock::time_point> deadline;
     bool headers_sent = false;
-    bool encoded = false;  // messages may be compressed, says the peer
+    bool encoded = false;  // the peer announced that messages may be compressed
     bool paused = false;
     bool had_message = false;
     bool ended = false;  // no more messages will come
     uint64_t received = 0;  // bytes
-    size_t owed = 0;  // bytes read whose window is not given back
+    size_t owed = 0;  // bytes that were read but whose window has not been given back
     uint8_t prefix[kMessagePrefixBytes] = {};
-    size_t prefix_bytes = 0;  // of which so many have come
+    size_t prefix_bytes = 0;  // bytes of `prefix` that have arrived
     IncomingMessage message;
   };
 

@@ -9,7 +9,7 @@ constexpr std::string_view kContentType = "application/grpc";
 constexpr size_t kTimeoutDigits = 8;
 constexpr Clock::duration kLongestTimeout = std::chrono::hours(365 * 24);
 
-// Of one unit of a timeout, in seconds; 0 where there is no such unit.
+// Returns the duration of one unit of a timeout in seconds, or 0 if it is not a unit.
 double unit_s(char unit) {
   switch (unit) {
     case 'H':

@@ -1,4 +1,4 @@
-// The parts of gRPC over HTTP/2 that are text or a few bytes:
+// The parts of the gRPC wire format that are header text or a few bytes:
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 #pragma once
 
@@ -34,23 +34,24 @@ enum class GrpcStatus : uint8_t {
   kUnauthenticated = 16,
 };
 
-inline constexpr size_t kMessagePrefixBytes = 5;  // whether it is compressed, and its length
+inline constexpr size_t kMessagePrefixBytes = 5;  // a flag for compression, and the length
 
-/// True for application/grpc with or without a format (+proto) or parameters.
+/// Returns true for application/grpc with or without a format (+proto) or parameters.
 bool is_grpc(std::string_view content_type);
 
-/// `grpc-timeout`: at most 8 digits and a unit. None: it is no timeout. A year stands for anything longer.
+/// Parses `grpc-timeout`: at most 8 digits and a unit. Returns nothing if it is invalid. Values above one year are
+/// reduced to a year.
 std::optional<Clock::duration> read_timeout(std::string_view text);
 
-/// `grpc-message`: what is not printable ASCII, and `%`, as %XX of its UTF-8.
+/// Encodes `grpc-message`: `%`, and bytes that are not printable ASCII, become %XX.
 std::string percent_encoded(std::string_view message);
 
-/// The headers of every response.
+/// Returns the headers that begin every response.
 const HeaderBlock& response_headers();
-/// The trailers of one: its status, and the message where there is one.
+/// Returns the trailers of a response: its status, and the message unless it is empty.
 HeaderBlock response_trailers(GrpcStatus status, std::string_view message);
 
-/// What stands before a message of `size` bytes.
+/// Returns the prefix of a message of `size` bytes.
 std::string message_prefix(uint32_t size, bool is_compressed);
 
 }  // namespace octet::h2

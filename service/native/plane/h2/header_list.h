@@ -1,4 +1,4 @@
-// Header fields in the order in which they came.
+// Header fields in the order in which they arrived.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ struct Field {
   std::string_view value;
 };
 
-/// Fields whose text lies in one block of memory that is used again for the next list. Takes no more than `max_bytes`,
-/// counted as RFC 9113 section 6.5.2 does, and then says that it overflowed.
+/// A list of fields. Their text is in one block of memory, which is reused after `clear`. The list accepts at most
+/// `max_bytes`, counted as in RFC 9113 section 6.5.2; further fields are dropped, and `overflowed` becomes true.
 class HeaderList {
  public:
   explicit HeaderList(size_t max_bytes) : max_bytes_(max_bytes) {}
@@ -44,7 +44,8 @@ class HeaderList {
     return {text.substr(place.start, place.name), text.substr(place.start + place.name, place.value)};
   }
 
-  /// The value of the first field of this name, or null. The view goes with the list.
+  /// Finds the first field of this name and returns true, or returns false if there is none. The view is valid as long
+  /// as the list.
   bool find(std::string_view name, std::string_view& value) const {
     for (size_t index = 0; index < size(); ++index) {
       const Field field = (*this)[index];
@@ -57,7 +58,7 @@ class HeaderList {
 
  private:
   struct Place {
-    size_t start, name, value;  // where in `text_`, and how many bytes
+    size_t start, name, value;  // offset in `text_`, and lengths in bytes
   };
 
   size_t max_bytes_;

@@ -7,7 +7,7 @@
 namespace octet::h2 {
 namespace {
 
-// Appendix A; the first has index 1.
+// Appendix A; the first entry has index 1.
 constexpr std::array<Field, 61> kStaticTable = {{
     {":authority", ""},
     {":method", "GET"},
@@ -74,7 +74,7 @@ constexpr std::array<Field, 61> kStaticTable = {{
 
 constexpr size_t kEntryOverhead = 32;  // section 4.1
 
-// Section 5.1. `pattern` is what stands above the prefix in the first byte.
+// Section 5.1. `pattern` contains the bits above the prefix in the first byte.
 void append_integer(std::string& out, uint8_t pattern, int prefix_bits, size_t value) {
   const size_t most = (size_t{1} << prefix_bits) - 1;
   if (value < most) {
@@ -95,9 +95,10 @@ void append_string(std::string& out, std::string_view text) {
 
 void DynamicTable::add(std::string_view name, std::string_view value) {
   const size_t bytes = name.size() + value.size() + kEntryOverhead;
-  Entry entry{std::string(name).append(value), name.size()};  // before evicting: `name` may be an entry's
+  // Copied before evicting, since `name` may belong to an entry.
+  Entry entry{std::string(name).append(value), name.size()};
   evict_to(bytes > max_bytes_ ? 0 : max_bytes_ - bytes);
-  if (bytes > max_bytes_) return;  // section 4.4: no error, but the table is empty
+  if (bytes > max_bytes_) return;  // section 4.4: this is not an error, but the table becomes empty
   bytes_ += bytes;
   entries_.push_front(std::move(entry));
 }
@@ -120,7 +121,7 @@ void DynamicTable::evict_to(size_t bytes) {
   }
 }
 
-// What is left of a block.
+// The unread part of a block.
 class HpackDecoder::Input {
  public:
   Input(const uint8_t* data, size_t size) : data_(data), end_(data + size) {}
@@ -128,7 +129,7 @@ class HpackDecoder::Input {
   bool empty() const { return data_ == end_; }
   uint8_t peek() const { return *data_; }
 
-  // Section 5.1; no integer of a block has a reason to be beyond 28 bits.
+  // Section 5.1. Integers of more than 28 bits are rejected; no block needs them.
   bool integer(int prefix_bits, size_t& value) {
     if (empty()) return false;
     const size_t most = (size_t{1} << prefix_bits) - 1;
@@ -143,7 +144,7 @@ class HpackDecoder::Input {
     return false;
   }
 
-  // Section 5.2. `text` lies in the block, or in `decoded`.
+  // Section 5.2. `text` refers to the block or to `decoded`.
   bool string(std::string& decoded, std::string_view& text) {
     if (empty()) return false;
     const bool huffman = (peek() & 0x80) != 0;
@@ -168,7 +169,7 @@ class HpackDecoder::Input {
 
 bool HpackDecoder::decode(const uint8_t* block, size_t size, HeaderList& fields) {
   Input input(block, size);
-  // Section 4.2: a change of the table's size comes first, and at most twice (the smallest and the last).
+  // Section 4.2: changes of the table size come first, and there are at most two (the smallest size and the last).
   for (int changes = 0; changes < 2 && !input.empty() && (input.peek() & 0xe0) == 0x20; ++changes) {
     size_t bytes = 0;
     if (!input.integer(5, bytes) || bytes > kHeaderTableBytes) return false;
@@ -191,7 +192,7 @@ bool HpackDecoder::decode_field(Input& input, HeaderList& fields) {
     return true;
   }
   if ((first & 0x40) != 0) return decode_literal(input, 6, true, fields);
-  if ((first & 0x20) != 0) return false;  // a change of the table's size behind a field
+  if ((first & 0x20) != 0) return false;  // a change of the table size after a field
   return decode_literal(input, 4, false, fields);
 }
 

@@ -1,5 +1,5 @@
-// Header compression (RFC 7541). The decoder does everything; the encoder refers to the static table alone, so that a
-// block means the same whenever it is sent and can be made once and for all.
+// Header compression (RFC 7541). The decoder is complete. The encoder uses only the static table, so that an encoded
+// block is valid at any time and can be built in advance.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace octet::h2 {
 
-/// What is announced as SETTINGS_HEADER_TABLE_SIZE: the default, which is in force before anything is announced.
+/// The value of SETTINGS_HEADER_TABLE_SIZE: the default, which applies before any setting is received.
 inline constexpr size_t kHeaderTableBytes = 4096;
 
-/// Section 2.3.2: the newest entry first, the oldest given up for new ones.
+/// Section 2.3.2: the newest entry comes first, and the oldest are evicted for new ones.
 class DynamicTable {
  public:
   void add(std::string_view name, std::string_view value);
@@ -25,7 +25,7 @@ class DynamicTable {
 
  private:
   struct Entry {
-    std::string text;  // the name, then the value
+    std::string text;  // the name followed by the value
     size_t name_bytes;
   };
 
@@ -38,8 +38,8 @@ class DynamicTable {
 
 class HpackDecoder {
  public:
-  /// Appends the fields of one whole header block to `fields`. False is a COMPRESSION_ERROR: the connection is lost,
-  /// for its table is not the peer's any more.
+  /// Appends the fields of one complete header block to `fields`. Returns false for a COMPRESSION_ERROR; the connection
+  /// must then be closed, since its table no longer matches the peer's.
   bool decode(const uint8_t* block, size_t size, HeaderList& fields);
 
  private:
@@ -50,13 +50,13 @@ class HpackDecoder {
   bool lookup(size_t index, Field& field) const;
 
   DynamicTable table_;
-  std::string name_, value_;  // of the field in hand, where it came in Huffman code
+  std::string name_, value_;  // buffers for Huffman-coded parts of the current field
 };
 
-/// A header block in the making.
+/// An encoded header block under construction.
 class HeaderBlock {
  public:
-  /// `name` in lower case; neither may hold what RFC 9113 section 8.2.1 forbids.
+  /// `name` must be in lower case. Neither may contain what RFC 9113 section 8.2.1 forbids.
   HeaderBlock& add(std::string_view name, std::string_view value);
   const std::string& bytes() const { return bytes_; }
   bool empty() const { return bytes_.empty(); }

@@ -5,12 +5,12 @@
 namespace octet::h2 {
 namespace {
 
-constexpr int kSymbols = 257;  // the bytes, and the end of the string
+constexpr int kSymbols = 257;  // the 256 bytes and the end of the string
 constexpr int kEndOfString = 256;
 constexpr int kLongest = 30;
 
-// Appendix B, of which the lengths are enough: the code is canonical, so codes of one length count up in the order of
-// their symbols, and begin where the shorter ones end.
+// Appendix B. The lengths define the code, because it is canonical: codes of one length are consecutive in the order of
+// their symbols, and follow the codes of shorter lengths.
 constexpr std::array<uint8_t, kSymbols> kLengths = {
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,
     28, 28, 28, 6,  10, 10, 12, 13, 6,  8,  11, 10, 10, 8,  11, 8,  6,  6,  6,  5,  5,  5,  6,  6,  6,  6,  6,  6,  6,
@@ -23,12 +23,12 @@ constexpr std::array<uint8_t, kSymbols> kLengths = {
     22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 };
 
-// For each length: `limit`, the first code beyond it, shifted to the top of 32 bits; and the place in `symbols` of what
-// its codes stand for.
+// Decoding tables by length. `limit` is the first code that is too large for this length, shifted to the top of 32
+// bits.
 struct Code {
   std::array<uint64_t, kLongest + 1> limit{};
-  std::array<uint32_t, kLongest + 1> first{};   // code, not shifted
-  std::array<uint16_t, kLongest + 1> offset{};  // in `symbols`, of the symbol that `first` stands for
+  std::array<uint32_t, kLongest + 1> first{};   // the first code of this length, not shifted
+  std::array<uint16_t, kLongest + 1> offset{};  // index in `symbols` of the symbol with code `first`
   std::array<uint16_t, kSymbols> symbols{};
 };
 
@@ -57,19 +57,19 @@ static_assert(kCode.limit[kLongest] == uint64_t{1} << 32, "the code is complete"
 
 bool huffman_decode(const uint8_t* data, size_t size, std::string& out) {
   const uint8_t* const end = data + size;
-  uint64_t bits = 0;  // the next `count` bits of the code are its lowest
+  uint64_t bits = 0;  // the next `count` bits of the code are the lowest bits
   int count = 0;
   for (;;) {
     while (count <= 48 && data != end) {
       bits = bits << 8 | *data++;
       count += 8;
     }
-    // The next 32 bits; behind the end ones, of which the padding is made and which no short code consists of.
+    // The next 32 bits. After the end, they are filled with ones, as the padding is; no short code consists of ones.
     const uint64_t window =
         (count >= 32 ? bits >> (count - 32) : (bits << (32 - count)) | (0xffffffffu >> count)) & 0xffffffffu;
     int length = 5;
     while (window >= kCode.limit[length]) ++length;
-    if (length > count) return count < 8 && window == 0xffffffffu;  // section 5.2: at most 7 bits, all ones
+    if (length > count) return count < 8 && window == 0xffffffffu;  // section 5.2: at most 7 bits of padding, all ones
     const auto code = static_cast<uint32_t>(window >> (32 - length));
     const uint16_t symbol = kCode.symbols[kCode.offset[length] + (code - kCode.first[length])];
     if (symbol == kEndOfString) return false;

@@ -7,7 +7,7 @@
 
 namespace octet::h2 {
 
-/// Appends what `size` bytes of code stand for to `out`. False: no valid code, or not padded as the RFC asks.
+/// Appends the decoded text to `out`. Returns false if the code or its padding is invalid.
 bool huffman_decode(const uint8_t* data, size_t size, std::string& out);
 
 }  // namespace octet::h2

@@ -1,4 +1,5 @@
-// A message that is coming in: it has memory for what has come, not for what was announced.
+// A message that is being received. Its memory grows with the bytes that arrived, not with the announced length, so an
+// announcement alone cannot make the server allocate.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace octet::h2 {
 
 class IncomingMessage {
  public:
-  /// The next one, of which nothing has come.
+  /// Starts a new message of `size` bytes.
   void begin(size_t size) {
     size_ = size;
     came_ = capacity_ = 0;
@@ -23,11 +24,11 @@ class IncomingMessage {
   bool is_whole() const { return came_ == size_; }
   bool is_full() const { return came_ == capacity_; }
 
-  /// How much memory is to be added once it is full. It doubles, so that a long message is moved seldom, and where the
-  /// system can move pages it is not copied; one of a usual size is never moved.
+  /// Returns how much memory to add once it is full. The capacity doubles, so that long messages are rarely moved, and
+  /// realloc can often move pages instead of copying. Messages of usual sizes are never moved.
   size_t wanted() const { return std::min(size_, std::max(kFirstBytes, 2 * capacity_)) - capacity_; }
 
-  /// Adds what is `wanted`. False: there is no memory.
+  /// Adds `wanted` bytes of memory. Returns false if there is none.
   bool grow() {
     const size_t capacity = capacity_ + wanted();
     void* const larger = std::realloc(memory_.get(), capacity);
@@ -38,12 +39,12 @@ class IncomingMessage {
     return true;
   }
 
-  /// Where the next bytes go that there is memory for, and that so many are there now.
+  /// Returns where to write the next bytes, within the allocated memory. `filled` reports how many were written.
   uint8_t* room() { return memory_.get() + came_; }
   size_t room_bytes() const { return capacity_ - came_; }
   void filled(size_t bytes) { came_ += bytes; }
 
-  /// Appends what there is memory for, and the message lacks; returns how much that was.
+  /// Appends as many bytes as fit into the allocated memory; returns their count.
   size_t append(const uint8_t* bytes, size_t size) {
     const size_t taken = std::min(size, capacity_ - came_);
     std::memcpy(memory_.get() + came_, bytes, taken);

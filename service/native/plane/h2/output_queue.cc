@@ -3,8 +3,8 @@
 namespace octet::h2 {
 namespace {
 
-constexpr size_t kCopiedBytes = 1024;       // a payload up to this size costs less to copy than to point at
-constexpr size_t kSegmentBytes = 16 << 10;  // of copies; beyond it another segment is begun
+constexpr size_t kCopiedBytes = 1024;       // a payload up to this size costs less to copy than to reference
+constexpr size_t kSegmentBytes = 16 << 10;  // size of copied data beyond which a new segment begins
 
 }  // namespace
 
@@ -43,7 +43,8 @@ size_t OutputQueue::gather(iovec* slices, size_t count) const {
   for (size_t index = 0; index < segments_.size() && used < count; ++index) {
     std::string_view bytes = segments_[index].bytes();
     if (index == 0) bytes.remove_prefix(front_offset_);
-    if (!bytes.empty()) slices[used++] = {const_cast<char*>(bytes.data()), bytes.size()};  // writev only reads
+    // writev does not modify them.
+    if (!bytes.empty()) slices[used++] = {const_cast<char*>(bytes.data()), bytes.size()};
   }
   return used;
 }
@@ -56,7 +57,7 @@ void OutputQueue::consume(size_t bytes) {
     Segment& front = segments_.front();
     front_offset_ -= front.bytes().size();
     if (segments_.size() == 1 && front.borrowed.data == nullptr) {
-      front.copied.clear();  // its memory serves the next frames
+      front.copied.clear();  // its memory is reused for the next frames
       return;
     }
     segments_.pop_front();

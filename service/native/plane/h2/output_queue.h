@@ -1,4 +1,4 @@
-// What is to be written to a connection, in order.
+// The bytes to be written to a connection, in order.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,22 +14,23 @@
 
 namespace octet::h2 {
 
-/// Small things are copied together, large payloads wait where they are. A write may take any part.
+/// Small payloads are copied together; large ones are referenced. A write may consume any part.
 class OutputQueue {
  public:
   void append_frame(FrameType type, uint8_t flags, StreamId stream, std::string_view payload);
-  /// The header of a frame of `length` bytes, which the caller appends next.
+  /// Appends the header of a frame of `length` bytes; the caller appends the payload next.
   void append_header(FrameType type, uint8_t flags, StreamId stream, size_t length);
   void append(std::string_view bytes);
   void append(Buffer payload);
 
-  /// Marks the end of an answer to something that the peer sent, so that `unsent_replies` can count them.
+  /// Marks the end of a reply to a frame of the peer, so that `unsent_replies` can count it.
   void mark_reply() { replies_.push_back(appended_); }
   size_t unsent_replies() const { return replies_.size(); }
 
-  /// Points the first of `count` slices at what comes next; returns how many. They hold until the queue is changed.
+  /// Sets the first of `count` slices to the next bytes and returns how many were set. They are valid until the queue
+  /// is changed.
   size_t gather(iovec* slices, size_t count) const;
-  /// Forgets the first `bytes`, which have been written.
+  /// Removes the first `bytes`, which have been written.
   void consume(size_t bytes);
 
   size_t size() const { return static_cast<size_t>(appended_ - consumed_); }
@@ -38,7 +39,7 @@ class OutputQueue {
  private:
   struct Segment {
     std::string copied;
-    Buffer borrowed;  // where `copied` is empty
+    Buffer borrowed;  // used if `copied` is empty
 
     std::string_view bytes() const {
       if (borrowed.data == nullptr) return copied;
@@ -49,9 +50,9 @@ class OutputQueue {
   std::string& tail();
 
   std::deque<Segment> segments_;
-  size_t front_offset_ = 0;               // how much of the first segment is written
+  size_t front_offset_ = 0;               // written bytes of the first segment
   uint64_t appended_ = 0, consumed_ = 0;  // bytes since the beginning
-  std::deque<uint64_t> replies_;          // where the unsent answers end
+  std::deque<uint64_t> replies_;          // positions at which the unsent replies end
 };
 
 }  // namespace octet::h2

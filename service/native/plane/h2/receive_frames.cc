@@ -1,4 +1,4 @@
-// Session: the order and size of frames, and those that are about the connection.
+// Session: checks the order and size of frames, and handles the frames of the connection.
 #include <utility>
 
 #include "h2/session.h"
@@ -53,7 +53,7 @@ bool Session::check_length(const FrameHeader& header) {
       return is(header.length == 4);
     case FrameType::kGoaway:
       return is(header.length >= 8);
-    case FrameType::kPriority:  // a stream error (section 6.3), where there is a stream
+    case FrameType::kPriority:  // a stream error (section 6.3) if the stream exists
       return header.length == 5 || (header.length < 256 && find(header.stream) != nullptr) || is(false);
     default:
       return true;
@@ -88,7 +88,8 @@ bool Session::on_piece(const FrameHeader& header, const uint8_t* bytes, size_t s
 }
 
 bool Session::receive_settings(const FrameHeader& header, const uint8_t* payload) {
-  if (header.has(flag::kAck)) return nuisance();  // what we announced, we allowed from the beginning
+  // We permit what we announce from the beginning, so the acknowledgement changes nothing.
+  if (header.has(flag::kAck)) return nuisance();
   for (const uint8_t* entry = payload; entry != payload + header.length; entry += 6) {
     if (!apply_setting(static_cast<Setting>(read_u16(entry)), read_u32(entry + 2))) return false;
   }
@@ -98,7 +99,7 @@ bool Session::receive_settings(const FrameHeader& header, const uint8_t* payload
 bool Session::apply_setting(Setting setting, uint32_t value) {
   switch (setting) {
     case Setting::kHeaderTableSize:
-      // RFC 7541 section 4.2: an encoder has to say that it keeps to a smaller table, even one that keeps none.
+      // RFC 7541 section 4.2: an encoder must signal that it uses a smaller table, even if it uses none.
       shrink_peer_table_ = shrink_peer_table_ || value < kHeaderTableBytes;
       return true;
     case Setting::kEnablePush:
@@ -113,7 +114,7 @@ bool Session::apply_setting(Setting setting, uint32_t value) {
       peer_max_frame_ = value;
       return true;
     default:
-      return true;  // section 6.5.2: others mean nothing to a server, or to us
+      return true;  // section 6.5.2: the others do not concern a server or are not used
   }
 }
 
@@ -147,7 +148,7 @@ bool Session::receive_window_update(const FrameHeader& header, const uint8_t* pa
 bool Session::receive_stream_window(StreamId id, uint32_t increment) {
   if (is_idle(id)) return fail(ErrorCode::kProtocolError, "WINDOW_UPDATE of an idle stream");
   Stream* const stream = find(id);
-  if (stream == nullptr) return true;  // section 5.1: it may have been on its way
+  if (stream == nullptr) return true;  // section 5.1: it may have been in flight when the stream ended
   if (increment == 0) return stream_error(id, ErrorCode::kProtocolError);
   stream->send_window += increment;
   if (stream->send_window > kMaxWindow) return stream_error(id, ErrorCode::kFlowControlError);
@@ -164,7 +165,7 @@ bool Session::receive_rst_stream(const FrameHeader& header, const uint8_t* paylo
   return true;
 }
 
-// Section 5.3.2: priorities are no more, only their frames are.
+// Section 5.3.2: priorities are deprecated, so the frame is ignored.
 bool Session::receive_priority(const FrameHeader& header) {
   if (header.length != 5) return stream_error(header.stream, ErrorCode::kFrameSizeError);
   return nuisance();

@@ -1,4 +1,4 @@
-// Session: HEADERS with their CONTINUATIONs, and DATA.
+// Session: handles HEADERS with their CONTINUATIONs, and DATA.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace octet::h2 {
 namespace {
 
-// A request that is refused before anybody sees it: RFC 6585 section 5.
+// The response to a request whose headers are too large, before the handler sees it (RFC 6585 section 5).
 const HeaderBlock& too_large() {
   static const HeaderBlock block = HeaderBlock().add(":status", "431");
   return block;
@@ -15,7 +15,7 @@ const HeaderBlock& too_large() {
 
 }  // namespace
 
-// Refuses a block before it is kept.
+// Rejects a block that is too large before it is buffered.
 bool Session::begin_block(const FrameHeader& header) {
   constexpr uint32_t kPaddingAndPriority = 1 + 255 + 5;
   if (header.length + block_.size() > limits_.max_header_block_bytes + kPaddingAndPriority) {
@@ -27,7 +27,7 @@ bool Session::begin_block(const FrameHeader& header) {
     }
     return true;
   }
-  // Section 5.1.1: a client's streams are odd.
+  // Section 5.1.1: streams opened by a client have odd ids.
   return header.stream % 2 == 1 || fail(ErrorCode::kProtocolError, "a client opens odd streams");
 }
 
@@ -51,7 +51,7 @@ bool Session::receive_continuation(const FrameHeader& header, const uint8_t* pay
   return receive_block(reinterpret_cast<const uint8_t*>(block_.data()), block_.size());
 }
 
-// A block is decoded whatever becomes of its stream: the table is the connection's (section 4.3).
+// A block is always decoded, even if its stream is closed, because the table belongs to the connection (section 4.3).
 bool Session::receive_block(const uint8_t* block, size_t size) {
   const StreamId id = std::exchange(block_stream_, 0);
   fields_.clear();
@@ -69,7 +69,7 @@ bool Session::receive_block(const uint8_t* block, size_t size) {
 
 bool Session::open_stream(StreamId id, bool ended) {
   last_stream_ = id;
-  if (id > last_served_) {  // section 6.8: the peer knows, and tries elsewhere
+  if (id > last_served_) {  // section 6.8: the peer has been told, and will retry elsewhere
     closed_streams_.add(id, ClosedStreams::How::kResetByUs);
     return nuisance();
   }
@@ -95,7 +95,7 @@ bool Session::receive_trailers(StreamId id, bool ended) {
   return end_remote(id);
 }
 
-// Section 6.1. The whole frame counts for the windows, with its padding (section 6.9.1).
+// Section 6.1. The whole frame counts against the windows, including its padding (section 6.9.1).
 bool Session::begin_data(const FrameHeader& header) {
   data_stream_ = 0;
   data_padding_known_ = !header.has(flag::kPadded);
@@ -122,7 +122,7 @@ bool Session::receive_data(const uint8_t* bytes, size_t size) {
     data_padding_known_ = true;
     if (Stream* const stream = find(data_stream_)) credit_stream(data_stream_, *stream, 1 + padding);
   }
-  const size_t content = std::min(size, data_content_);  // what follows is padding
+  const size_t content = std::min(size, data_content_);  // padding follows
   data_content_ -= content;
   Stream* const stream = find(data_stream_);
   if (stream == nullptr || content == 0) return true;
@@ -145,12 +145,12 @@ bool Session::end_remote(StreamId id) {
   return true;
 }
 
-// A frame of a stream that is not open (section 5.1).
+// Handles a frame of a stream that is not open (section 5.1).
 bool Session::late_frame(StreamId id) {
   if (is_idle(id)) return fail(ErrorCode::kProtocolError, "DATA of an idle stream");
   switch (closed_streams_.find(id)) {
     case ClosedStreams::How::kResetByUs:
-      return true;  // it was on its way
+      return true;  // it was sent before the peer received the reset
     case ClosedStreams::How::kEnded:
       return fail(ErrorCode::kStreamClosed, "a frame behind END_STREAM");
     default:

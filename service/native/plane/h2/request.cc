@@ -20,7 +20,7 @@ bool is_token(unsigned char c) {
 // Section 8.2.1; upper case is malformed.
 bool valid_name(std::string_view name) { return !name.empty() && std::all_of(name.begin(), name.end(), is_token); }
 
-// As the grammar's literals are (RFC 5234 section 2.3). `lower` has no upper case.
+// Compares without regard to case, as the grammar's literals do (RFC 5234 section 2.3). `lower` must be in lower case.
 bool is_but_for_case(std::string_view text, std::string_view lower) {
   const auto same = [](char c, char l) { return c == l || (c >= 'A' && c <= 'Z' && c + ('a' - 'A') == l); };
   return std::equal(text.begin(), text.end(), lower.begin(), lower.end(), same);
@@ -51,7 +51,7 @@ bool read_length(std::string_view text, std::optional<uint64_t>& length) {
   return true;
 }
 
-// The part of a request that a pseudo-header field is (section 8.3.1), or null.
+// Returns the member of a request for a pseudo-header field (section 8.3.1), or null if it is unknown.
 std::string_view* part(Request& request, std::string_view name) {
   if (name == ":method") return &request.method;
   if (name == ":scheme") return &request.scheme;
@@ -71,10 +71,10 @@ bool Request::read() {
   }
   for (size_t index = first_field; index < fields.size(); ++index) {
     const Field field = fields[index];
-    if (!valid_field(field)) return false;  // a pseudo-header field too: behind the others it is malformed
+    if (!valid_field(field)) return false;  // also rejects a pseudo-header field, which must not follow others
     if (field.name == "content-length" && !read_length(field.value, content_length)) return false;
   }
-  // A CONNECT has neither scheme nor path (section 8.5), and nothing here to connect to.
+  // A CONNECT has neither scheme nor path (section 8.5), and is not supported.
   return !method.empty() && !scheme.empty() && !path.empty();
 }
 

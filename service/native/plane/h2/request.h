@@ -1,4 +1,4 @@
-// A request's head, checked (RFC 9113 section 8).
+// The head of a request, validated (RFC 9113 section 8).
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace octet::h2 {
 
-/// Views into `fields`.
+/// Its views refer to `fields`.
 struct Request {
   explicit Request(const HeaderList& list) : fields(list) {}
 
   std::string_view method, scheme, authority, path;
   std::optional<uint64_t> content_length;  // bytes
-  const HeaderList& fields;                // all of them; the ordinary ones begin at `first_field`
+  const HeaderList& fields;                // all fields; those that are not pseudo-headers begin at `first_field`
   size_t first_field = 0;
 
-  /// False: malformed (section 8.1.1).
+  /// Fills the members from `fields`. Returns false if the request is malformed (section 8.1.1).
   bool read();
 };
 
-/// False: malformed, as a pseudo-header field is here (section 8.1).
+/// Returns false if the trailers are malformed. A pseudo-header field is malformed here (section 8.1).
 bool valid_trailers(const HeaderList& fields);
 
 }  // namespace octet::h2

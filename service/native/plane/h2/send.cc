@@ -1,4 +1,4 @@
-// Session: what is submitted, and how it takes its turn to be written.
+// Session: queues what is submitted, and schedules it for writing.
 #include <algorithm>
 #include <utility>
 
@@ -7,11 +7,12 @@
 namespace octet::h2 {
 namespace {
 
-// So much is made ready for writing at a time: enough for a write or two, and little enough that an answer to a PING,
-// or another stream, does not wait behind a large response.
+// The amount of output that is prepared at a time: enough for one or two writes, but little enough that the reply to a
+// PING, or another stream, does not wait for a large response.
 constexpr size_t kOutputBytes = 256 << 10;
 constexpr size_t kDribbleBytes = 1024;
-constexpr size_t kDataFrameBytes = 64 << 10;  // the turn of one stream, where the peer takes frames so large
+// Largest DATA frame, unless the peer's limit is lower; then another stream has its turn.
+constexpr size_t kDataFrameBytes = 64 << 10;
 
 }  // namespace
 
@@ -55,7 +56,7 @@ size_t Session::pending_bytes(StreamId id) const {
   return found == streams_.end() ? 0 : found->second.pending_bytes;
 }
 
-// In turn, a frame a time.
+// Streams take turns, one frame at a time.
 void Session::fill_output() {
   while (!senders_.empty() && output_.size() < kOutputBytes) {
     const StreamId id = senders_.front();
@@ -73,7 +74,7 @@ void Session::send_some(StreamId id, Stream& stream) {
       starved_.push_back(id);
       return;
     }
-    if (stream.send_window <= 0) return;  // WINDOW_UPDATE puts it back in line
+    if (stream.send_window <= 0) return;  // a WINDOW_UPDATE will queue it again
     send_frame_of(id, stream);
     if (stream.pending_bytes > 0) return make_ready(id, stream);
     if (!stream.local_ended) return handler_.on_drained(id);
@@ -81,14 +82,15 @@ void Session::send_some(StreamId id, Stream& stream) {
   if (stream.local_ended) finish_stream(id, stream);
 }
 
-// One DATA frame, of as much as the windows and the peer's frames take.
+// Sends one DATA frame, as large as the windows and the peer's frame size permit.
 void Session::send_frame_of(StreamId id, Stream& stream) {
   const int64_t window = std::min(send_window_, stream.send_window);
   const size_t most = std::min<size_t>(kDataFrameBytes, peer_max_frame_);
   size_t left = std::min({stream.pending_bytes, most, static_cast<size_t>(window)});
   stream.ended_by_data = left == stream.pending_bytes && stream.local_ended && stream.final_block.empty();
   output_.append_header(FrameType::kData, stream.ended_by_data ? flag::kEndStream : 0, id, left);
-  const bool dribbles = left < kDribbleBytes && left < stream.pending_bytes;  // into a window that hardly opens
+  // The peer opens its window by tiny amounts.
+  const bool dribbles = left < kDribbleBytes && left < stream.pending_bytes;
   if (!dribbles) earned_ = std::min(earned_ + kEarnedByFrame, kMostEarned);
   stream.pending_bytes -= left;
   stream.send_window -= static_cast<int64_t>(left);
@@ -104,7 +106,7 @@ void Session::send_frame_of(StreamId id, Stream& stream) {
   }
 }
 
-// Section 6.2, and section 6.10 where the peer's frames are too small for a block.
+// Section 6.2, and section 6.10 if the block exceeds the peer's frame size.
 void Session::send_block(StreamId id, const std::string& block, bool end) {
   const std::string shrunk = std::exchange(shrink_peer_table_, false) ? "\x20" + block : block;
   std::string_view left = shrunk;
@@ -120,7 +122,7 @@ void Session::send_block(StreamId id, const std::string& block, bool end) {
   } while (!left.empty());
 }
 
-// All content is on its way. A peer that has not ended its own side is asked to stop (section 8.1).
+// All content is queued. A peer that has not ended its side is asked to stop (section 8.1).
 void Session::finish_stream(StreamId id, const Stream& stream) {
   if (!stream.final_block.empty()) {
     send_block(id, stream.final_block, true);
@@ -143,7 +145,8 @@ void Session::make_ready(StreamId id, Stream& stream) {
   senders_.push_back(id);
 }
 
-// A window is given back once half of it is used: seldom enough to cost nothing, early enough that nobody waits.
+// Windows are given back once half of them is used: rarely enough to cost nothing, and early enough that the sender
+// never stalls.
 void Session::credit_connection(size_t bytes) {
   receive_credit_ += bytes;
   if (receive_credit_ < limits_.connection_window_bytes / 2) return;

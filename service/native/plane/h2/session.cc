@@ -6,7 +6,8 @@
 namespace octet::h2 {
 namespace {
 
-constexpr std::string_view kDrainPing = "draining";  // 8 bytes that come back when the peer has read the GOAWAY
+// 8 opaque bytes; their reply shows that the peer has received the GOAWAY
+constexpr std::string_view kDrainPing = "draining";
 
 }  // namespace
 
@@ -28,7 +29,7 @@ Session::Session(const Limits& limits, Budget& budget, Handler& handler)
   append_setting(settings, Setting::kMaxHeaderListSize, limits.max_header_list_bytes);
   output_.append_frame(FrameType::kSettings, 0, 0, settings);
   if (const uint32_t more = limits.connection_window_bytes - kDefaultWindow;
-      more > 0) {  // not a setting: section 6.9.2
+      more > 0) {  // the connection window cannot be set by SETTINGS (section 6.9.2)
     std::string increment;
     append_u32(increment, more);
     output_.append_frame(FrameType::kWindowUpdate, 0, 0, increment);
@@ -68,7 +69,7 @@ bool Session::receive_ping(const FrameHeader& header, const uint8_t* payload) {
   return true;
 }
 
-// Section 5.4.1. Answers false, as everybody does who finds the connection failed.
+// Section 5.4.1. Returns false, like every function that finds that the connection has failed.
 bool Session::fail(ErrorCode code, std::string_view why) {
   goaway(last_stream_, code, why);
   lose_streams(code);
@@ -86,7 +87,7 @@ void Session::lose_streams(ErrorCode code) {
   for (const auto& [id, stream] : lost) handler_.on_reset(id, code);
 }
 
-// Section 5.4.2. Every one is the peer's doing, so they are counted with those that it resets itself.
+// Section 5.4.2. A stream error is always caused by the peer, so it counts like a reset by the peer.
 bool Session::stream_error(StreamId id, ErrorCode code) {
   if (!broken_off()) return false;
   std::string payload;

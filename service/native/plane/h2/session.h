@@ -1,4 +1,5 @@
-// The server's side of one HTTP/2 connection (RFC 9113), without a socket: bytes in, calls to a handler, bytes out.
+// The server's side of one HTTP/2 connection (RFC 9113), without a socket: it takes bytes in, calls a handler, and
+// yields bytes to write.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,75 +22,79 @@
 
 namespace octet::h2 {
 
-/// Who is sent DATA answers it with WINDOW_UPDATE, and measures by PING how fast it comes; and may change his mind about
-/// one call in as many as are answered. So much is free of the budget for each frame.
+/// Free nuisances for each DATA frame sent. A receiver legitimately responds to DATA with WINDOW_UPDATE frames,
+/// measures the bandwidth with PING, and may cancel some of many answered calls. These do not count against the budget.
 inline constexpr uint32_t kEarnedByFrame = 10, kMostEarned = 10000;
 
-/// Belongs to one thread. The handler may call anything but `receive` from within its own calls. A peer that breaks the
-/// protocol or the limits gets the RFC's error; nothing that it sends throws (but std::bad_alloc). There are no timers:
-/// a peer that falls silent, or leaves its answers unread, is for the owner of the socket to notice.
+/// Must be used on one thread. The handler may call any function except `receive` from within its own functions. A peer
+/// that violates the protocol or the limits gets the error that the RFC requires; no input makes this class throw,
+/// except std::bad_alloc. It has no timers: the owner of the socket must detect peers that fall silent or do not read
+/// responses.
 class Session final : private FrameReader::Handler {
  public:
   class Handler {
    public:
-    /// A stream begins. What `request` shows is gone after the call.
+    /// A stream begins. `request` is valid during the call only.
     virtual void on_request(StreamId stream, const Request& request) = 0;
-    /// Some of its content. The peer may send as much again once `consumed` says so.
+    /// Some content of the stream. The peer may send as much again after `consumed`.
     virtual void on_data(StreamId stream, const uint8_t* bytes, size_t size) = 0;
-    /// The peer has sent all; trailers have been checked and dropped.
+    /// The peer has sent everything. Trailers were validated and discarded.
     virtual void on_end(StreamId stream) = 0;
-    /// The stream is gone before its time: nothing can be sent on it, and nothing more is said of it.
+    /// The stream has ended early. Nothing can be sent on it, and no further function is called for it.
     virtual void on_reset(StreamId stream, ErrorCode code) = 0;
-    /// All that was sent on a stream that may send more has left its own queue.
+    /// All data of a stream that may send more has left the stream's queue.
     virtual void on_drained(StreamId stream) = 0;
-    /// All of a stream that was ended here has left the session's queues.
+    /// All data of a stream that was ended here has left the session's queues.
     virtual void on_sent(StreamId stream) = 0;
 
    protected:
     ~Handler() = default;
   };
 
-  /// `budget` is asked about what only costs. Throws std::invalid_argument for limits that RFC 9113 does not allow.
+  /// `budget` limits frames that only cause work. Throws std::invalid_argument for limits that RFC 9113 does not
+  /// permit.
   Session(const Limits& limits, Budget& budget, Handler& handler);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Bytes from the peer; `now` is when they were read.
+  /// Processes bytes from the peer. `now` is when they were read.
   void receive(const uint8_t* data, size_t size, Clock::time_point now);
   void receive(const char* data, size_t size, Clock::time_point now) {
     receive(reinterpret_cast<const uint8_t*>(data), size, now);
   }
 
-  /// Points the first of `count` slices at what is to be written; returns how many. They hold until the next call:
-  /// write them, then `consume` as many bytes as were written.
+  /// Sets the first of `count` slices to the bytes to write, and returns how many were set. They are valid until the
+  /// next call of any function. Write them, then call `consume` with the number of bytes written.
   size_t gather(iovec* slices, size_t count);
   void consume(size_t bytes) { output_.consume(bytes); }
   bool wants_write() const { return !output_.empty() || !senders_.empty(); }
 
-  // What is submitted to a stream that is no more is dropped, and the answer is false: the peer may be gone any time.
+  // The following functions return false, and discard what is submitted, if the stream no longer exists: the peer may
+  // disconnect at any time.
   bool send_headers(StreamId stream, const HeaderBlock& block);
   bool send_data(StreamId stream, Buffer content);
-  /// Ends the stream behind what was sent: with `block` (the trailers, or the only headers), or with none.
+  /// Ends the stream after the data sent so far, with a header block (trailers, or the only headers) or, if `block` is
+  /// empty, without.
   bool end(StreamId stream, const HeaderBlock& block);
-  /// Breaks the stream off. The handler hears no more of it.
+  /// Resets the stream. The handler is not called for it any more.
   bool reset(StreamId stream, ErrorCode code);
 
-  /// The handler is done with `bytes` of a stream's content.
+  /// The handler has processed `bytes` of a stream's content.
   void consumed(StreamId stream, size_t bytes);
-  /// Bytes that were submitted and have not yet left the stream's own queue.
+  /// Returns the bytes that were submitted and have not left the stream's queue.
   size_t pending_bytes(StreamId stream) const;
 
-  /// No new streams, please (RFC 9113 section 6.8): those under way go on, and those that the peer opens before it has
-  /// heard are served too. `closed` says when all is done.
+  /// Refuses new streams (RFC 9113 section 6.8). Open streams continue, and streams that the peer opens before it
+  /// learns of this are served too. `closed` becomes true when all have ended.
   void drain();
-  /// The handler has refused a stream. Too many such, and the connection ends.
+  /// Counts a stream that the handler has refused. Too many of them end the connection.
   void refused() { nuisance(); }
-  /// The socket is gone, and every stream with it.
+  /// The socket was closed, which ends every stream.
   void disconnect();
-  /// Nothing more will come of this connection: write what `gather` still gives, then close it.
+  /// Returns true if the connection is finished: write what `gather` still returns, then close the socket.
   bool closed() const { return failed_ || (drained_ && streams_.empty()); }
   size_t open_streams() const { return streams_.size(); }
-  /// Something has begun that has to come to its end soon: the connection, or a header block.
+  /// Returns true while the peer must complete something soon: the connection preface, or a header block.
   bool is_within_head() const { return !settings_seen_ || block_stream_ != 0; }
 
  private:
@@ -97,7 +102,7 @@ class Session final : private FrameReader::Handler {
   bool on_frame(const FrameHeader& header, const uint8_t* payload) override;
   bool on_piece(const FrameHeader& header, const uint8_t* bytes, size_t size, bool last) override;
 
-  // receive_frames.cc: of the connection. All of them answer false where the connection has failed.
+  // receive_frames.cc: frames of the connection. All functions return false if the connection has failed.
   bool check_order(const FrameHeader& header);
   bool check_length(const FrameHeader& header);
   bool receive_settings(const FrameHeader& header, const uint8_t* payload);
@@ -130,7 +135,7 @@ class Session final : private FrameReader::Handler {
   bool stream_error(StreamId id, ErrorCode code);
   void close_stream(StreamId id, ClosedStreams::How how);
   Stream* find(StreamId id);
-  // Of those that are opened, which are the client's (section 5.1.1).
+  // True for ids that the client has not opened. Its streams have odd ids (section 5.1.1).
   bool is_idle(StreamId id) const { return id > last_stream_ || id % 2 == 0; }
   void goaway(StreamId last, ErrorCode code, std::string_view why);
 
@@ -151,37 +156,37 @@ class Session final : private FrameReader::Handler {
   HpackDecoder decoder_;
   HeaderList fields_;
   Budget& budget_;
-  uint32_t earned_ = 0;  // nuisances that are the peer's due, for what it has been sent
+  uint32_t earned_ = 0;  // nuisances that are free, because of data sent to the peer
   Clock::time_point now_;
 
   std::unordered_map<StreamId, Stream> streams_;
   ClosedStreams closed_streams_;
-  StreamId last_stream_ = 0;  // the highest that the peer has opened
+  StreamId last_stream_ = 0;  // the highest id that the peer has opened
   size_t preface_seen_ = 0;   // bytes
   bool settings_seen_ = false;
   bool failed_ = false;
-  bool draining_ = false, drained_ = false;  // GOAWAY has been sent; and then the one that names the last stream
-  StreamId last_served_ = kMaxStreamId;      // as GOAWAY said
+  bool draining_ = false, drained_ = false;  // a GOAWAY was sent; a second one was sent, which names the last stream
+  StreamId last_served_ = kMaxStreamId;      // as announced by GOAWAY
 
-  int64_t receive_window_;  // of the connection, as `Stream`'s
+  int64_t receive_window_;  // of the connection; see `Stream`
   size_t receive_credit_ = 0;
   int64_t send_window_ = kDefaultWindow;
   uint32_t peer_stream_window_ = kDefaultWindow;
   uint32_t peer_max_frame_ = kSmallestMaxFrame;
-  bool shrink_peer_table_ = false;  // the next block says that our encoder keeps no table
-  std::deque<StreamId> senders_;    // streams with something to send that their windows allow, in turn
-  std::deque<StreamId> starved_;    // those that wait for the connection's window
+  bool shrink_peer_table_ = false;  // the next block must signal that our encoder uses no table
+  std::deque<StreamId> senders_;    // streams that have something to send and may send it, in turn
+  std::deque<StreamId> starved_;    // streams that wait for the connection's window
 
-  // The header block that is coming in: while `block_stream_`, nothing else may come (section 4.3).
+  // The header block that is being received. While `block_stream_` is set, no other frame may arrive (section 4.3).
   StreamId block_stream_ = 0;
   bool block_ends_stream_ = false;
   std::string block_;
   uint32_t block_continuations_ = 0;
 
-  // The DATA frame that is coming in.
-  StreamId data_stream_ = 0;  // 0: its content is dropped
+  // The DATA frame that is being received.
+  StreamId data_stream_ = 0;  // 0: its content is discarded
   bool data_padding_known_ = false;
-  size_t data_content_ = 0;  // bytes to come before the padding
+  size_t data_content_ = 0;  // bytes before the padding that have not arrived
 };
 
 }  // namespace octet::h2

@@ -1,4 +1,4 @@
-// What a session knows of one stream, and of those that have been.
+// The state of one stream, and of those that ended recently.
 #pragma once
 
 #include <array>
@@ -15,21 +15,21 @@ namespace octet::h2 {
 
 /// A stream that is open or half closed (RFC 9113 section 5.1).
 struct Stream {
-  int64_t send_window = 0;     // bytes; SETTINGS may take it below zero (section 6.9.2)
+  int64_t send_window = 0;     // bytes; SETTINGS may make it negative (section 6.9.2)
   int64_t receive_window = 0;  // bytes that the peer may still send
-  size_t receive_credit = 0;   // bytes consumed that no WINDOW_UPDATE has given back yet
+  size_t receive_credit = 0;   // consumed bytes that no WINDOW_UPDATE has given back
   std::optional<uint64_t> content_length;
   uint64_t received = 0;       // bytes of content
-  bool remote_ended = false;   // END_STREAM has come
-  bool local_ended = false;    // nothing may be added to what is `pending`
-  bool ended_by_data = false;  // END_STREAM has been sent, on DATA
-  bool in_line = false;        // stands among the session's senders, or those that its window starves
+  bool remote_ended = false;   // END_STREAM was received
+  bool local_ended = false;    // nothing more may be added to `pending`
+  bool ended_by_data = false;  // END_STREAM was sent with DATA
+  bool in_line = false;        // is in the session's queue of senders, or of streams that wait for its window
   std::deque<Buffer> pending;  // content to send
   size_t pending_bytes = 0;
-  std::string final_block;  // header block that ends the stream; empty: the last DATA does
+  std::string final_block;  // header block that ends the stream; empty: the last DATA frame does
 };
 
-/// How the last streams that are no more came to their end, which decides what a late frame means.
+/// How the streams that closed last came to their end, which determines how a late frame is treated.
 class ClosedStreams {
  public:
   enum class How : uint8_t { kUnknown, kEnded, kResetByPeer, kResetByUs };
