@@ -17,7 +17,7 @@ constexpr std::array kExtensions = {"binary_tensor_data", "classification", "mod
 
 int64_t microseconds(double seconds) { return std::isfinite(seconds) ? std::llround(1e6 * seconds) : 0; }
 
-// Of metadata: the number of samples of a model that takes several is open.
+// Returns a tensor's shape for metadata: -1 for the number of samples of a batched model.
 Shape declared(const TensorSpec& spec, const Signature& signature) {
   Shape shape = spec.shape;
   if (signature.is_batched && !shape.empty()) shape[0] = -1;
@@ -30,7 +30,7 @@ void write_shape(JsonWriter& json, const Shape& shape, size_t first) {
   json.end(']');
 }
 
-// What a quantized tensor stands for is in `parameters`, as MLServer extends the protocol.
+// The quantization of a tensor is in `parameters`, as in MLServer's extension of the protocol.
 void write_specs(JsonWriter& json, const std::vector<TensorSpec>& specs, const Signature& signature) {
   json.begin('[');
   for (const TensorSpec& spec : specs) {
@@ -54,7 +54,7 @@ void put_specs(MessageWriter& message, uint64_t number, const std::vector<Tensor
   }
 }
 
-// Of service/api/grpc/inference.proto's DataType.
+// Values of DataType in service/api/grpc/inference.proto.
 uint64_t data_type(Datatype datatype) {
   switch (datatype) {
     case Datatype::kBool: return 1;

@@ -1,4 +1,4 @@
-// What clients are told of the server and its models, in the forms of both protocols.
+// Descriptions of the server and its models for clients, in the formats of both protocols.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 namespace octet::plane {
 
 struct Documents {
-  std::string json, message;  // the body over HTTP, the message over gRPC
+  std::string json, message;  // the body for HTTP, the message for gRPC
 };
 
 Documents about_server(const Plane& plane);
 Documents about_model(const std::string& name, const Route& route);
-// In Triton's form, where a batch is no part of `dims`. Times are in microseconds; 0 stands for no limit.
+// In Triton's format, in which `dims` excludes the batch dimension. Times are in microseconds; 0 means no limit.
 Documents model_config(const std::string& name, const Model& model);
 
 }  // namespace octet::plane

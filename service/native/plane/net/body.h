@@ -1,4 +1,4 @@
-// A body that is read when all of it is there.
+// A request body that is collected in memory before it is processed.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@
 
 namespace octet::plane {
 
-// Its memory grows with what has come, and so does what the request's client holds.
+// Its memory, and the amount charged to the client, grow with the bytes that have arrived.
 class Body {
  public:
-  // Its length. Without one it comes by `append` only.
+  // Sets the length. Without it, content may only be added with `append`.
   void announce(uint64_t bytes) { known_.begin(bytes); }
 
-  // For what comes next; of no bytes where it has no length, and where all is there. Throws Problem where there is no
-  // memory.
+  // Returns where to write the next bytes; 0 bytes if the length is unknown, or if all have arrived. Throws Problem if
+  // memory runs out.
   Room room(Holding& hold) {
     if (known_.is_whole()) return {nullptr, 0};
     if (known_.is_full() && (!hold.grow(known_.wanted()) || !known_.grow())) throw no_memory();
@@ -31,7 +31,7 @@ class Body {
   }
   void filled(size_t bytes) { known_.filled(bytes); }
 
-  // Throws Problem, also where it becomes longer than it may be.
+  // Throws Problem if memory runs out, or if the body exceeds `most_bytes`.
   void append(std::string_view piece, size_t most_bytes, Holding& hold) {
     while (!piece.empty() && room(hold).bytes > 0) {
       piece.remove_prefix(known_.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size()));
@@ -41,9 +41,9 @@ class Body {
     pieces_.append(piece);
   }
 
-  // What has come of one without a length.
+  // Returns what has arrived of a body without a length.
   std::string_view pieces() const { return pieces_; }
-  // All of it. Once.
+  // Returns the whole body. May be called once.
   h2::Buffer take() { return pieces_.empty() ? known_.take() : h2::Buffer::adopt(std::exchange(pieces_, {})); }
 
  private:

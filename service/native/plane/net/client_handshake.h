@@ -1,4 +1,4 @@
-// A connection to a worker before its TLS handshake is done.
+// A connection to a worker during its TLS handshake.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@ namespace octet::plane {
 
 class ClientHandshake final : public TlsHandshake {
  public:
-  // Makes what the connection becomes.
+  // Creates the connection that replaces the handshake.
   using Done = std::function<std::unique_ptr<Peer>(std::unique_ptr<Transport> transport)>;
   using Failed = std::function<void(const std::string& why)>;
 
-  // One of the two is called, once, unless the process ends.
+  // Exactly one of the two callbacks is called, once, unless the process ends.
   ClientHandshake(Plane& plane, int descriptor, std::unique_ptr<TlsTransport> transport, Done done, Failed failed);
 
   void begin() override { shake(); }

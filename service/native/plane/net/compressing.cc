@@ -19,7 +19,8 @@ void compress_aside(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here,
     try {
       work->bytes = compressed(work->bytes, work->coding);
       work->is_compressed = true;
-    } catch (const std::exception&) {  // no zlib, or no memory: who takes gzip takes it as it is, too
+    // Without zlib or memory the response is sent uncompressed, which every client accepts.
+    } catch (const std::exception&) {
     }
   };
   plane.background.post(compress, [&plane, exchange, is_here = std::move(is_here), work, then = std::move(then)] {

@@ -1,4 +1,4 @@
-// Answers that their clients want compressed, which takes long: beside the event loop.
+// Compresses responses on a background thread, since it takes too long for the event loop.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kWorthCompressing = 4096;  // a shorter answer takes longer to compress than to send
+inline constexpr size_t kWorthCompressing = 4096;  // compressing a shorter response takes longer than sending it
 
-// `then` hears the bytes on the event loop, as long as the exchange's connection and `is_here` are there: as they were,
-// where this machine has no zlib.
+// `then` receives the bytes on the event loop, if the exchange's connection and `is_here` still exist. They are
+// uncompressed if zlib is not installed.
 using Compressed = std::function<void(std::string bytes, bool is_compressed)>;
 void compress_aside(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here, std::string bytes,
                     const std::string& coding, Compressed then);

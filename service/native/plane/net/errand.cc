@@ -9,19 +9,20 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kConnectS = 3;     // then the control plane does not answer
-constexpr double kAvoidedS = 1;     // a worker whose connection failed, while there are others
-constexpr double kAnswerStalls = 10;  // stall timeouts until an answer without a deadline begins
-constexpr int kNotThere = 404, kNotNow = 503, kLeastFinal = 200;  // statuses
+constexpr double kConnectS = 3;     // time limit for the control plane to provide a connection
+constexpr double kAvoidedS = 1;     // how long a worker is avoided after a failed connection, if there are others
+// Time limit for a response to begin if the request has no deadline, in stall timeouts.
+constexpr double kAnswerStalls = 10;
+constexpr int kNotThere = 404, kNotNow = 503, kLeastFinal = 200;  // HTTP status codes
 
-// That a worker has not what is asked for, or takes no more: another may.
+// Returns true if a worker does not have the model or accepts no more requests; another may.
 bool is_refusal(const ResponseHead& head) {
   std::string_view code = head.find("octet-code");
   return (head.status == kNotThere && code == "not_found") ||
          (head.status == kNotNow && (code == "not_ready" || code == "restarting"));
 }
 
-// Of `Server-Timing`, what an answer took in all; 0 where that is not said.
+// Returns the total time in a `Server-Timing` header in seconds, or 0 if it is missing.
 double total_s(std::string_view timing) {
   constexpr std::string_view kTotal = "total;dur=";
   constexpr double kMilliseconds = 1e-3;
@@ -46,7 +47,7 @@ void Errand::abandon() {
 }
 
 void Errand::begin() {
-  auto self = shared_from_this();  // its sender may let it go meanwhile
+  auto self = shared_from_this();  // keeps this object alive if its sender drops it
   try_next();
 }
 
@@ -72,7 +73,7 @@ void Errand::try_next() {
   }
 }
 
-// False: the connection is over, and nothing was sent.
+// Sends the request. Returns false if the connection has ended and nothing was sent.
 bool Errand::send(int64_t upstream) {
   double now = now_s();
   hop_id_ = std::to_string(++plane_.hops);
@@ -125,7 +126,7 @@ bool Errand::on_connection(int64_t upstream) {
   return true;
 }
 
-// Nothing was sent, so that any other worker may have it.
+// Nothing was sent, so any other worker may be tried.
 void Errand::on_no_connection() {
   if (!std::exchange(is_waiting_, false)) return;
   worker_->avoided_until_s = now_s() + kAvoidedS;
@@ -173,7 +174,7 @@ void Errand::read_head() {
   keeps_alive_ = head.keeps_alive;
   left_ = ask_.line.starts_with("HEAD ") ? 0 : *head.content_length;
   counts().hop.observe(std::max(0.0, now_s() - sent_s_ - total_s(head.find("server-timing"))));
-  std::string text = std::exchange(text_, {});  // of which the views are
+  std::string text = std::exchange(text_, {});  // the head's views refer to it
   sender_.on_answer(head, *head.content_length);
   follow(std::string_view(text).substr(head.bytes));
 }
@@ -184,7 +185,7 @@ void Errand::follow(std::string_view bytes) {
   if (!piece.empty()) sender_.on_piece(piece);
   if (left_ > 0 || is_over_) return;
   is_over_ = true;
-  bool has_more = bytes.size() > piece.size();  // then nobody knows what else will come
+  bool has_more = bytes.size() > piece.size();  // unexpected bytes: the connection cannot be reused
   with_upstream(plane_, std::exchange(upstream_, 0), [&](Upstream& its) {
     keeps_alive_ && !has_more && its.unsent_bytes() == 0 ? its.release() : its.end();
   });
@@ -192,7 +193,7 @@ void Errand::follow(std::string_view bytes) {
   sender_.on_answered();
 }
 
-// Whether another worker could have it.
+// Returns true if another worker can serve the request.
 bool Errand::has_other() const {
   Cluster::Tried tried = tried_;
   tried.push_back(worker_);
@@ -222,11 +223,12 @@ void Errand::on_response_end() {
   fail(Problem(Kind::kRestarting, "the worker was lost while it answered", "try again later"));
 }
 
-// There will be no answer. A computation of a sequence may have been done, and is not done again.
+// Handles a connection that was lost before its response began. The computation may have been done, so a request of a
+// sequence is not repeated.
 void Errand::lose() {
   ++counts().failed;
   worker_->avoided_until_s = now_s() + kAvoidedS;
-  bool is_stale = is_reused_ && text_.empty();  // maybe: a worker ends a connection that is idle, too
+  bool is_stale = is_reused_ && text_.empty();  // probably the worker closed an idle connection
   bool has_others = has_other();
   if (ask_.sequence || was_sent_again_ || (!has_others && !is_stale)) {
     end_upstream();

@@ -1,4 +1,8 @@
-// A request on its way to a worker, and its answer on the way back: docs/adr/0050.
+// Forwards one inference request to a worker and its response back to the client, with retries on other workers:
+// docs/adr/0050.
+//
+// A request is sent a second time at most once, and only while no byte of a response has reached the client. A request
+// of a sequence is never sent twice.
 #pragma once
 
 #include <cstdint>
@@ -15,40 +19,40 @@
 
 namespace octet::plane {
 
-// What is asked, and of whom.
+// The request to forward.
 struct Ask {
-  std::string model, version, tenant;  // whose names the request has
-  std::string line;     // METHOD TARGET, of HTTP
-  std::string headers;  // lines, each with its end
+  std::string model, version, tenant;  // tenant whose model names the request uses
+  std::string line;     // METHOD and TARGET of HTTP
+  std::string headers;  // header lines, each with its line end
   h2::Buffer body;
-  std::optional<std::string> sequence;  // whose state a worker has
-  double deadline_s = kNever;           // by which its computation has to begin
+  std::optional<std::string> sequence;  // the sequence whose state a worker holds
+  double deadline_s = kNever;           // the computation must begin by then
   std::string request_id;
 };
 
-// Who sent it. Called while the connection of its client acts.
+// The recipient of a response. Its functions are called while the client's connection is being served.
 class Sender {
  public:
   virtual ~Sender() = default;
 
-  virtual void on_answer(const ResponseHead& head, uint64_t bytes) = 0;  // of a body that follows
+  virtual void on_answer(const ResponseHead& head, uint64_t bytes) = 0;  // `bytes`: length of the body that follows
   virtual void on_piece(std::string_view piece) = 0;
-  virtual bool takes_more() const = 0;  // else it says so by `Errand::go_on`
-  virtual void on_answered() = 0;       // that was all
-  // No answer will come; or no more of one.
+  virtual bool takes_more() const = 0;  // if false, the sender calls `go_on` later
+  virtual void on_answered() = 0;       // the response is complete
+  // There will be no response, or no more of one.
   virtual void on_failed(const Problem& problem) = 0;
 };
 
 class Errand final : public Asker, public Upstreams::Waiter, public std::enable_shared_from_this<Errand> {
  public:
-  // `exchange`: by which its sender's connection is found.
+  // `exchange`: the number by which the sender's connection is found.
   Errand(Plane& plane, Sender& sender, int64_t exchange, Ask ask);
   ~Errand() override;
 
   void begin();
   void go_on();
-  void abandon();  // its sender hears no more of it
-  void on_alarm(double now_s);  // it set one, of its exchange
+  void abandon();  // after this, the sender is not called any more
+  void on_alarm(double now_s);  // handles an alarm that it set for its exchange
 
   bool on_response(std::string_view bytes) override;
   void on_response_end() override;
@@ -75,16 +79,16 @@ class Errand final : public Asker, public Upstreams::Waiter, public std::enable_
   const int64_t exchange_;
   const Ask ask_;
   const std::string address_;
-  WorkerRef worker_;            // that has it
+  WorkerRef worker_;            // the worker that the request was assigned to
   Cluster::Tried tried_;
   int64_t upstream_ = 0;
-  std::string hop_id_;          // that its answer has
+  std::string hop_id_;          // must be repeated by the response
   bool is_waiting_ = false;     // for a connection
-  bool is_reused_ = false;      // the connection
+  bool is_reused_ = false;      // the connection served a request before
   bool was_sent_again_ = false, is_over_ = false;
-  std::string text_;            // of the answer's head, as far as it came
+  std::string text_;            // received part of the response's head
   bool has_head_ = false, keeps_alive_ = false;
-  uint64_t left_ = 0;           // of its body
+  uint64_t left_ = 0;           // remaining bytes of the body
   double sent_s_ = 0, waits_until_s_ = 0;
 };
 

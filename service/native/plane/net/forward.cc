@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-// Headers that concern one connection only, and those that are said anew.
+// Returns true for headers that concern a single connection, and for those that are set anew.
 bool is_left_out(std::string_view name) {
   constexpr std::array kNames = {"connection",      "keep-alive",        "proxy-connection", "upgrade",      "expect",
                                  "x-forwarded-for", "x-forwarded-proto", "x-request-id",     "http2-settings", kClusterKey};
@@ -55,7 +55,7 @@ void Forward::send(std::string_view bytes) {
   with_upstream([&](Upstream& upstream) { upstream.send({bytes}); });
 }
 
-// The control plane is handed the cluster's key where it is the right one, and decides by it what that opens.
+// Forwards the cluster's key if it is valid; the control plane decides what it permits.
 std::string Forward::request_head() const {
   const RequestHead& head = connection_.head();
   std::string text(head.method);
@@ -109,7 +109,7 @@ bool Forward::hear(std::string_view bytes) {
   return connection_.unsent_bytes() <= kMostUnsent;
 }
 
-// Who asks for the body has read the head: RFC 9110, section 10.1.1.
+// Consumes a "100 Continue": the control plane has read the head and requests the body (RFC 9110, section 10.1.1).
 void Forward::pass_over_continue() {
   constexpr std::string_view kBeginning = "HTTP/1.1 100 ";
   size_t end = response_.find("\r\n\r\n");
@@ -119,7 +119,7 @@ void Forward::pass_over_continue() {
   connection_.want_body();
 }
 
-// Once it is whole. False: it is not.
+// Parses and relays the head once it is complete. Returns false if it is not, or is invalid.
 bool Forward::read_response_head() {
   constexpr int kNoContent = 204, kNotModified = 304;
   ResponseHead its;
@@ -170,7 +170,7 @@ void Forward::on_response_end() {
 }
 
 void Forward::on_drained() {
-  if (is_hearing_) return;  // the next piece has to wait for the rest of this one
+  if (is_hearing_) return;  // the next piece must wait for the rest of this one
   with_upstream([](Upstream& upstream) { upstream.resume(); });
 }
 

@@ -1,4 +1,4 @@
-// Requests that the control plane answers: they are sent on as they come, and so are its answers.
+// Forwards requests that the control plane handles, and its responses, as they arrive and without buffering them.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,13 @@ class Forward final : public HttpExchange, public Asker {
   bool read_response_head();
   void follow(std::string_view body);
 
-  const std::shared_ptr<Asker> self_{this, [](Asker*) {}};  // as long as this is there
-  int64_t upstream_ = 0;      // to which the request goes
-  std::string response_;      // its head, as far as it came
-  bool is_asked_;  // for the body, which some clients wait for
+  const std::shared_ptr<Asker> self_{this, [](Asker*) {}};  // non-owning; valid as long as this object
+  int64_t upstream_ = 0;      // connection that the request is sent to
+  std::string response_;      // received part of the response's head
+  bool is_asked_;  // the control plane, or the client's missing Expect header, requests the body
   bool has_head_ = false, is_broken_ = false, is_hearing_ = false;
-  bool is_unframed_ = false;  // the chunks come without their frames: the client knows HTTP/1.0 alone
-  std::optional<uint64_t> left_;          // of the response's body
+  bool is_unframed_ = false;  // the chunks are relayed without their framing, because the client uses HTTP/1.0
+  std::optional<uint64_t> left_;          // remaining bytes of the response's body
   std::optional<ChunkedBody> chunks_;
 };
 

@@ -17,7 +17,7 @@
 
 namespace octet::plane {
 
-// What is done on another thread, while nobody else uses it.
+// Work on another thread, during which no other thread uses the prediction.
 struct GrpcCall::Aside {
   std::shared_ptr<Prediction> prediction;
   std::shared_ptr<InferForm> form;
@@ -71,8 +71,8 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
   is_reflection_ = is_reflection(path_);
   std::string_view rpc = rpc_of(path_, kService);
   is_streaming_ = is_reflection_ || rpc == "ModelStreamInfer";
-  // Every client of gRPC says that it takes compressed answers, without having been asked whether it wants them. Who
-  // does says it by the word of HTTP.
+  // Clients of gRPC announce in `grpc-accept-encoding` that they can decompress, without their user's decision.
+  // Responses are therefore compressed only if the request also has HTTP's `accept-encoding`.
   std::string wanted, accepted;
   keep("accept-encoding", wanted);
   keep("grpc-accept-encoding", accepted);
@@ -102,7 +102,7 @@ void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
       hold.messages.charge(message.size);
     }
     messages_.push_back({std::move(message), hold.messages.split()});
-    connection_.pause(call_);  // until it is looked at, the next one waits
+    connection_.pause(call_);  // the next message waits until this one is processed
     if (is_streaming_) next();
   });
 }
@@ -136,8 +136,8 @@ void GrpcCall::admit_caller() {
   }
 }
 
-// Of a stream: its next messages, each when the one before is answered. Answering calls it again, which goes no deeper:
-// who sends thousands that are answered at once needs no more of the stack.
+// Processes the waiting messages of a stream, each after the previous one was answered. Responding calls this function
+// again; the flag prevents recursion, so thousands of messages that are answered at once do not exhaust the stack.
 void GrpcCall::next() {
   if (std::exchange(is_advancing_, true)) return;
   while (!is_over_ && !is_busy_ && !messages_.empty() && !connection_.is_clogged(call_)) {
@@ -162,7 +162,7 @@ void GrpcCall::begin() {
   *message_ = std::move(messages_.front().message);
   message_hold_ = std::move(messages_.front().hold);
   messages_.pop_front();
-  // Else the window of messages that wait would be given back too, and they would become ever more.
+  // If the window were given back while messages wait, ever more of them could accumulate.
   if (messages_.empty() && !plane_.is_stopping) connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
   if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
@@ -171,7 +171,7 @@ void GrpcCall::begin() {
   next();
 }
 
-// Calls `then` with who answers for a name, once that is known, or `otherwise` with why nobody does.
+// Calls `then` with the route of a model, once it is resolved, or `otherwise` with the reason why there is none.
 void GrpcCall::resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then,
                        std::function<void(const Problem&)> otherwise) {
   if (const Route* route = plane_.find(model, version)) return then(*route);
@@ -228,7 +228,8 @@ void GrpcCall::decode_pictures() {
   questions_ = plane_.decode(id_, *prediction_, connection_.client(), *hold.slot.budget(),
                              [this, is_here, asked_for = std::weak_ptr(prediction_)](size_t index, const Said& said) {
     if (is_here.expired() || is_over_ || !is_busy_) return;
-    if (asked_for.expired() || asked_for.lock() != prediction_) return;  // of an earlier message of the stream
+    // It belongs to an earlier message of the stream.
+    if (asked_for.expired() || asked_for.lock() != prediction_) return;
     guard([&] {
       if (said.problem) throw *said.problem;
       prediction_->set_picture(index, said.bytes);
@@ -318,7 +319,8 @@ void GrpcCall::refuse(const Problem& problem) {
 
 void GrpcCall::send(h2::Buffer message, bool is_compressed) {
   largest_answer_ = std::max(largest_answer_, message.size);
-  hold.answers.keep(connection_.unsent_bytes(call_) + largest_answer_);  // one may be sent in part, and is held whole
+  // A message sent in part still occupies its whole memory.
+  hold.answers.keep(connection_.unsent_bytes(call_) + largest_answer_);
   hold.answers.charge(message.size);
   if (!wanted_coding_.empty()) connection_.send_metadata(call_, h2::HeaderBlock().add("grpc-encoding", wanted_coding_));
   connection_.send(call_, std::move(message), is_compressed);
@@ -332,7 +334,7 @@ void GrpcCall::finish(std::string_view timing) {
   connection_.finish(call_, h2::GrpcStatus::kOk, {}, trailers);
 }
 
-// Its client waits no more. A computation that has begun is not interrupted, and what it gives is thrown away.
+// The client has canceled the call. A computation that has begun is not interrupted, but its result is discarded.
 void GrpcCall::on_cancel() {
   if (std::exchange(is_over_, true) || !is_busy_) return;
   abandon();
@@ -340,7 +342,7 @@ void GrpcCall::on_cancel() {
   plane_.refusals.canceled();
   prediction_->count("CANCELLED", false, now_s());
   trace("CANCELLED");
-  bool has_run = prediction_->times.ran_s > 0;  // and its answer is compressed
+  bool has_run = prediction_->times.ran_s > 0;  // the response was being compressed
   if (has_run || prediction_->withdraw()) return;
   hold.messages = std::move(message_hold_);
   plane_.left[id_] = {prediction_, std::move(hold)};

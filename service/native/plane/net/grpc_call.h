@@ -1,4 +1,5 @@
-// One gRPC call: inference.GRPCInferenceService, grpc.health.v1.Health, and what the control plane answers.
+// One gRPC call: of inference.GRPCInferenceService, grpc.health.v1.Health, or a service that the control plane
+// implements.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,13 @@ namespace octet::plane {
 inline constexpr std::string_view kService = "/inference.GRPCInferenceService/";
 inline constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
 
-// The method that a path names of a service; empty where it is of another.
+// Returns the method of `service` that a path names; empty if the path belongs to another service.
 inline std::string_view rpc_of(std::string_view path, std::string_view service) {
   return path.starts_with(service) ? path.substr(service.size()) : std::string_view();
 }
 
-// The first two fields of the messages that ask about a model; and the answers: whether it is ready, its metadata, its
-// config, its statistics.
+// `name_and_version` reads the first two fields of messages about a model. `told_of_model` builds the response to such
+// a message: readiness, metadata, config or statistics.
 std::pair<std::string, std::string> name_and_version(std::string_view message);
 std::string told_of_model(const Plane& plane, const std::string& tenant, std::string_view rpc, const std::string& model,
                           const std::string& version, const Route& route);
@@ -47,21 +48,21 @@ class GrpcCall final : public Sender {
   void on_cancel();
   void on_ran();
   void on_alarm(double now_s);
-  // Ends it where it would go on for as long as its client likes: a watch of the server's health, a stream between two
+  // Ends calls that could last as long as the client wants: a watch of the server's health, and a stream between two
   // messages.
   void stop();
-  void refuse(const Problem& problem);  // ends the call, if it is not over
-  void on_drained() { next(); }  // its client has read what it was sent
+  void refuse(const Problem& problem);  // ends the call unless it has ended
+  void on_drained() { next(); }  // the client has read what was sent
   bool has_waiting() const { return !messages_.empty(); }
   int64_t id() const { return id_; }
   CallHold hold;
-  Progress arriving;  // of its messages
+  Progress arriving;  // progress of receiving its messages
 
  private:
   struct Aside;
 
   void guard(const std::function<void()>& act);
-  void tell_end();  // of the server, to who watches it
+  void tell_end();  // reports to a health watch that the server ends
   void admit_caller();
   void begin();
   void answer_known();
@@ -75,11 +76,11 @@ class GrpcCall final : public Sender {
   void answer();
   void deliver(h2::Buffer message);
   void reply(h2::Buffer message, bool is_compressed);
-  // By a worker.
+  // Functions for calls that a worker serves.
   void forward(const std::string& model, const std::string& version, std::optional<std::string> sequence);
   void on_answer(const ResponseHead& head, uint64_t bytes) override;
   void on_piece(std::string_view piece) override;
-  bool takes_more() const override { return true; }  // an answer is sent whole
+  bool takes_more() const override { return true; }  // a response is sent as a whole
   void on_answered() override;
   void on_failed(const Problem& problem) override;
   void tell_about_model(h2::Buffer message);
@@ -99,28 +100,28 @@ class GrpcCall final : public Sender {
   const std::string path_, request_id_;
   std::string authorization_, affinity_, traceparent_, tracestate_, encoding_;
   Caller caller_;
-  std::string wanted_coding_;  // of answers
+  std::string wanted_coding_;  // compression of responses
   double deadline_s_ = kNever;
   bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;
   bool is_reflection_ = false, is_watching_ = false;
-  bool is_advancing_ = false;  // to its next messages
+  bool is_advancing_ = false;  // `next` is running
   struct Waiting {
     h2::Buffer message;
     Holding hold;
   };
-  std::deque<Waiting> messages_;  // that came, and are not looked at
-  std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // that is looked at
+  std::deque<Waiting> messages_;  // received but not processed
+  std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // being processed
   Holding message_hold_;
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
   std::shared_ptr<Errand> errand_;
-  int worker_status_ = 0;       // of its answer
+  int worker_status_ = 0;       // HTTP status of the worker's response
   std::string worker_timing_, worker_retry_;
   h2::IncomingMessage answer_;
   Holding answer_hold_;
-  size_t largest_answer_ = 0;  // in bytes, of those sent
-  size_t pictures_ = 0;  // that are being decoded
-  std::vector<int64_t> questions_;  // by which the control plane knows them
+  size_t largest_answer_ = 0;  // bytes of the largest response sent
+  size_t pictures_ = 0;  // number of pictures that are being decoded
+  std::vector<int64_t> questions_;  // the questions to the control plane about them
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

@@ -21,7 +21,7 @@ class GrpcCall;
 
 class GrpcConnection final : public Peer, private h2::GrpcHandler {
  public:
-  // `received`: bytes that were read before it was known what they are.
+  // `received`: bytes that were read before the protocol was determined.
   GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Holding seat,
                  double now_s, std::string received = {});
   ~GrpcConnection() override;
@@ -38,9 +38,9 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   void on_job(int64_t id) override;
   void on_alarm(int64_t id, double now_s) override;
 
-  // For calls.
+  // For GrpcCall.
   Plane& plane() { return plane_; }
-  const std::string& client() const { return client_; }  // its address
+  const std::string& client() const { return client_; }  // address of the client
   bool is_encrypted() const { return transport_->is_encrypted(); }
   void send_metadata(h2::CallId call, const h2::HeaderBlock& metadata) { session_.send_metadata(call, metadata); }
   void send(h2::CallId call, h2::Buffer message, bool is_compressed);
@@ -48,7 +48,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   void pause(h2::CallId call) { session_.pause(call); }
   void resume(h2::CallId call) { session_.resume(call); }
   size_t unsent_bytes(h2::CallId call) const { return session_.unsent_bytes(call); }
-  // Whether a call's client is to read before it is answered more.
+  // Returns true if the client must read responses before the call produces more.
   bool is_clogged(h2::CallId call) const;
 
  private:
@@ -74,19 +74,19 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   const Holding seat_;
   h2::GrpcSession session_;
   std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
-  std::unordered_map<int64_t, h2::CallId> streams_;  // of those, by their exchange
-  std::vector<std::unique_ptr<GrpcCall>> finished_;  // which may be those that say so
-  std::vector<h2::CallId> drained_;  // calls whose next message may be answered
-  std::unordered_map<h2::CallId, CallHold> sending_;  // calls that are over but for their answers
+  std::unordered_map<int64_t, h2::CallId> streams_;  // stream of each call, by exchange
+  std::vector<std::unique_ptr<GrpcCall>> finished_;  // ended calls, deleted later because they may be the callers
+  std::vector<h2::CallId> drained_;  // calls that may process their next message
+  std::unordered_map<h2::CallId, CallHold> sending_;  // finished calls whose responses are not sent completely
   double read_s_;              // when the peer last sent something
-  double head_s_;              // when it was last not within a head
-  const double due_s_;         // it is over by then
-  Progress taken_;             // of what is written
+  double head_s_;              // when the peer was last not within a head
+  const double due_s_;         // the connection is closed at this time
+  Progress taken_;             // progress of writing
   uint64_t written_bytes_ = 0;
-  std::string received_;       // before it began
-  bool may_read_ = true;       // an edge has come, and not been used up
+  std::string received_;       // bytes from before `begin`
+  bool may_read_ = true;       // epoll reported data that has not been read (edge-triggered)
   bool wants_turn_ = false;
-  bool wants_flush_ = false;   // a call has said something since
+  bool wants_flush_ = false;   // a call has queued output since the last flush
   bool is_over_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Of gRPC calls: what a worker answers, over HTTP/1.1. docs/adr/0050.
+// The part of GrpcCall that forwards calls to workers, over HTTP/1.1: docs/adr/0050.
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kFound = 200, kNone = 404, kNoneNow = 503;  // of HTTP
+constexpr int kFound = 200, kNone = 404, kNoneNow = 503;  // HTTP status codes
 
 void add(std::string_view name, std::string_view value, std::string& lines) {
   if (!value.empty()) lines.append(name).append(": ").append(value).append("\r\n");
@@ -74,7 +74,7 @@ void GrpcCall::on_answered() {
   if (is_over_) return;
   errand_.reset();
   h2::Buffer message = answer_.take();
-  answer_hold_.release();  // `send` counts it
+  answer_hold_.release();  // `send` accounts for it
   guard([&] {
     if (worker_status_ != kFound) {
       Problem problem = read_document(view(message), worker_status_);

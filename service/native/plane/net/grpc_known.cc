@@ -1,4 +1,5 @@
-// Of gRPC calls: what is known here of the server and its models, and what the control plane answers.
+// The part of GrpcCall that responds from local state about the server and its models, and passes other calls to the
+// control plane.
 #include <utility>
 
 #include "net/about.h"
@@ -13,8 +14,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kNotFound = 404, kUnavailable = 503;  // of HTTP
-constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // of grpc.health.v1
+constexpr int kNotFound = 404, kUnavailable = 503;  // HTTP status codes
+constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // values of grpc.health.v1
 
 }  // namespace
 
@@ -97,7 +98,7 @@ void GrpcCall::about_model(std::string_view message) {
   resolve(model, version, std::move(tell), [this](const Problem& problem) {
     bool is_not_there = problem.facts().http == kNotFound || problem.facts().http == kUnavailable;
     if (rpc_of(path_, kService) != "ModelReady" || !is_not_there) throw problem;
-    send("");  // which says that it is not
+    send("");  // an empty message means "not ready"
     finish();
   });
 }

@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-// As zlib.h has it, whose interface has been the same since 1995.
+// z_stream of zlib.h. The layout has not changed since 1995.
 struct Stream {
   const unsigned char* next_in;
   unsigned avail_in;
@@ -28,12 +28,12 @@ struct Stream {
   unsigned long adler, reserved;
 };
 
-constexpr char kVersion[] = "1.2.11";  // only its first digit is compared
+constexpr char kVersion[] = "1.2.11";  // zlib compares only the first digit
 constexpr int kOk = 0, kStreamEnd = 1, kBufferError = -5, kFinish = 4, kNoFlush = 0, kDeflated = 8, kMemoryLevel = 8;
-constexpr int kFast = 1;               // tensors hardly get smaller by trying longer
+constexpr int kFast = 1;               // higher levels hardly make tensors smaller
 constexpr int kWindowBits = 15, kGzipBits = 16 + kWindowBits;
 constexpr size_t kPiece = 256 << 10;
-constexpr unsigned char kGzipMagic = 0x1f;  // the first byte of a member
+constexpr unsigned char kGzipMagic = 0x1f;  // the first byte of a gzip member
 
 struct Zlib {
   int (*deflate_init)(Stream*, int, int, int, int, int, const char*, int) = nullptr;
@@ -78,7 +78,7 @@ int bits_of(std::string_view coding) { return coding == "deflate" ? kWindowBits 
 void load_zlib() {
   try {
     zlib();
-  } catch (const Problem&) {  // whoever needs it is told
+  } catch (const Problem&) {  // reported when it is needed
   }
 }
 
@@ -153,7 +153,7 @@ std::string inflated(std::string_view bytes, std::string_view coding, size_t mos
   int status = kOk;
   bool is_too_long = false;
   while (status == kOk && !is_too_long) {
-    if (used == out.size()) out.resize(used + kPiece);  // and not for each member: there may be millions of empty ones
+    if (used == out.size()) out.resize(used + kPiece);  // not for every member, as there may be millions of empty ones
     stream.next_out = reinterpret_cast<unsigned char*>(out.data() + used);
     stream.avail_out = static_cast<unsigned>(out.size() - used);
     status = its.inflate(&stream, kNoFlush);

@@ -1,4 +1,5 @@
-// Content codings: gzip and deflate (which is zlib's format, RFC 9110 section 8.4.1), by the system's zlib.
+// Content codings gzip and deflate (which is zlib's format, RFC 9110 section 8.4.1), implemented by the system's zlib.
+// The library is loaded at run time; without it, compressed bodies are refused and responses are sent uncompressed.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +11,21 @@
 
 namespace octet::plane {
 
-bool is_known_coding(std::string_view coding);  // in lower case
-// All that the `Content-Encoding`s of a head list, in lower case, without `identity`: "gzip", "gzip, br" or empty.
+bool is_known_coding(std::string_view coding);  // `coding` in lower case
+// Returns all codings in the `Content-Encoding` headers of a head, in lower case and without `identity`: "gzip", "gzip,
+// br" or empty.
 std::string content_coding(const std::vector<HeaderField>& fields);
-bool accepts(std::string_view accepted, std::string_view coding);  // of an `Accept-Encoding`
-// The coding in which an answer to an `Accept-Encoding` comes: gzip, deflate, or empty for neither.
+// `accepted` is the value of an `Accept-Encoding` header
+bool accepts(std::string_view accepted, std::string_view coding);
+// Returns the coding to use for a response to this `Accept-Encoding`: gzip, deflate, or empty for neither.
 std::string preferred_coding(std::string_view accepted);
 
-// They throw Problem, also where this machine has no zlib. From any thread.
+// Both throw Problem, also if zlib is not installed. May be called from any thread.
 std::string compressed(std::string_view bytes, std::string_view coding);
-// A gzip body may have several members (RFC 1952 section 2.2), which are put together.
+// A gzip body may have several members (RFC 1952 section 2.2); their contents are concatenated.
 std::string inflated(std::string_view bytes, std::string_view coding, size_t most_bytes);
 
-// Loads it, before the process gives up the right to.
+// Loads zlib before the process gives up the right to open files.
 void load_zlib();
 
 }  // namespace octet::plane

@@ -10,10 +10,10 @@ namespace octet::plane {
 namespace {
 
 constexpr size_t kMostHeaders = 100;
-constexpr size_t kMostFraming = 16 << 10;  // of a body in chunks: extensions and trailers
-constexpr int kMostChunkDigits = 15;       // of a size, in hexadecimal
+constexpr size_t kMostFraming = 16 << 10;  // bytes of extensions and trailers in a chunked body
+constexpr int kMostChunkDigits = 15;       // hexadecimal digits of a chunk's size
 constexpr int kMostLengthDigits = 18;
-constexpr char kTlsHandshake = 0x16;       // the first byte of a client that speaks TLS
+constexpr char kTlsHandshake = 0x16;       // the first byte that a TLS client sends
 
 using Characters = std::array<bool, 256>;
 
@@ -41,7 +41,7 @@ constexpr Characters target_characters() {
 
 constexpr Characters kToken = letters_digits_and("!#$%&'*+-.^_`|~"), kValue = value_characters(),
                      kTarget = target_characters();
-// A name, or an address, and a port (RFC 3986, sections 3.2.2 and 3.2.3).
+// Characters of a host name or address with a port (RFC 3986, sections 3.2.2 and 3.2.3).
 constexpr Characters kOfHost = letters_digits_and("-._~%!$&'()*+,;=:[]");
 
 bool all_of(std::string_view text, const Characters& set) {
@@ -50,13 +50,13 @@ bool all_of(std::string_view text, const Characters& set) {
 
 constexpr char lower(char each) { return each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each; }
 
-// The lines of one head.
+// Parses the lines of a head.
 class LineReader {
  public:
   explicit LineReader(BadHead& bad) : bad_(bad) {}
   virtual ~LineReader() = default;
 
-  // `lines`: from the first line to the empty line, which is not among them.
+  // `lines`: from the first line up to, but not including, the empty line.
   bool read(std::string_view lines) {
     bool is_first = true;
     while (!lines.empty()) {
@@ -71,7 +71,7 @@ class LineReader {
 
  protected:
   virtual bool first_line(std::string_view line) = 0;
-  // Those that say where the message ends, and what becomes of the connection.
+  // Handles headers that determine where the message ends and whether the connection persists.
   virtual bool special(std::string_view name, std::string_view value) = 0;
   virtual bool understood() = 0;
 
@@ -115,7 +115,7 @@ class LineReader {
   BadHead& bad_;
 };
 
-// A request's.
+// Parses the head of a request.
 class HeadReader final : public LineReader {
  public:
   HeadReader(RequestHead& head, BadHead& bad) : LineReader(bad), head_(head) {}
@@ -138,7 +138,7 @@ class HeadReader final : public LineReader {
     return target();
   }
 
-  // Origin-form, or absolute-form, of which the authority is left out; the asterisk of OPTIONS.
+  // Accepts origin-form, absolute-form (whose authority is removed), and the asterisk of OPTIONS.
   bool target() {
     std::string_view& target = head_.target;
     if (target.empty() || !all_of(target, kTarget)) return refuse(400, "the target is no URI");
@@ -183,7 +183,7 @@ class HeadReader final : public LineReader {
   bool closes_ = false;
 };
 
-// A response's.
+// Parses the head of a response.
 class ResponseReader final : public LineReader {
  public:
   ResponseReader(ResponseHead& head, BadHead& bad) : LineReader(bad), head_(head) {}
@@ -278,7 +278,8 @@ HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, B
   size_t end = bytes.substr(0, longest).find("\r\n\r\n", begin);
   std::string_view first = bytes.substr(begin, bytes.find('\n', begin) - begin);
   if (end == bytes.npos && bytes.size() < longest) {
-    // What is not HTTP need not be waited for; nor a line feed that ends no line.
+    // Rejects input that cannot become a valid head without waiting for its end: bytes that are not HTTP, or a line
+    // feed without a carriage return.
     bool is_whole = begin + first.size() < bytes.size();
     if (!first.empty() && first[0] != '\r' && !kToken[static_cast<unsigned char>(first[0])]) {
       bad = {400, first[0] == kTlsHandshake ? "this port does not speak TLS: ask it by http://" : "this is not HTTP"};

@@ -1,5 +1,5 @@
-// HTTP/1.1 (RFC 9112) as a server reads it: heads and bodies, whole and strict. What is merely tolerated is refused:
-// bare line feeds, folded lines, spaces before a colon, two lengths.
+// A parser for HTTP/1.1 (RFC 9112): heads, and chunked bodies. It is strict: constructs that the RFC merely tolerates
+// are refused, such as bare line feeds, folded lines, spaces before a colon, or two lengths.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 namespace octet::plane {
 
 struct HeaderField {
-  std::string_view name;   // as it came
-  std::string_view value;  // without the spaces around it
+  std::string_view name;   // as it was sent
+  std::string_view value;  // without surrounding white space
 };
 
-// Its views are of the bytes that were read.
+// The head of a request. Its views refer to the bytes that were parsed.
 struct RequestHead {
   std::string_view method;
   std::string_view target;  // origin-form: /path?query
   int minor_version = 1;
   std::vector<HeaderField> fields;
-  size_t bytes = 0;         // of the head
+  size_t bytes = 0;         // length of the head
 
   std::optional<uint64_t> content_length;
   bool is_chunked = false;
@@ -30,17 +30,17 @@ struct RequestHead {
   bool expects_continue = false;
 
   std::string_view path() const { return target.substr(0, target.find('?')); }
-  // The value of the first field of this name, in lower case; empty where there is none.
+  // Returns the value of the first field of this name, which must be given in lower case; empty if there is none.
   std::string_view find(std::string_view lower_name) const;
   bool has(std::string_view lower_name) const;
 };
 
-// Of a response. Its views are of the bytes that were read.
+// The head of a response. Its views refer to the bytes that were parsed.
 struct ResponseHead {
   int status = 0;
   std::string_view reason;
   std::vector<HeaderField> fields;
-  size_t bytes = 0;         // of the head
+  size_t bytes = 0;         // length of the head
 
   std::optional<uint64_t> content_length;
   bool is_chunked = false;
@@ -49,7 +49,7 @@ struct ResponseHead {
   std::string_view find(std::string_view lower_name) const;
 };
 
-// What is wrong with a head: the connection ends with this status.
+// Why a head was rejected. The connection ends after a response with this status.
 struct BadHead {
   int status;
   const char* what;
@@ -57,17 +57,18 @@ struct BadHead {
 
 enum class HeadState : uint8_t { kWhole, kUnfinished, kBad };
 
-// Of bytes that begin with a request, or with the line break that some clients send behind the last one's body.
+// Parses bytes that begin with a request, or with the line break that some clients send after the body of the previous
+// one.
 HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, BadHead& bad);
 
-// Of bytes that begin with a response (section 4) of HTTP/1.1, as a client reads it.
+// Parses bytes that begin with a response (section 4) of HTTP/1.1, on the client's side.
 HeadState read_response(std::string_view bytes, size_t longest, ResponseHead& head, BadHead& bad);
 
-// A body in chunks (section 7.1), read as it comes.
+// A chunked body (section 7.1), parsed incrementally.
 class ChunkedBody {
  public:
-  // Takes the next piece of content off the front of `bytes`, without what frames it; empty where more bytes are
-  // needed, and at the end. False: it is not well formed.
+  // Removes the next piece of content from the front of `bytes`, without its framing. `content` is empty if more bytes
+  // are needed, and at the end. Returns false if the body is malformed.
   bool next(std::string_view& bytes, std::string_view& content);
   bool is_over() const { return state_ == State::kOver; }
 
@@ -79,17 +80,17 @@ class ChunkedBody {
   bool step(char each);
 
   State state_ = State::kSize;
-  uint64_t left_ = 0;      // of the chunk
-  int digits_ = 0;         // of its size
+  uint64_t left_ = 0;      // remaining bytes of the chunk
+  int digits_ = 0;         // digits of its size so far
   size_t framing_ = 0;     // bytes of extensions and trailers so far
 };
 
 bool same_but_case(std::string_view one, std::string_view other);
 bool is_token(std::string_view text);  // RFC 9110 section 5.6.2
 std::string_view stripped(std::string_view text);
-// Whether a list of tokens, separated by commas, has this one, in lower case.
+// Returns true if a comma-separated list of tokens contains this one, which must be in lower case.
 bool lists(std::string_view value, std::string_view lower_token);
-// Percent-decoded; empty optional where it is not.
+// Decodes percent-encoding. Returns nothing if it is malformed.
 std::optional<std::string> percent_decoded(std::string_view text);
 
 }  // namespace octet::plane

@@ -17,10 +17,11 @@ namespace octet::plane {
 namespace {
 
 constexpr size_t kMostAtOnce = 1 << 20;    // then other connections have their turn
-constexpr size_t kBeginningBytes = 4096;   // a head, and a little: what follows is read where it belongs
-constexpr size_t kWorthFreeing = 64;       // of a string's memory
-constexpr size_t kMostDiscarded = 1 << 20; // of a body that nobody wants: beyond it the connection ends
-constexpr double kLingerS = 2;             // a client has read by then what it was sent last
+constexpr size_t kBeginningBytes = 4096;   // enough for a head; the rest is read directly to its destination
+constexpr size_t kWorthFreeing = 64;       // capacity from which an idle string is freed
+// Maximum of an unwanted body that is read and discarded; beyond it the connection ends.
+constexpr size_t kMostDiscarded = 1 << 20;
+constexpr double kLingerS = 2;             // time for a client to read the last response
 constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -81,7 +82,7 @@ HttpConnection::~HttpConnection() { exchange_.reset(); }
 
 void HttpConnection::happened(uint32_t events) {
   if (is_over_) return;
-  may_read_ = true;  // be it an end or an error
+  may_read_ = true;  // also for an error or a closed connection
   if (events & (EPOLLHUP | EPOLLERR)) has_left_ = true;
   if (events & EPOLLRDHUP) is_half_closed_ = true;
   if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLIN | EPOLLHUP | EPOLLERR))) send({});
@@ -119,15 +120,16 @@ void HttpConnection::read() {
       return;
     }
   }
-  // An answer that is being written is written to its end: who sends no more may still read.
+  // A response in progress is written to its end: a client that sends no more may still read.
   if (is_over_ || has_responded()) return;
   if (has_left_) return gone();
   if (is_half_closed_ && input_ == Input::kNothing) wait_for_half_closed();
 }
 
-// Who has sent a request and closes that half of the connection, and who closes all of it, look the same. So it is told
-// to go on, which HTTP/1.1's clients pass over (RFC 9110, section 15.2): the machine of one that has left answers by a
-// reset, and its work is withdrawn. Who is there has its answer if that takes no longer than the stall timeout.
+// A client that closed only its sending side and one that closed the whole connection look the same. So the server
+// sends a "100 Continue", which HTTP/1.1 clients ignore (RFC 9110, section 15.2): the machine of a client that has left
+// responds with a reset, and the request is canceled. A client that still reads gets its response if it takes no longer
+// than the stall timeout.
 void HttpConnection::wait_for_half_closed() {
   if (std::exchange(is_waited_for_, true)) return;
   due_s_ = now_s() + plane_.limits.stall_timeout_s;
@@ -166,7 +168,7 @@ void HttpConnection::proceed() {
   }
 }
 
-// Whether a client speaks HTTP/2 without having asked (RFC 9113, section 3.3), and is gone to another connection.
+// Detects a client that uses HTTP/2 with prior knowledge (RFC 9113, section 3.3), and moves it to a GrpcConnection.
 bool HttpConnection::is_http2() {
   if (!is_fresh_ || !plane_.speaks_grpc || !in_.starts_with(kHttp2Preface)) return false;
   successor_ = std::make_unique<GrpcConnection>(plane_, descriptor_, std::move(transport_), std::move(client_),
@@ -189,7 +191,8 @@ void HttpConnection::read_head() {
   if (state == HeadState::kBad) return refuse_head(bad);
   head_text_ = in_.substr(0, head.bytes);
   in_.erase(0, head.bytes);
-  plane::read_head(head_text_, plane_.limits.max_head_bytes, head_, bad);  // whose views are of what is kept
+  // Parsed again, so that the views refer to the text that is kept.
+  plane::read_head(head_text_, plane_.limits.max_head_bytes, head_, bad);
   begin_exchange();
 }
 
@@ -220,14 +223,15 @@ void HttpConnection::begin_exchange() {
   if (!is_over_ && !chunks_ && body_left_ == 0) end_body();
 }
 
-// Who waits to be asked for the body is, once it is wanted: not while it may still be refused unread.
+// Sends "100 Continue" to a client that waits for it, once the body is wanted: not while the request may still be
+// refused without reading it.
 void HttpConnection::ask_for_body() {
   if (!must_ask_ || input_ != Input::kBody || has_responded() || !is_reading()) return;
   must_ask_ = false;
   if (in_.empty()) send({kContinue});
 }
 
-// Takes what is there of the body. False: there is no more of it now.
+// Takes the available part of the body. Returns false if no more of it is available.
 bool HttpConnection::take_body() {
   std::string_view bytes(in_), content;
   if (!chunks_) {
@@ -255,7 +259,7 @@ void HttpConnection::end_body() {
   if (output_ == Output::kWritten) next();
 }
 
-// A body that will not be read, of which more is to come than is worth reading.
+// Returns true if the rest of an unwanted body is too long to be read and discarded.
 bool HttpConnection::has_long_rest() const {
   if (input_ != Input::kBody) return false;
   return head_.expects_continue || chunks_ || body_left_ > in_.size() + kMostDiscarded;
@@ -325,10 +329,11 @@ void HttpConnection::has_written() {
   output_ = Output::kWritten;
   if (is_last_ && input_ == Input::kBody) return linger();
   if (input_ == Input::kNothing) return next();
-  wants_turn_ = may_read_ || !in_.empty();  // the rest of a body that came while nobody wanted it
+  wants_turn_ = may_read_ || !in_.empty();  // the rest of a body that arrived while it was not wanted
 }
 
-// Closing the connection now would destroy the answer on its way, where more is to come of the request.
+// Waits before closing: if unread input arrived on a closed socket, TCP would reset the connection and the client could
+// lose the response.
 void HttpConnection::linger() {
   finished_ = std::move(exchange_);
   in_.clear();
@@ -338,7 +343,7 @@ void HttpConnection::linger() {
   transport_->finish();
 }
 
-// The next request may come, or has come already.
+// Prepares for the next request, which may have arrived already.
 void HttpConnection::next() {
   finished_ = std::move(exchange_);
   if (is_last_) return end();
@@ -347,7 +352,8 @@ void HttpConnection::next() {
   is_fresh_ = false;
   due_s_ = std::min(now_s() + plane_.limits.keep_alive_s, plane_.parts_s);
   if (has_left_ && in_.empty()) return end();
-  wants_turn_ = !in_.empty() || may_read_;  // not from within itself: who sends a thousand at once has but one turn
+  // Not handled recursively: a client that sends a thousand requests at once has one turn.
+  wants_turn_ = !in_.empty() || may_read_;
 }
 
 void HttpConnection::on_job(int64_t id) {
@@ -358,7 +364,7 @@ void HttpConnection::on_alarm(int64_t id, double now_s) {
   if (exchange_ && id == id_) exchange_->on_alarm(now_s);
 }
 
-// The client has left.
+// The client has disconnected.
 void HttpConnection::gone() {
   if (exchange_ && !has_responded()) exchange_->on_gone();
   end();
@@ -382,7 +388,7 @@ void HttpConnection::check_timeouts(double now_s) {
     bool is_parting = plane_.is_stopping && in_.empty();
     return end(!is_parting && (is_fresh_ || !in_.empty()) ? plain_response(408, "the head of the request took too long") : "");
   }
-  bool is_waiting = input_ == Input::kBody && !is_reading();  // it is us who do not read
+  bool is_waiting = input_ == Input::kBody && !is_reading();  // this process is the one that does not read
   if (input_ == Input::kBody && (is_waiting || window_bytes_ >= plane_.limits.min_body_bytes)) {
     window_bytes_ = 0;
     due_s_ = now_s + plane_.limits.stall_timeout_s;
@@ -399,7 +405,8 @@ void HttpConnection::give_up(const Problem& problem) {
   exchange_->give_up(problem);
 }
 
-// Who asks again and again may have done so already: he is answered, and told in the answer that it is the last.
+// A client in a keep-alive loop may have sent its next request already. It gets a response, which announces that the
+// connection will close.
 void HttpConnection::stop(bool at_once) {
   if (at_once) {
     if (exchange_ && !has_responded()) exchange_->on_gone();

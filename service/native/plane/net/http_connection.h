@@ -1,7 +1,7 @@
-// A client's connection that speaks HTTP/1.1.
+// A client's HTTP/1.1 connection.
 //
-// Requests are answered in their order; what comes early is not read until its turn. What is asked is an exchange's to
-// answer: a prediction, something that is known here, or what is forwarded to the control plane.
+// Requests are answered in order. A request that arrives early is not read until its turn. An HttpExchange produces
+// each response: by a prediction, from local state, or by forwarding to the control plane or a worker.
 #pragma once
 
 #include <cstddef>
@@ -24,29 +24,30 @@ namespace octet::plane {
 
 class HttpConnection;
 
-// A request, from its head to its answer. It answers by the connection's `respond` or `relay`, once, from within these
-// or later.
+// A request, from its head to its response. It responds once, with the connection's `respond` or `relay`, from within
+// these functions or later.
 class HttpExchange {
  public:
   explicit HttpExchange(HttpConnection& connection) : connection_(connection) {}
   virtual ~HttpExchange() = default;
 
-  virtual void begin() = 0;  // its head is there
-  // Memory for what comes next of its body, if that is one piece of known length; of no bytes: it goes to `on_body`.
+  virtual void begin() = 0;  // its head has arrived
+  // Returns memory for the next bytes of the body, if it is of known length and contiguous. If the room is empty, the
+  // body goes to `on_body`.
   virtual Room room() { return {nullptr, 0}; }
   virtual void filled(size_t) {}
   virtual void on_body(std::string_view) = 0;
   virtual void on_body_end() = 0;
-  virtual bool wants_body() const { return true; }  // false: it is read later
-  // The client took what was relayed, and may be sent more.
+  virtual bool wants_body() const { return true; }  // false: the body is read later
+  // The client has read what was relayed and may be sent more.
   virtual void on_drained() {}
   virtual void on_alarm(double) {}
   virtual void on_ran() {}
-  virtual void on_gone() {}  // the client has left, or is too slow
+  virtual void on_gone() {}  // the client has disconnected, or is too slow
   void give_up(const Problem& problem) { refuse(problem); }
 
  protected:
-  // Calls `act`; what it throws is refused.
+  // Calls `act`, and responds with the Problem that it throws.
   void guard(const std::function<void()>& act);
   virtual void refuse(const Problem& problem);
 
@@ -55,8 +56,8 @@ class HttpExchange {
 
 struct HttpResponse {
   int status = 200;
-  std::string headers;                  // lines, each with its end; besides those that every response has
-  std::vector<std::string_view> body;   // pieces, which need live no longer than the call
+  std::string headers;                  // lines, each with its line end, in addition to those of every response
+  std::vector<std::string_view> body;   // pieces, which must be valid during the call only
 };
 
 class HttpConnection final : public Peer {
@@ -77,7 +78,7 @@ class HttpConnection final : public Peer {
   bool wants_turn() const override { return wants_turn_; }
   std::unique_ptr<Peer> successor() override { return std::move(successor_); }
 
-  // Of the exchange under way.
+  // Returns the id of the current exchange.
   int64_t id() const { return id_; }
   void on_job(int64_t id) override;
   void on_alarm(int64_t id, double now_s) override;
@@ -86,27 +87,30 @@ class HttpConnection final : public Peer {
   Plane& plane() { return plane_; }
   const RequestHead& head() const { return head_; }
   const std::string& request_id() const { return request_id_; }
-  const std::string& client() const { return client_; }  // its address
-  // The address of who asks; empty where that is a client of the cluster's API, wherever it is.
+  const std::string& client() const { return client_; }  // the client's address
+  // Returns the address of the client, or an empty string if the request came through the cluster's API, whose clients
+  // may be anywhere.
   std::string asker() const { return is_of_cluster_ ? std::string() : client_; }
   bool is_encrypted() const { return transport_->is_encrypted(); }
   bool is_for_probes() const { return seat_.is_for_probes(); }
-  bool is_of_cluster() const { return is_of_cluster_; }  // the request came from the cluster's API, by its key
+  bool is_of_cluster() const { return is_of_cluster_; }  // the request came from the cluster's API and carries its key
   void respond(const HttpResponse& response);
-  void respond(const Problem& problem, std::string_view headers = {});  // further lines, each with its end
-  // The head of a response whose body has so many bytes.
+  // `headers`: additional lines, each with its line end
+  void respond(const Problem& problem, std::string_view headers = {});
+  // Returns the head of a response with a body of `bytes` bytes.
   std::string head_of(const HttpResponse& response, uint64_t bytes);
-  // Raw bytes of a response, head and all; `finish_relay` after the last. `keeps_alive`: its end is plain to the client.
+  // Sends raw bytes of a response, including its head; `finish_relay` must be called after the last. `keeps_alive` is
+  // true if the client can recognize the end of the response without the connection being closed.
   void relay(const std::vector<std::string_view>& pieces);
   void finish_relay(bool keeps_alive);
   size_t unsent_bytes() const { return outbox_.bytes(); }
   bool has_responded() const { return output_ != Output::kNone; }
-  // Memory of clients that a request needs, as it grows.
+  // Returns a holding for the memory of the current request, which the request grows as needed.
   Holding hold_bytes() { return seat_.budget()->hold(Resource::kMessageBytes, 0); }
   PeerBudget& budget() { return *seat_.budget(); }
-  void want_body() { wants_turn_ = true; }  // what `wants_body` says has changed
-  // The line of a response's head that tells the client whether the connection stays, with its end; empty where the
-  // version of HTTP implies it.
+  void want_body() { wants_turn_ = true; }  // the result of `wants_body` has changed
+  // Returns the header line that indicates whether the connection persists, with its line end; empty if the version of
+  // HTTP implies it.
   std::string_view persistence() const;
   HttpExchange* exchange() { return exchange_.get(); }
 
@@ -141,37 +145,37 @@ class HttpConnection final : public Peer {
   Holding seat_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
-  bool may_read_ = true;     // an edge has come, and not been used up
-  bool has_left_ = false;    // the client sends no more, and all that it sent is read
-  bool is_half_closed_ = false;  // it sends no more, and may read
-  bool is_waited_for_ = false;   // that one, in which an answer must be there
-  bool must_ask_ = false;    // the client sends the body when it is told to
+  bool may_read_ = true;     // epoll reported data that has not been read (edge-triggered)
+  bool has_left_ = false;    // the client has closed the connection, and all that it sent was read
+  bool is_half_closed_ = false;  // the client sends no more, but may read
+  bool is_waited_for_ = false;   // `wait_for_half_closed` was called for this request
+  bool must_ask_ = false;    // the client waits for "100 Continue" before it sends the body
   bool is_fresh_ = true;     // no request has been answered
-  bool is_last_ = false;     // of its requests
+  bool is_last_ = false;     // the connection ends after the current request
   bool wants_turn_ = false;
   bool is_over_ = false;
-  bool is_relayed_ = false;  // the response comes in pieces
-  std::string in_;           // read, and not used
-  std::string head_text_;    // of the request under way, which `head_` views
+  bool is_relayed_ = false;  // the response is sent in pieces
+  std::string in_;           // bytes that were read but not processed
+  std::string head_text_;    // head of the current request; `head_` refers to it
   RequestHead head_;
   std::string request_id_;
   bool is_of_cluster_ = false;
   uint64_t body_left_ = 0;
   std::optional<ChunkedBody> chunks_;
-  size_t window_bytes_ = 0;  // of a body, since it was looked at last
+  size_t window_bytes_ = 0;  // bytes of the body since the last timeout check
   size_t lingered_bytes_ = 0;
-  double due_s_;             // when something must have happened
+  double due_s_;             // deadline of the current state
   Outbox outbox_;
   int64_t id_ = 0;
   std::unique_ptr<HttpExchange> exchange_;
-  std::unique_ptr<HttpExchange> finished_;  // which may be the one that says so
-  std::unique_ptr<Peer> successor_;         // who goes on, in HTTP/2
+  std::unique_ptr<HttpExchange> finished_;  // the last exchange, deleted later because it may be the caller
+  std::unique_ptr<Peer> successor_;         // takes over the connection for HTTP/2
 };
 
-// What answers the request whose head is there. Never null.
+// Creates the exchange for the request whose head has arrived. Never null.
 std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection);
 
-// The first line of a response, without its end.
+// Returns the first line of a response, without its line end.
 std::string_view status_line(int status);
 
 }  // namespace octet::plane

@@ -62,7 +62,8 @@ void Known::json(std::string_view document) {
 
 void Known::begin() {
   guard([this] {
-    if (what_ != What::kLive && what_ != What::kReady) {  // probes and load balancers have no key, and learn one bit
+    // Probes and load balancers have no key, and learn only one bit.
+    if (what_ != What::kLive && what_ != What::kReady) {
       tenant_ = admit_caller(connection_, {"predict", "read"}, false).tenant;
     }
     answer();
@@ -80,7 +81,7 @@ void Known::answer() {
   }
   auto [model, version] = parse_address(qualified(tenant_, model_), version_);
   if (plane.find(model, version) != nullptr) return about_model(model, version);
-  std::weak_ptr<bool> is_here = is_here_;  // or the next connection of this number would be answered
+  std::weak_ptr<bool> is_here = is_here_;  // otherwise a later connection with the same number could get the response
   auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
     if (is_here.expired()) return;
     guard([&] {

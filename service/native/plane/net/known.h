@@ -1,4 +1,4 @@
-// What is known here of the server and its models: health, metadata, configuration, statistics.
+// Responses from local state about the server and its models: health, metadata, configuration, statistics.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,8 @@ class Known final : public HttpExchange {
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 
-// The statistics of a loaded version, or of all of a tenant whose name and version these are; empty: any.
+// Returns the statistics of loaded versions. `model` and `version` select them; empty: any. `tenant` limits them to its
+// models.
 std::string statistics_json(const Plane& plane, const std::string& tenant, std::string_view model,
                             std::string_view version);
 std::string statistics_message(const Plane& plane, const std::string& tenant, std::string_view model,

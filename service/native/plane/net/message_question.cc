@@ -8,7 +8,7 @@
 
 namespace octet::plane {
 
-// Only the cluster's API asks so.
+// Only the cluster's API sends such requests.
 std::string MessageQuestion::tenant() const { return std::string(connection_.head().find(kTenantHeader)); }
 
 void MessageQuestion::on_body(std::string_view piece) {

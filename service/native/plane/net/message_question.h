@@ -1,4 +1,4 @@
-// A question of the cluster's API about a model: a message of gRPC over HTTP/1.1.
+// A request of the cluster's API about a model: a gRPC message in an HTTP/1.1 request.
 #pragma once
 
 #include <memory>

@@ -15,8 +15,8 @@ namespace octet::plane {
 namespace {
 
 constexpr std::string_view kHttp2 = "h2";
-// As Certificate::connection takes them. HTTP/1.1 first: those who speak both (curl, browsers) mean more than gRPC, which
-// is all that is answered over HTTP/2; clients of gRPC offer nothing else.
+// Lists for ALPN, in the format of Certificate::connection. HTTP/1.1 comes first, because clients that offer both
+// (curl, browsers) want more than gRPC, and only gRPC is served over HTTP/2. gRPC clients offer only h2.
 constexpr std::string_view kOfHttp = "\x08http/1.1", kOfHttpWithGrpc = "\x08http/1.1\x02h2", kOfGrpc = "\x02h2";
 constexpr std::string_view kThisIsTls =
     "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 40\r\nconnection: close\r\n\r\n"
@@ -54,7 +54,7 @@ void Opening::shaken(TlsTransport::Handshake state) {
   is_over_ = true;
 }
 
-// gRPC demands that ALPN chooses HTTP/2; without ALPN, HTTP's first bytes say which it is.
+// gRPC requires that ALPN selects HTTP/2. Without ALPN on the HTTP port, the first bytes reveal the protocol.
 void Opening::speak() {
   bool is_http2 = transport_->protocol() == kHttp2;
   if (port_ == Port::kGrpc && !is_http2) return transport_->finish();
@@ -69,7 +69,7 @@ void Opening::speak() {
 
 void Opening::say_that_it_is_tls() const {
   ::send(descriptor_, kThisIsTls.data(), kThisIsTls.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  std::array<char, 16 << 10> rest;  // closing the socket with something unread in it would destroy the answer
+  std::array<char, 16 << 10> rest;  // closing the socket with unread input could destroy the response
   while (::recv(descriptor_, rest.data(), rest.size(), MSG_DONTWAIT) == static_cast<ssize_t>(rest.size())) {
   }
 }

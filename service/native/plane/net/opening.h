@@ -1,4 +1,4 @@
-// How connections begin: with TLS or without, and what is spoken over them.
+// Creates the right connection object for an accepted socket: with or without TLS, HTTP/1.1 or HTTP/2.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@ namespace octet::plane {
 
 enum class Port { kHttp, kGrpc };
 
-// A connection that a port has taken.
+// Creates the connection for a socket that a port has accepted.
 std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, std::string client, Holding seat);
 
-// A connection of a client before its TLS handshake is done.
+// A client's connection during its TLS handshake.
 class Opening final : public TlsHandshake {
  public:
   Opening(Plane& plane, Port port, int descriptor, std::string client, Holding seat);
 
-  void begin() override {}  // an event follows where something has come already
+  void begin() override {}  // nothing to do: epoll reports input that has already arrived
 
  private:
   void shaken(TlsTransport::Handshake state) override;

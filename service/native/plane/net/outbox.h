@@ -1,4 +1,4 @@
-// What is to be written to a connection, in order.
+// Unsent bytes of a connection.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace octet::plane {
 
 class Outbox {
  public:
-  // Writes the pieces behind what waits, as much as is taken at once in one call: two writes are two packets, and two
-  // awakenings of their reader. The rest is kept. False: the connection is over.
+  // Writes the pieces after those that wait, in a single system call if possible: two writes would be two packets and
+  // two wakeups of their reader. What the socket does not accept is stored. Returns false if the connection has ended.
   bool send(Transport& transport, const std::vector<std::string_view>& pieces);
   bool flush(Transport& transport);
   size_t bytes() const { return unsent_.size() - sent_; }
@@ -21,7 +21,7 @@ class Outbox {
 
  private:
   std::string unsent_;
-  size_t sent_ = 0;  // of that
+  size_t sent_ = 0;  // bytes of `unsent_` that were sent
 };
 
 }  // namespace octet::plane

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kHealthCallsOfConnection = 8;
 constexpr size_t kProbeConnections = 64;
-constexpr size_t kAddresses = 1024;  // then those that hold nothing are looked for
+constexpr size_t kAddresses = 1024;  // number of addresses from which unused ones are removed
 
 size_t index_of(Resource what) { return static_cast<size_t>(what); }
 
@@ -67,8 +67,9 @@ void PeerBudget::give_back(Resource what, size_t amount) {
   for (auto* each : {&held_, &address_->held, &all_->held_}) (*each)[index_of(what)] -= amount;
 }
 
-// How much more of it may be held. With s for the share, h for what a part holds and f for what is free above it: a part
-// may hold s / (1 - s) of what it leaves to others, so n more where h + n <= s / (1 - s) (f - n).
+// Returns how much more may be held. Let s be the share, h what a part holds, and f what is free above it. A part may
+// hold at most s / (1 - s) of the amount that it leaves to others, so it may hold n more if h + n <= s / (1 - s) (f -
+// n).
 double PeerBudget::room(Resource what) const {
   auto amount = [&](const std::array<size_t, kResources>& of) { return static_cast<double>(of[index_of(what)]); };
   if (what == Resource::kHealthCalls) return static_cast<double>(kHealthCallsOfConnection) - amount(held_);
@@ -155,7 +156,7 @@ std::shared_ptr<PeerBudget::Address> PeerBudgets::known(const PeerAddress& addre
   return found;
 }
 
-// Those that could as well come for the first time: they hold nothing, and may do all that they might.
+// Removes addresses that hold nothing and whose rates are fully available, since a new entry would be equal.
 void PeerBudgets::forget_some() {
   auto now = h2::Clock::now();
   for (auto each = addresses_.begin(); each != addresses_.end();) {

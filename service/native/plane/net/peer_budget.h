@@ -1,5 +1,5 @@
-// What clients may hold and do, before anything else is known of them: all of them together, those of one address, and
-// those of one connection. docs/adr/0039-peer-budgets.md says why.
+// Limits on what clients may hold and do before anything else is known of them. The limits apply to all clients
+// together, to each address, and to each connection. docs/adr/0039-peer-budgets.md gives the reasons.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,19 +17,19 @@
 
 namespace octet {
 
-// What is held for a time.
+// Resources that are held for a time.
 enum class Resource : uint8_t {
   kConnections,
-  kCalls,        // that have begun and whose work is not over, be their clients there or not
-  kHealthCalls,  // those that ask how the server is: a few of each connection, whatever else there is
-  kMessageBytes, // that have arrived, or wait to be taken
-  kProbes,       // connections beyond `kConnections`, which may ask how the server is, and nothing else
-  kPictures,     // that wait to be decoded or are being decoded
-  kPictureBytes, // of their files
-  kPixels,       // that these files decode to
+  kCalls,        // calls in progress, whether or not their clients still wait
+  kHealthCalls,  // health checks, of which each connection may have a few regardless of other limits
+  kMessageBytes, // bytes that have arrived, or wait to be read by the client
+  kProbes,       // connections beyond `kConnections`, which may only send health checks
+  kPictures,     // pictures that wait to be decoded or are being decoded
+  kPictureBytes, // size of their files
+  kPixels,       // pixels that these files decode to
 };
 inline constexpr size_t kResources = 8;
-inline constexpr double kProbeS = 2;  // of such a connection: there are few
+inline constexpr double kProbeS = 2;  // duration of such a connection, since there are few
 
 struct PeerLimits {
   size_t max_connections = 10000;
@@ -38,13 +38,16 @@ struct PeerLimits {
   size_t max_pictures = 256;
   size_t max_picture_bytes = size_t{256} << 20;
   size_t max_pixels = size_t{256} << 20;  // eight of the largest pictures: `MAX_PIXELS` of service/core/picture.py
-  double share = 0.75;               // of what others leave, that an address may have, and of that a connection
-  Rate resets = {1000, 100};         // of an address
-  Rate nuisances = {10000, 1000};    // likewise
-  double process_rates = 10;         // all addresses together may do so many times as much; then those that do most are refused
+  // Maximum share of what others leave free, for an address and, within it, for a connection.
+  double share = 0.75;
+  Rate resets = {1000, 100};         // per address
+  Rate nuisances = {10000, 1000};    // per address
+  // Factor for the rates of all addresses together; beyond it, the addresses with the most uses are refused.
+  double process_rates = 10;
 };
 
-// An IPv4 address, or the /64 of an IPv6 one, which is what one client gets; nothing for other sockets.
+// An IPv4 address, or the /64 prefix of an IPv6 address, which is what one client typically has. Zero for other
+// sockets.
 using PeerAddress = std::array<uint8_t, 16>;
 PeerAddress address_of(const sockaddr_storage& socket);
 PeerAddress address_of_peer(int descriptor);
@@ -52,12 +55,13 @@ PeerAddress address_of_peer(int descriptor);
 class Holding;
 class PeerBudgets;
 
-// A connection's part, for any thread. An address takes at most `share` of what other addresses leave to it, and a
-// connection that of what its address may still have: alone it gets that share, and each newcomer a part of the rest
-// (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+// The budget of one connection. May be used from any thread. An address may hold at most `share` of what other
+// addresses leave free, and a connection at most `share` of what its address may still hold. A single client thus gets
+// that share, and each newcomer a part of the rest (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on
+// Networking 6(2), 1998).
 class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<PeerBudget> {
  public:
-  // Empty where there is no room.
+  // Returns an empty holding if the amount exceeds the room.
   Holding hold(Resource what, size_t amount);
   bool may_reset(h2::Clock::time_point now) override;
   bool may_disturb(h2::Clock::time_point now) override;
@@ -66,7 +70,7 @@ class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<
   friend class Holding;
   friend class PeerBudgets;
 
-  // What an address has, which lasts beyond its connections: else who has used it up would only have to connect again.
+  // The state of an address. It outlives its connections; otherwise a client could reset its rates by reconnecting.
   struct Address {
     explicit Address(const PeerLimits& limits) : resets(limits.resets), nuisances(limits.nuisances) {}
     std::array<size_t, kResources> held{};
@@ -78,14 +82,14 @@ class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<
 
   bool take(Resource what, size_t amount, bool is_bounded);
   void give_back(Resource what, size_t amount);
-  double room(Resource what) const;  // with the lock of `all_`
+  double room(Resource what) const;  // requires the lock of `all_`
 
   const std::shared_ptr<PeerBudgets> all_;
   const std::shared_ptr<Address> address_;
   std::array<size_t, kResources> held_{};
 };
 
-// Something that is held until this is gone.
+// An amount of a resource that is released when this object is destroyed.
 class Holding {
  public:
   Holding() = default;
@@ -96,15 +100,15 @@ class Holding {
   explicit operator bool() const { return budget_ != nullptr; }
   const std::shared_ptr<PeerBudget>& budget() const { return budget_; }
   bool is_for_probes() const { return what_ == Resource::kProbes; }
-  // False: there is no room for more.
+  // Returns false if the amount exceeds the room.
   bool grow(size_t amount);
-  // There must be room.
+  // Adds an amount without checking for room.
   void charge(size_t amount);
-  // Gives back what is above `amount`.
+  // Releases what exceeds `amount`.
   void keep(size_t amount);
-  // All that is held, as another; this one may hold more.
+  // Moves the amount to a new holding. This one becomes empty, but may grow again.
   Holding split() { return {budget_, what_, std::exchange(amount_, 0)}; }
-  void release();  // likewise, of what is given back
+  void release();  // releases the whole amount; this one may grow again
 
  private:
   friend class PeerBudget;
@@ -117,22 +121,23 @@ class Holding {
   size_t amount_ = 0;
 };
 
-// The process's. For any thread.
+// The budgets of the whole process. May be used from any thread.
 class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
  public:
   static std::shared_ptr<PeerBudgets> of(const PeerLimits& limits);
-  // Other limits, from now on; rates of addresses that are known stay as they are.
+  // Changes the limits. The rates of known addresses remain.
   void limit(const PeerLimits& limits);
 
-  // A connection, with a budget of its own: for probes where there are too many, and empty where these are too many, too.
+  // Registers a connection and returns its budget: for probes only if there are too many connections, and empty if
+  // there are too many of these as well.
   Holding connect(const PeerAddress& address);
-  // One that was let in before.
+  // Registers a connection that was admitted before, without checking for room.
   Holding readmit(const PeerAddress& address);
 
-  // What a connection may hold where there is no other.
+  // Returns how much a connection may hold while it is the only one.
   size_t most(Resource what) const;
   size_t held(Resource what) const;
-  size_t addresses() const;  // that are remembered
+  size_t addresses() const;  // number of addresses with state
 
  private:
   friend class PeerBudget;
@@ -147,7 +152,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
   std::array<size_t, kResources> held_{};
   SharedRate resets_, nuisances_;
   std::map<PeerAddress, std::shared_ptr<PeerBudget::Address>> addresses_;
-  size_t forgets_at_;  // so many addresses
+  size_t forgets_at_;  // number of addresses at which `forget_some` runs next
 };
 
 }  // namespace octet

@@ -13,7 +13,7 @@
 
 namespace octet::plane {
 
-// What is done on another thread, while nobody else uses it.
+// Work on another thread, during which no other thread uses the prediction.
 struct Predict::Aside {
   std::shared_ptr<Prediction> prediction;
   h2::Buffer body;
@@ -147,7 +147,7 @@ void Predict::admit(const Route& route) {
   plane_.alarms.set(began_s_ + plane_.limits.lend_after_s, connection_.id());
 }
 
-// What a body takes is held as long as the request is there.
+// The memory for a body is held as long as the request exists.
 Room Predict::room() {
   Room next{nullptr, 0};
   if (!has_failed_) guard([&] { next = is_parsed_ ? prediction_->room() : coming_.room(hold_.messages); });
@@ -172,14 +172,14 @@ void Predict::on_body(std::string_view piece) {
   });
 }
 
-// Whether there are some that are received where they belong, behind what says which they are.
+// Returns true if binary tensors follow the JSON, or are the body, and can be received directly into the inputs.
 bool Predict::has_separate_tensors() const {
   const auto& length = connection_.head().content_length;
   if (!coding_.empty() || !length || is_message_) return false;
   return facts_.is_raw() || (facts_.json_bytes && *facts_.json_bytes < *length);
 }
 
-// Whether enough of such a body has come.
+// Returns true if enough of such a body has arrived to parse its first part.
 bool Predict::may_parse() const {
   if (!has_separate_tensors()) return false;
   if (facts_.is_raw()) return coming_.pieces().size() >= std::min<uint64_t>(kMagicBytes, *connection_.head().content_length);
@@ -201,7 +201,7 @@ void Predict::on_body_end() {
   if (has_failed_) return;
   if (!std::exchange(has_body_ended_, true) && !is_parsed_) body_ = coming_.take();
   if (is_message_ && form_ == nullptr) return guard([this] { read_message(); });
-  if (prediction_ == nullptr) return;  // there was none, and who answers is not known yet
+  if (prediction_ == nullptr) return;  // the model is not resolved yet; `look_up` continues
   guard([this] {
     prediction_->times.arrived_s = now_s();
     prediction_->claim();
@@ -211,7 +211,7 @@ void Predict::on_body_end() {
   });
 }
 
-// It says which model it is for.
+// The message names its model.
 void Predict::read_message() {
   form_ = std::make_shared<InferForm>(read_infer(view(body_)));
   model_ = form_->model;
@@ -220,7 +220,7 @@ void Predict::read_message() {
   if (prediction_ != nullptr) on_body_end();
 }
 
-// The rest of the reading: at once where it is little.
+// Parses the rest on a background thread, or at once if it is short.
 void Predict::fill_aside() {
   auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, plane_.shared_memory,
                                              connection_.asker(), tenant_, coding_, facts_,
@@ -346,15 +346,16 @@ void Predict::trace(std::string_view code) {
                       connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
 }
 
-// A call that has begun is not interrupted, and what it gives is thrown away.
+// A computation that has begun is not interrupted, but its result is discarded.
 void Predict::on_gone() {
   if (std::exchange(has_failed_, true) || prediction_ == nullptr) return;
   plane_.withdraw(questions_);
-  const std::string_view kLeft = is_message_ ? "CANCELLED" : "499";  // nginx's, for an answer that nobody waits for
+  // nginx's status for a client that closed the request
+  const std::string_view kLeft = is_message_ ? "CANCELLED" : "499";
   plane_.refusals.canceled();
   prediction_->count(kLeft, false, now_s());
   trace(kLeft);
-  bool has_run = prediction_->times.ran_s > 0;  // and its answer is compressed
+  bool has_run = prediction_->times.ran_s > 0;  // the response was being compressed
   if (!has_run && !prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, std::move(hold_)};
 }
 

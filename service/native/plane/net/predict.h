@@ -1,4 +1,4 @@
-// `POST /v2/models/{model}[/versions/{version}]/infer`, and what both protocols do of a prediction beside their own.
+// `POST /v2/models/{model}[/versions/{version}]/infer`, served by this process.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace octet::plane {
 class Predict final : public HttpExchange {
  public:
   Predict(HttpConnection& connection, std::string model, std::string version);
-  // Of the cluster's API: a message of gRPC is the body, and so is the answer.
+  // For requests of the cluster's API, whose body and response are gRPC messages.
   explicit Predict(HttpConnection& connection);
   ~Predict() override;
 
@@ -61,16 +61,16 @@ class Predict final : public HttpExchange {
   BodyFacts facts_;
   std::string coding_, wanted_coding_;
   std::string traceparent_, tracestate_;
-  std::shared_ptr<InferForm> form_;  // of a message
-  CallHold hold_;  // of memory
+  std::shared_ptr<InferForm> form_;  // set for a message
+  CallHold hold_;  // memory of the request
   Holding inflated_;
   double timeout_s_ = kNever;
-  std::shared_ptr<Prediction> prediction_;  // shared with work aside
-  Body coming_;      // what is not received where it belongs
-  h2::Buffer body_;  // all of that
+  std::shared_ptr<Prediction> prediction_;  // shared with background work
+  Body coming_;      // the part of the body that is not received directly into the inputs
+  h2::Buffer body_;  // the complete `coming_`
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
-  size_t pictures_ = 0;  // that are being decoded
-  std::vector<int64_t> questions_;  // by which the control plane knows them
+  size_t pictures_ = 0;  // number of pictures that are being decoded
+  std::vector<int64_t> questions_;  // the questions to the control plane about them
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

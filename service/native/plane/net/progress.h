@@ -1,4 +1,4 @@
-// Whether what is awaited of a peer keeps coming, or keeps being taken.
+// Checks that a peer sends, or reads, at a minimum rate.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace octet {
 
 struct MinimumRate {
-  double period_s = 60;  // in which there must be `bytes`
+  double period_s = 60;  // within this time, `bytes` bytes are required
   uint64_t bytes = 1;
 };
 
@@ -14,7 +14,7 @@ class Progress {
  public:
   explicit Progress(double now_s, const MinimumRate& rate) : due_s_(now_s + rate.period_s) {}
 
-  // To be asked now and then. `total_bytes`: of all time. False: it was too slow.
+  // To be called regularly. `total_bytes` counts from the beginning. Returns false if the peer was too slow.
   bool is_kept(bool is_awaited, uint64_t total_bytes, double now_s, const MinimumRate& rate) {
     if (is_awaited && now_s < due_s_) return true;
     if (is_awaited && total_bytes - seen_bytes_ < rate.bytes) return false;
@@ -25,7 +25,7 @@ class Progress {
 
  private:
   double due_s_;
-  uint64_t seen_bytes_ = 0;  // when the period began
+  uint64_t seen_bytes_ = 0;  // total at the beginning of the period
 };
 
 }  // namespace octet

@@ -21,8 +21,8 @@ namespace octet::plane {
 namespace {
 
 constexpr double kLookEveryS = 0.25;
-constexpr double kPauseS = 0.1;    // without descriptors or memory for connections
-constexpr int kMostAccepted = 64;  // at a time
+constexpr double kPauseS = 0.1;    // pause after running out of descriptors or memory for connections
+constexpr int kMostAccepted = 64;  // per event
 constexpr uint32_t kEdges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 constexpr int kGenerationShift = 32;
 
@@ -121,13 +121,13 @@ void Reactor::with(int descriptor, const std::function<void(Peer&)>& act) {
   touched_.push_back(descriptor);
   try {
     if (!peer.is_over()) act(peer);
-  } catch (const std::exception&) {  // no memory, or no queue: this one pays, and no other
+  } catch (const std::exception&) {  // out of memory or similar: only this connection ends
     peer.stop(true);
   }
   if (--depth_ == 0) settle();
 }
 
-// All have returned: who is over goes.
+// Runs when all calls have returned: deletes ended connections and replaces those with a successor.
 void Reactor::settle() {
   while (!touched_.empty()) {
     int descriptor = touched_.back();
@@ -136,12 +136,12 @@ void Reactor::settle() {
     if (slot.peer == nullptr) continue;
     if (std::unique_ptr<Peer> next = slot.peer->successor()) {
       slot.peer = std::move(next);
-      ++depth_;  // what it touches, and itself, is looked at by this loop
+      ++depth_;  // this loop also handles what it touches, including itself
       with(descriptor, [](Peer& peer) { peer.begin(); });
       --depth_;
       continue;
     }
-    ++depth_;  // what it touches is looked at by this loop
+    ++depth_;  // this loop also handles what it touches
     slot.peer->settled();
     --depth_;
     bool is_over = slot.peer->is_over(), is_idle = is_over || slot.peer->is_idle();
@@ -150,7 +150,7 @@ void Reactor::settle() {
     if (is_over) {
       std::unique_ptr<Peer> gone = std::move(slot.peer);
       --connections_;
-      ++depth_;  // what it touches in its end is looked at by this loop
+      ++depth_;  // this loop also handles what its destructor touches
       gone.reset();
       --depth_;
     } else if (slot.peer->wants_turn()) {
@@ -174,12 +174,12 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
       ::setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       take_in(client, listener.make(client, spoken(address), std::move(seat)));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      listen_again(descriptor, listener, false);  // or it would be ready all the time
+      listen_again(descriptor, listener, false);  // otherwise it would be reported as ready all the time
       listener.again_s = now_s() + kPauseS;
       return;
     } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
       return;
-    }  // else somebody left before he was let in
+    }  // any other error: the client left before it was accepted
   }
 }
 
@@ -211,7 +211,7 @@ void Reactor::run() {
   stop_all(true);
 }
 
-// After what has happened: what is due.
+// Runs what is due after the events were handled.
 void Reactor::check(double now_s) {
   if (next_s_() <= now_s) alarm_(now_s);
   for (int descriptor : std::exchange(unread_, {})) {

@@ -1,4 +1,4 @@
-// The thread that waits for connections, and has them act.
+// The event loop: it accepts connections, waits for events with epoll, and runs timers.
 #pragma once
 
 #include <atomic>
@@ -15,32 +15,33 @@
 
 namespace octet::plane {
 
-// A connection. It owns its descriptor, which is watched by edges (EPOLLET), for reading and writing.
+// A connection. It owns its descriptor, which is watched for reading and writing in edge-triggered mode (EPOLLET).
 class Peer {
  public:
   virtual ~Peer() = default;
 
-  virtual void begin() = 0;                       // the descriptor is watched
-  virtual void happened(uint32_t events) = 0;     // what epoll says of it
-  virtual void go_on() = 0;                       // after `wants_turn`: others have had one
-  virtual void check_timeouts(double now_s) = 0;  // looks for who is too slow
-  virtual void stop(bool at_once) = 0;            // what is under way is the last; `at_once`: it is over now
-  virtual void give_up(const Problem&) {}         // answers what is under way so: it will not be computed
-  virtual void settled() {}                       // all that it was called for has returned
-  virtual void on_job(int64_t) {}                 // what computes for one of its exchanges is done
-  virtual void on_alarm(int64_t, double) {}       // an alarm of one of its exchanges
+  virtual void begin() = 0;                       // called once the descriptor is watched
+  virtual void happened(uint32_t events) = 0;     // epoll reported events
+  virtual void go_on() = 0;                       // called after `wants_turn`, when others have had their turn
+  virtual void check_timeouts(double now_s) = 0;  // ends what is too slow
+  virtual void stop(bool at_once) = 0;            // the current requests are the last; `at_once`: end now
+  // Responds to the current requests with this problem, since they will not be computed.
+  virtual void give_up(const Problem&) {}
+  virtual void settled() {}                       // all nested calls have returned
+  virtual void on_job(int64_t) {}                 // a job of one of its exchanges is done
+  virtual void on_alarm(int64_t, double) {}       // an alarm of one of its exchanges is due
 
   virtual bool is_over() const = 0;     // to be destroyed
-  virtual bool is_idle() const = 0;     // nothing is under way
-  virtual bool wants_turn() const = 0;  // there is more to do than is done at a time
-  // Who goes on with the descriptor in its place, asked after each act; null: it does itself.
+  virtual bool is_idle() const = 0;     // no request is in progress
+  virtual bool wants_turn() const = 0;  // more work remains than is done per turn
+  // Returns the object that takes over the descriptor; called after each act. Null: there is none.
   virtual std::unique_ptr<Peer> successor() { return nullptr; }
 };
 
-// For one thread, but for `wake` and `stop`.
+// Must be used on one thread, except for `wake` and `stop`.
 class Reactor {
  public:
-  // Of a connection from this address; `seat`: its place among the connections.
+  // Creates the connection object for a client. `seat` is its registration in the budgets.
   using Make = std::function<std::unique_ptr<Peer>(int descriptor, const std::string& client, Holding seat)>;
 
   explicit Reactor(std::shared_ptr<PeerBudgets> budgets);
@@ -48,24 +49,24 @@ class Reactor {
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
-  // Takes connections of a socket that listens and does not block, and stays the caller's.
+  // Accepts connections of a listening, non-blocking socket, which stays the caller's.
   void listen(int listener, Make make);
   void take_in(int descriptor, std::unique_ptr<Peer> peer);
-  // Has the connection of a descriptor act, if there is one. It may be called from within itself: who is over by then
-  // goes when all of them have returned. One that throws (no memory) pays for it alone.
+  // Calls `act` with the connection of a descriptor, if there is one. Calls may be nested; ended connections are
+  // deleted when all of them have returned. A connection whose `act` throws is ended.
   void with(int descriptor, const std::function<void(Peer&)>& act);
-  // Has `act` called while `descriptor` is readable, or writable too.
+  // Calls `act` while `descriptor` is readable, and also on writability if `is_for_writing`.
   void watch(int descriptor, std::function<void(uint32_t)> act, bool is_for_writing = false);
   void unwatch(int descriptor);
-  // Has `act` called every so often, between events.
+  // Calls `act` about every `seconds` seconds, between events.
   void every(double seconds, std::function<void(double)> act);
-  // Has `next_s` asked when `act` is due.
+  // Calls `act` when the time that `next_s` returns has come.
   void alarm(std::function<double()> next_s, std::function<void(double)> act);
 
-  // Until `stop` was called and the connections are over; called again, they are ended at once.
+  // Runs until `stop` has been called and all connections have ended. A second call of `stop` ends them at once.
   void run();
   void stop() { stops_.fetch_add(1), wake(); }
-  // Has every connection answer what is under way with this problem.
+  // Makes every connection respond to its current requests with this problem.
   void give_up(const Problem& problem);
   void wake();
 
@@ -75,12 +76,12 @@ class Reactor {
  private:
   struct Listener {
     Make make;
-    double again_s = kNever;  // after there were no descriptors left
+    double again_s = kNever;  // time to listen again after running out of descriptors
     bool is_watched = false;
   };
   struct Slot {
     std::unique_ptr<Peer> peer;
-    uint32_t generation = 0;  // events of an earlier connection of this number are not its own
+    uint32_t generation = 0;  // distinguishes events of an earlier connection with the same descriptor
     bool was_idle = true;
   };
   struct Regular {
@@ -106,8 +107,8 @@ class Reactor {
   std::function<double()> next_s_ = [] { return kNever; };
   std::function<void(double)> alarm_ = [](double) {};
   std::vector<Slot> slots_;   // by descriptor
-  std::vector<int> touched_;  // who has acted since all had returned
-  std::vector<int> unread_;   // who wants another turn
+  std::vector<int> touched_;  // connections to examine in `settle`
+  std::vector<int> unread_;   // connections that want another turn
   int depth_ = 0;
   double looks_s_ = 0;
   bool is_stopping_ = false, is_at_once_ = false;

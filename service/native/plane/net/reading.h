@@ -1,4 +1,4 @@
-// What is read of requests over HTTP in more than one place.
+// Helpers for reading HTTP requests that several exchanges use.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@
 
 namespace octet::plane {
 
-// Who asks. Throws Problem, and counts it, where that one may not; not where the cluster's API asks, which has looked, and
-// says whose request it is.
+// Identifies and admits the caller. Throws Problem, and counts it, if the caller lacks permission. A request of the
+// cluster's API was admitted there; its header names the tenant.
 Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
 
-// The same; empty where that one may not, and has been told.
+// As `admit_caller`, but responds with the problem and returns nothing if the caller lacks permission.
 std::optional<Caller> admitted(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
 
-// The value of a header. Throws Problem.
+// Parses the value of a header; `what` describes it for the error message. Throws Problem.
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value);
-// In seconds, what `Octet-Timeout-Ms` says. Throws Problem.
+// Parses `Octet-Timeout-Ms` and returns seconds. Throws Problem.
 double timeout_of(std::string_view value);
-std::string lower(std::string_view text);  // stripped, too
+std::string lower(std::string_view text);  // also strips surrounding white space
 
 Problem no_memory();
 [[noreturn]] void refuse_size(size_t most_bytes);

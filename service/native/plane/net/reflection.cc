@@ -17,11 +17,11 @@ namespace {
 
 constexpr uint64_t kStatusInvalidArgument = 3, kStatusNotFound = 5;
 
-// Fields of ServerReflectionRequest and ServerReflectionResponse.
+// Field numbers of ServerReflectionRequest and ServerReflectionResponse.
 constexpr uint64_t kHost = 1, kByFilename = 3, kBySymbol = 4, kByExtension = 5, kExtensionsOf = 6, kListServices = 7;
 constexpr uint64_t kOriginal = 2, kFiles = 4, kExtensionNumbers = 5, kServices = 6, kError = 7;
 
-// A file of the protocol, and all names that it defines.
+// A protocol file and all names that it defines.
 struct File {
   std::string_view descriptor, name;
   std::set<std::string, std::less<>> symbols, messages;
@@ -40,7 +40,7 @@ std::string within(const std::string& scope, std::string_view name) {
   return scope.empty() ? std::string(name) : (scope + ".").append(name);
 }
 
-// The values of an enumeration are in the scope that it is in itself.
+// The values of an enumeration belong to the scope that contains the enumeration.
 void add_enumeration(File& file, const std::string& scope, std::string_view its) {
   MessageReader reader(its);
   for (Field field; reader.next(field);) {
@@ -104,7 +104,7 @@ void file_that(MessageWriter& answer, const char* missing, std::string_view name
                const std::function<bool(const File&)>& is_meant) {
   auto found = std::find_if(files().begin(), files().end(), is_meant);
   if (found == files().end()) return refuse(answer, kStatusNotFound, missing, name);
-  answer.bytes(kFiles, MessageWriter().bytes(1, found->descriptor).text());  // none of them imports another
+  answer.bytes(kFiles, MessageWriter().bytes(1, found->descriptor).text());  // none of the files imports another
 }
 
 void list_services(MessageWriter& answer) {
@@ -118,7 +118,7 @@ void list_services(MessageWriter& answer) {
 void extensions_of(MessageWriter& answer, std::string_view type) {
   bool is_known = std::any_of(files().begin(), files().end(), [&](const File& file) { return file.messages.count(type) > 0; });
   if (!is_known) return refuse(answer, kStatusNotFound, "there is no message", type);
-  answer.bytes(kExtensionNumbers, MessageWriter().bytes(1, type).text());  // proto3 has none
+  answer.bytes(kExtensionNumbers, MessageWriter().bytes(1, type).text());  // proto3 has no extensions
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// gRPC's server reflection: what services there are, and of which messages they speak.
+// gRPC server reflection: lists the services and describes their messages.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace octet::plane {
 
-// grpc.reflection.v1 and v1alpha, whose messages are the same.
+// True for grpc.reflection.v1 and v1alpha, which have the same messages.
 bool is_reflection(std::string_view path);
 
-// The ServerReflectionResponse to a ServerReflectionRequest. Throws Problem for what is none.
+// Returns the ServerReflectionResponse to a ServerReflectionRequest. Throws Problem if it is malformed.
 std::string reflected(std::string_view request);
 
 }  // namespace octet::plane

@@ -15,7 +15,8 @@ namespace octet::plane {
 
 namespace {
 
-// What a worker is told of a request beside what `Errand` says, and what its client is told of the answer.
+// Headers that are forwarded to a worker, besides those that ProxyRequest adds, and headers of its response that are
+// returned to the client.
 constexpr std::array kPassedOn = {"accept",
                                   "accept-encoding",
                                   "content-encoding",
@@ -74,7 +75,8 @@ void Routed::look_up() {
     if (is_here.expired() || has_failed_) return;
     guard([&] {
       if (problem != nullptr) throw *problem;
-      plane_.cluster.choose(address_of(model_, version_), std::nullopt, {}, now_s());  // or the body need not come
+      // Fails early, so that the body need not be received.
+      plane_.cluster.choose(address_of(model_, version_), std::nullopt, {}, now_s());
       is_known_ = true;
       has_body_ended_ ? on_body_end() : connection_.want_body();
     });
@@ -97,14 +99,14 @@ void Routed::on_body(std::string_view piece) {
 void Routed::on_body_end() {
   if (has_failed_) return;
   has_body_ended_ = true;
-  if (!is_known_) return;  // there was none, and who answers is not known yet
+  if (!is_known_) return;  // the model is not resolved yet; `look_up` continues
   guard([this] {
     body_ = coming_.take();
     find_sequence();
   });
 }
 
-// What is compressed is looked into on another thread, and sent as it came.
+// Extracts the sequence. A compressed body is decompressed on another thread for this, but forwarded as it arrived.
 void Routed::find_sequence() {
   const RequestHead& head = connection_.head();
   BodyFacts facts;
@@ -116,7 +118,7 @@ void Routed::find_sequence() {
     sequence_ = sequence_in(view(body_).substr(0, facts.json_bytes.value_or(body_.size)));
     return send();
   }
-  if (!is_known_coding(coding)) return send();  // a worker says what is wrong with it
+  if (!is_known_coding(coding)) return send();  // the worker will report the error
   struct Work {
     h2::Buffer body;
     std::string coding;
@@ -181,7 +183,7 @@ void Routed::on_piece(std::string_view piece) {
 bool Routed::takes_more() const { return connection_.unsent_bytes() <= kMostUnsent; }
 
 void Routed::on_drained() {
-  if (!is_relaying_ && errand_ != nullptr) errand_->go_on();  // the next piece has to wait for the rest of this one
+  if (!is_relaying_ && errand_ != nullptr) errand_->go_on();  // the next piece must wait for the rest of this one
 }
 
 void Routed::on_answered() {

@@ -1,4 +1,4 @@
-// What a worker answers over HTTP: predictions, and questions about models. docs/adr/0050.
+// HTTP requests that workers serve: predictions, and requests about models. docs/adr/0050.
 #pragma once
 
 #include <cstdint>
@@ -53,11 +53,11 @@ class Routed final : public HttpExchange, public Sender {
   std::string model_, version_;
   const double began_s_;
   double deadline_s_ = kNever;
-  Holding hold_;                 // of memory
+  Holding hold_;                 // memory of the request
   Body coming_;
-  h2::Buffer body_;              // all of it
+  h2::Buffer body_;              // the complete body
   std::optional<std::string> sequence_;
-  std::string answer_head_;      // that goes with the first piece of its body
+  std::string answer_head_;      // sent with the first piece of the body
   bool is_known_ = false, has_failed_ = false, has_body_ended_ = false, has_begun_answer_ = false, is_relaying_ = false;
   std::shared_ptr<Errand> errand_;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);

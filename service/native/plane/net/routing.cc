@@ -1,4 +1,4 @@
-// Which exchange answers a request, by its method and path.
+// Selects the exchange that serves a request by its method and path.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +20,7 @@ namespace {
 std::vector<std::string> segments_of(std::string_view path) {
   std::vector<std::string> segments;
   while (!path.empty()) {
-    path.remove_prefix(1);  // the slash
+    path.remove_prefix(1);  // skips the slash
     std::string_view segment = path.substr(0, path.find('/'));
     path.remove_prefix(segment.size());
     auto decoded = percent_decoded(segment);
@@ -73,7 +73,7 @@ std::unique_ptr<HttpExchange> about_regions(HttpConnection& connection, const st
   return std::make_unique<SharedRegions>(connection, *what, has_name ? segments[3] : "");
 }
 
-// What the cluster's API asks as a message of gRPC.
+// Requests of the cluster's API, which are gRPC messages.
 std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
   const RequestHead& head = connection.head();
   std::string_view rpc = rpc_of(head.path(), kService);
@@ -82,7 +82,7 @@ std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
   return is_about_model(rpc) ? std::make_unique<MessageQuestion>(connection, rpc) : nullptr;
 }
 
-// A path that is known, and a method that it does not take.
+// The response to a known path with a method that it does not support.
 class NotAllowed final : public HttpExchange {
  public:
   NotAllowed(HttpConnection& connection, std::string_view allowed) : HttpExchange(connection), allowed_(allowed) {}
@@ -99,7 +99,7 @@ class NotAllowed final : public HttpExchange {
   const std::string allowed_;
 };
 
-// There are too many connections for anything but a probe.
+// The response while there are too many connections for anything but a health check.
 class NoPlace final : public HttpExchange {
  public:
   using HttpExchange::HttpExchange;

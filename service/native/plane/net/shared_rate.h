@@ -1,4 +1,4 @@
-// A rate that all parts of a whole share, each of which has a rate of its own.
+// A rate limit that many users ("parts") share, in addition to a limit of their own.
 #pragma once
 
 #include <chrono>
@@ -8,19 +8,19 @@
 
 namespace octet {
 
-// If the parts together exceed the rate of the whole, those that use it most are refused, and never one that uses it
-// little. What a part has used lately fades with time. A part counts as one that uses it most from half of the average
-// that the uses themselves see: of a hundred uses by one part and one use by another, nearly all see a hundred. So it
-// does not help to spread uses over many parts, however evenly.
+// If the parts together exceed the shared rate, the heaviest users are refused, and never one that uses it little. A
+// part's recent use decays with time. A part counts as a heavy user from half of the average that is weighted by use:
+// of a hundred uses by one part and one use by another, nearly all belong to a part with a hundred. So spreading uses
+// over many parts, however evenly, does not help.
 class SharedRate {
  public:
   using Clock = TokenBucket::Clock;
 
-  // What one part has used. For whoever has the lock of the whole.
+  // The use by one part. Requires the lock that guards the whole.
   class Part {
    public:
     explicit Part(Rate rate) : bucket_(rate) {}
-    // Whether it is as a new one.
+    // Returns true if it is in the same state as a new part.
     bool is_unused(Clock::time_point now) { return bucket_.is_full(now) && lately_ < 1; }
 
    private:
@@ -30,10 +30,10 @@ class SharedRate {
     Clock::time_point last_{};
   };
 
-  // `whole`: of all parts together.
+  // `whole`: the rate of all parts together.
   explicit SharedRate(Rate whole) : bucket_(whole), fades_s_(whole.per_second > 0 ? whole.burst / whole.per_second : 0) {}
 
-  // False: the part does it too often.
+  // Returns false if the part exceeds its rate, or is a heavy user while the shared rate is exceeded.
   bool take(Part& part, Clock::time_point now) {
     double faded = faded_since(last_, now);
     sum_ *= faded;
@@ -58,7 +58,7 @@ class SharedRate {
 
   TokenBucket bucket_;
   double fades_s_;
-  double sum_ = 0, squares_ = 0;  // of what the parts have used lately
+  double sum_ = 0, squares_ = 0;  // sum, and sum of squares, of the recent uses of the parts
   Clock::time_point last_{};
 };
 

@@ -12,7 +12,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kLongestBody = 4096;  // a key and two numbers
+constexpr size_t kLongestBody = 4096;  // room for a key and two numbers
 
 struct Registration {
   std::string name, key;

@@ -1,4 +1,4 @@
-// Regions of memory that clients share, in both protocols: Triton's extension `system_shared_memory`.
+// Registration of memory that clients share, in both protocols: Triton's extension `system_shared_memory`.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace octet::plane {
 
-inline constexpr std::string_view kSharedMemoryRpc = "SystemSharedMemory";  // how the names of its methods begin
+inline constexpr std::string_view kSharedMemoryRpc = "SystemSharedMemory";  // common prefix of the names of its RPCs
 
-// The answer to a message of `SystemSharedMemory{rpc}`. Throws Problem.
+// Executes the RPC `SystemSharedMemory{rpc}` and returns the response message. Throws Problem.
 std::string shared_regions_answer(SharedMemory& memory, std::string_view rpc, std::string_view message);
 
 class SharedRegions final : public HttpExchange {

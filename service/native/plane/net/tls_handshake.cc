@@ -14,7 +14,7 @@ void TlsHandshake::shake() {
     return;
   }
   struct Step {
-    std::unique_ptr<TlsTransport> transport;  // the socket stays open as long as the thread uses it
+    std::unique_ptr<TlsTransport> transport;  // keeps the socket open while the thread uses it
     TlsTransport::Handshake state = TlsTransport::Handshake::kNotYet;
   };
   auto step = std::make_shared<Step>(Step{std::move(transport_)});

@@ -1,4 +1,4 @@
-// A connection whose TLS handshake is under way.
+// A connection during its TLS handshake.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace octet::plane {
 
-// By a thread, since the private key's part of it takes as long as many requests (RSA of 2048 bits: 0.25 ms, of 4096:
-// 4 ms).
+// Each step runs on a background thread, because the private key operation takes as long as many requests (RSA with
+// 2048 bits: 0.25 ms, with 4096 bits: 4 ms).
 class TlsHandshake : public Peer {
  public:
   void happened(uint32_t) override { shake(); }
@@ -30,12 +30,12 @@ class TlsHandshake : public Peer {
 
   void shake();
 
-  // It is over: `state` is not kNotYet. Makes the successor, if there is to be one.
+  // The handshake has ended; `state` is never kNotYet. Creates the successor, if there is one.
   virtual void shaken(TlsTransport::Handshake state) = 0;
   virtual void late() { is_over_ = true; }
 
   Plane& plane_;
-  std::unique_ptr<TlsTransport> transport_;  // null while the thread has it
+  std::unique_ptr<TlsTransport> transport_;  // null while the thread uses it
   bool is_over_ = false;
   std::unique_ptr<Peer> successor_;
 
@@ -44,7 +44,7 @@ class TlsHandshake : public Peer {
 
   const int64_t id_;
   const double due_s_;
-  bool has_more_ = false;  // something has happened while the thread had it
+  bool has_more_ = false;  // an event arrived while the thread used it
   const std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

@@ -11,15 +11,15 @@ namespace octet::plane {
 namespace {
 
 constexpr long kVerified = 0;  // X509_V_OK
-constexpr size_t kRecordBytes = 16 << 10;  // the most that one holds (RFC 8446, section 5.1)
+constexpr size_t kRecordBytes = 16 << 10;  // maximum payload of a record (RFC 8446, section 5.1)
 
-// Pieces, a record's worth at a time: small ones are copied together, since each record costs as much as 200 bytes and a
-// system call; large ones are read where they are.
+// Splits pieces into records. Small pieces are copied together, because each record costs as much as 200 bytes and a
+// system call; large ones are not copied.
 class Records {
  public:
   Records(const iovec* pieces, size_t count) : pieces_(pieces), end_(pieces + count) {}
 
-  // The next, until `advance`; empty at the end.
+  // Returns the next record, valid until `advance`; empty at the end.
   std::string_view next() {
     skip_empty();
     if (pieces_ == end_) return {};
@@ -50,7 +50,7 @@ class Records {
 
   const iovec* pieces_;
   const iovec* const end_;
-  size_t offset_ = 0;  // of the first piece
+  size_t offset_ = 0;  // in the first piece
   std::array<char, kRecordBytes> copied_;
 };
 
@@ -80,7 +80,7 @@ std::string_view TlsTransport::protocol() const {
   return {reinterpret_cast<const char*>(name), bytes};
 }
 
-// A call of OpenSSL that did nothing: because nothing came, or is taken; or it is over.
+// Interprets a failed call of OpenSSL: returns kNothingNow if it would block, and kOver if the connection has ended.
 ssize_t TlsTransport::failed(int result) {
   int error = openssl().get_error(ssl_.get(), result);
   if (error == OpenSsl::kErrorWantRead || error == OpenSsl::kErrorWantWrite) return kNothingNow;
@@ -88,8 +88,8 @@ ssize_t TlsTransport::failed(int result) {
   return kOver;
 }
 
-// All that has come, as a socket gives it, and not one record: a peer that sends a byte in each would have the head of
-// its request looked at for each.
+// Reads all available data, like a socket, rather than one record. Otherwise a peer that sends one byte per record
+// would cause its request's head to be parsed for each byte.
 ssize_t TlsTransport::receive(char* data, size_t bytes) {
   const OpenSsl& its = openssl();
   size_t received = 0;
@@ -115,7 +115,8 @@ ssize_t TlsTransport::send(const iovec* pieces, size_t count) {
   for (std::string_view record = records.next(); !record.empty(); record = records.next()) {
     its.clear_error();
     size_t written = 0;
-    // Where nothing is taken, OpenSSL keeps the record that it made, and asks for the same bytes again, or more.
+    // If the socket accepts nothing, OpenSSL keeps the record that it built and expects a call with the same bytes,
+    // possibly followed by more.
     int result = its.write(ssl_.get(), record.data(), record.size(), &written);
     if (result != 1) {
       if (failed(result) == kOver) return kOver;
@@ -130,7 +131,7 @@ ssize_t TlsTransport::send(const iovec* pieces, size_t count) {
 void TlsTransport::finish() {
   if (is_open_) {
     openssl().clear_error();
-    openssl().shutdown(ssl_.get());  // says so; what the peer says to it is not awaited
+    openssl().shutdown(ssl_.get());  // sends close_notify, without waiting for the peer's
   }
   ::shutdown(descriptor_, SHUT_WR);
 }

@@ -1,4 +1,4 @@
-// A connection's bytes under TLS.
+// A connection encrypted with TLS.
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@ namespace octet::plane {
 
 class TlsTransport final : public Transport {
  public:
-  // `protocols`: see Certificate::connection.
+  // The server's side; see Certificate::connection.
   TlsTransport(int descriptor, const Certificate& certificate, const std::string_view& protocols)
       : Transport(descriptor), ssl_(certificate.connection(descriptor, protocols)) {}
-  // To a server: see Authority::connection.
+  // The client's side; see Authority::connection.
   TlsTransport(int descriptor, const Authority& authority, const std::string& name)
       : Transport(descriptor), ssl_(authority.connection(descriptor, name)) {}
 
-  enum class Handshake { kDone, kNotYet, kFailed, kIsPlain };  // the last: the peer speaks HTTP, without TLS
-  // Goes on with the handshake as far as it gets. Before it is done nothing is received or sent.
+  enum class Handshake { kDone, kNotYet, kFailed, kIsPlain };  // kIsPlain: the peer sent an unencrypted HTTP request
+  // Continues the handshake as far as possible without blocking. Until it is done, nothing can be received or sent.
   Handshake shake();
-  // Why it failed.
+  // Returns why the handshake failed.
   const std::string& failure() const { return failure_; }
-  // What ALPN chose; empty where the peer asked for nothing.
+  // Returns the protocol that ALPN selected; empty if the peer did not use ALPN.
   std::string_view protocol() const;
 
   ssize_t receive(char* data, size_t bytes) override;
@@ -37,7 +37,7 @@ class TlsTransport final : public Transport {
 
   const SslConnection ssl_;
   std::string failure_;
-  bool is_open_ = false;  // the handshake is done, and nothing has failed
+  bool is_open_ = false;  // the handshake is done, and no error has occurred
 };
 
 }  // namespace octet::plane

@@ -1,4 +1,4 @@
-// So many at once, and so many a second in the long run.
+// A token bucket: a rate with bursts.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@ struct Rate {
   double per_second;
 };
 
-// Counts what somebody may do now and then but not all the time.
+// Limits how often something may be done: `burst` times at once, and `per_second` in the long run.
 class TokenBucket {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit TokenBucket(Rate rate) : rate_(rate), tokens_(rate.burst) {}
 
-  // False: it was done too often.
+  // Takes a token. Returns false if there is none.
   bool take(Clock::time_point now) {
     refill(now);
     if (tokens_ < 1) return false;

@@ -1,4 +1,4 @@
-// What becomes a trace, afterwards: the control plane makes spans of it.
+// Reports requests to be traced. The control plane creates the spans.
 #pragma once
 
 #include <string_view>
@@ -8,13 +8,14 @@
 
 namespace octet::plane {
 
-// Whether a request with this `traceparent` (https://www.w3.org/TR/trace-context) is traced: as it says, or by chance.
+// Returns true if a request with this `traceparent` (https://www.w3.org/TR/trace-context) is traced: as its flag
+// demands, or at random if it has none.
 bool is_traced(const Plane& plane, std::string_view traceparent);
 
 struct Traced {
   Protocol protocol;
   std::string_view traceparent, tracestate, request_id, path, route, scheme, code;
-  const Prediction* prediction;  // null where it was refused before
+  const Prediction* prediction;  // null if the request was refused earlier
 };
 void tell_trace(Plane& plane, const Traced& traced);
 

@@ -1,4 +1,4 @@
-// The bytes of a connection, be they encrypted or not.
+// The bytes of a connection, encrypted or not.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +8,7 @@
 
 namespace octet::plane {
 
-// On a socket that does not block, which goes with it.
+// A transport owns a non-blocking socket.
 class Transport {
  public:
   static constexpr ssize_t kNothingNow = 0, kOver = -1;
@@ -18,12 +18,12 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // How many bytes came, or one of the above: at its end, and where it fails.
+  // Returns the number of bytes received, or kNothingNow, or kOver if the connection has ended or failed.
   virtual ssize_t receive(char* data, size_t bytes) = 0;
-  // How many bytes were taken: fewer than there are, where the peer is slow; or kOver. What was not taken comes first in
-  // the next call.
+  // Returns how many bytes were accepted, which is fewer than given if the peer is slow, or kOver. The next call must
+  // begin with the bytes that were not accepted.
   virtual ssize_t send(const iovec* pieces, size_t count) = 0;
-  // Says that nothing will follow.
+  // Announces that nothing will follow.
   virtual void finish() = 0;
   virtual bool is_encrypted() const = 0;
 

@@ -9,9 +9,10 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kTurns = 8;     // reads, then others have theirs
-constexpr double kIdleS = 30;    // less than a worker lets one be idle, or a request might meet its end
-constexpr double kAfterS = 0.5;  // behind the last of the connections whose requests go on here
+constexpr size_t kTurns = 8;     // reads per turn
+// Less than a worker's keep-alive time, so that a request never meets a closing connection.
+constexpr double kIdleS = 30;
+constexpr double kAfterS = 0.5;  // delay after the last client connections whose requests use workers
 
 }  // namespace
 
@@ -33,7 +34,7 @@ bool Upstream::send(const std::vector<std::string_view>& pieces) {
     return true;
   }
   bool was_some_taken = !was_empty || !outbox_.is_empty();
-  outbox_ = {};  // it takes no more, and may have answered
+  outbox_ = {};  // the peer accepts no more, but may have responded
   return was_some_taken;
 }
 
@@ -61,7 +62,7 @@ void Upstream::happened(uint32_t events) {
   read();
 }
 
-// False: there is nobody any more, or `act` says so.
+// Calls `act` with the recipient of the exchange. Returns false if there is none any more, or if `act` does.
 bool Upstream::tell(const std::function<bool(Asker&)>& act) {
   bool goes_on = false;
   bool was_there = false;
@@ -88,7 +89,7 @@ void Upstream::read() {
       break;
     }
     bool is_end = count == Transport::kOver;
-    if (is_end || is_free()) is_over_ = true;  // nobody waits for what comes: it belongs to no request
+    if (is_end || is_free()) is_over_ = true;  // unsolicited bytes belong to no request
     if (is_free()) return;
     due_s_ = now_s() + rest_s_;
     bool goes_on = tell([&](Asker& asker) {
@@ -97,7 +98,7 @@ void Upstream::read() {
       return false;
     });
     if (!goes_on && !is_free()) {
-      due_s_ = kNever;  // it is the client who is waited for, and its connection has a limit of its own
+      due_s_ = kNever;  // waits for the client, whose connection has its own time limit
       return;
     }
   }

@@ -1,4 +1,4 @@
-// A connection to what answers requests for this process: the control plane, or a worker.
+// A connection to the control plane or to a worker, over which this process sends requests.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kMostUnsent = 256 << 10;    // then who sends waits for who takes
+inline constexpr size_t kMostUnsent = 256 << 10;    // then the sender waits for the receiver
 inline constexpr size_t kLongestAnswerHead = 64 << 10;
 
-// Who sends a request on. Called while the connection of its client acts.
+// The recipient of a response from upstream. Its functions are called while its client's connection is being served.
 class Asker {
  public:
   virtual ~Asker() = default;
 
-  // Some of the response. False: no more of it now, until `Upstream::resume`.
+  // Receives a part of the response. Returning false stops reading until `Upstream::resume`.
   virtual bool on_response(std::string_view bytes) = 0;
-  virtual void on_response_end() = 0;  // the connection is over
-  virtual void on_taken() {}           // there is room for more of the request
-  virtual void on_leaving() {}         // the other end is said to be there no more
+  virtual void on_response_end() = 0;  // the connection has ended
+  virtual void on_taken() {}           // more of the request can be sent
+  virtual void on_leaving() {}         // the control plane reports that the worker is gone
 };
 
 class Upstream final : public Peer {
@@ -41,27 +41,28 @@ class Upstream final : public Peer {
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
   bool is_over() const override { return is_over_; }
-  bool is_idle() const override { return true; }  // its client's connection says whether there is something to wait for
+  bool is_idle() const override { return true; }  // the client's connection shows whether a request is in progress
   bool wants_turn() const override { return wants_turn_; }
 
   int64_t id() const { return id_; }
   bool is_free() const { return exchange_ == 0; }
   bool was_used() const { return was_used_; }
-  // Hands it to the asker of an exchange. By `due_s` there is a first byte of the answer, and each time `rest_s` later
-  // another, or it is over.
+  // Assigns the connection to the recipient of an exchange. The connection ends if the first byte of the response does
+  // not arrive by `due_s`, or if a later one takes longer than `rest_s`.
   void serve(int64_t exchange, std::weak_ptr<Asker> asker, double due_s = kNever, double rest_s = kNever);
-  // False: the connection is over, and nothing of the pieces was taken.
+  // Returns false if the connection has ended and none of the pieces was sent.
   bool send(const std::vector<std::string_view>& pieces);
   size_t unsent_bytes() const { return outbox_.bytes(); }
-  void resume();  // the client took what there was
+  void resume();  // the client has read what was relayed
   void end() { is_over_ = true; }
-  // The response is whole, and so is the request: another may have it, as soon as it is seen that nothing more comes.
+  // The request and its response are complete. The connection can be reused once it is certain that nothing more
+  // arrives.
   void release();
 
-  // The other end is said to be there no more.
+  // The control plane reports that the worker is gone.
   void leave();
 
-  // Called each time when it is free, when it is over for having been free for long, and in the end.
+  // Callbacks: the connection became free; it ends because it was idle for long; it is destroyed.
   std::function<void()> on_free = [] {}, on_rested = [] {}, on_gone = [] {};
 
  private:
@@ -78,7 +79,7 @@ class Upstream final : public Peer {
   bool may_read_ = true, wants_turn_ = false, is_over_ = false, was_used_ = false, is_announced_ = false;
 };
 
-// Nothing happens where it is gone: its descriptor may be another's by then.
+// Calls `act` unless the connection has ended; its descriptor may belong to another by then.
 void with_upstream(Plane& plane, int64_t id, const std::function<void(Upstream&)>& act);
 
 }  // namespace octet::plane

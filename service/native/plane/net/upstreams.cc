@@ -13,7 +13,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kInAdvance = 2;  // connections to each, or the first requests would wait
+constexpr size_t kInAdvance = 2;  // connections to open to each worker before the first request needs one
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void Upstreams::opened(const std::string& worker, int descriptor) {
   if (its->server_name.empty()) {
     return plane_.take_in(descriptor, take(worker, descriptor, std::make_unique<PlainTransport>(descriptor)));
   }
-  if (!plane_.authority) {  // never in plain text instead
+  if (!plane_.authority) {  // never falls back to plain text
     ::close(descriptor);
     return distrust(worker, "there is no authority to know it by");
   }
@@ -81,7 +81,7 @@ void Upstreams::opened(const std::string& worker, int descriptor) {
   plane_.take_in(descriptor, std::make_unique<ClientHandshake>(plane_, descriptor, std::move(transport), done, failed));
 }
 
-// The worker is there, and gives no proof that it is one.
+// The worker is reachable but cannot prove its identity.
 void Upstreams::distrust(const std::string& worker, const std::string& why) {
   tell_trust(worker, why);
   refused(worker);
@@ -108,7 +108,7 @@ std::unique_ptr<Peer> Upstreams::take(const std::string& worker, int descriptor,
   return upstream;
 }
 
-// One who waits, for this connection or for another, looks elsewhere.
+// Makes the first waiter try another worker, whichever connection it waits for.
 void Upstreams::refused(const std::string& worker) {
   auto line = lines_.find(worker);
   bool was_heard = false;
@@ -141,7 +141,7 @@ void Upstreams::is_free(const std::string& worker, int64_t upstream) {
   if (!is_taken) line->second.free.push_back(upstream);
 }
 
-// The last ones are followed by others: the control plane, which opens them, may be away when they are needed.
+// Replaces the last idle connections: the control plane, which opens them, may be unavailable when they are needed.
 void Upstreams::has_rested(const std::string& worker) {
   auto line = lines_.find(worker);
   if (!plane_.is_stopping && line != lines_.end() && line->second.all.size() <= kInAdvance) ask(worker);

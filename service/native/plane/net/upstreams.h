@@ -1,4 +1,5 @@
-// Connections to workers. The control plane opens them: this process connects to nobody.
+// The pool of connections to workers. The control plane opens them and passes their descriptors, since this process has
+// no right to connect.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +22,20 @@ class Upstreams {
  public:
   static constexpr int64_t kLater = 0, kNone = -1;
 
-  // Who wants a connection. Called while the connection of its client acts.
+  // Waits for a connection. Its functions are called while its client's connection is being served.
   class Waiter {
    public:
     virtual ~Waiter() = default;
-    virtual bool on_connection(int64_t upstream) = 0;  // false: it is not wanted any more
+    virtual bool on_connection(int64_t upstream) = 0;  // returns false if it is not wanted any more
     virtual void on_no_connection() = 0;
   };
 
   explicit Upstreams(Plane& plane) : plane_(plane) {}
 
-  // By an order: opens some connections to who is new; those to who is gone are told.
+  // Applies an order: opens connections to new workers, and notifies the connections to removed ones.
   void changed(const Cluster::Change& change);
-  // The id of a free connection; kLater: the waiter is called when there is one, or cannot be; kNone: there will be none.
+  // Returns the id of a free connection. kLater: the waiter will be called when there is one, or if that fails. kNone:
+  // there is none and will be none.
   int64_t get(const Worker& worker, int64_t exchange, std::weak_ptr<Waiter> waiter);
 
  private:
@@ -43,8 +45,8 @@ class Upstreams {
   };
   struct Line {
     std::set<int64_t> all;
-    std::vector<int64_t> free;    // the last one was used last
-    std::deque<Waiting> waiting;  // for connections that were asked for
+    std::vector<int64_t> free;    // a stack: the last one was used last
+    std::deque<Waiting> waiting;  // for requested connections
   };
 
   void ask(const std::string& worker);
@@ -52,13 +54,13 @@ class Upstreams {
   std::unique_ptr<Peer> take(const std::string& worker, int descriptor, std::unique_ptr<Transport> transport);
   void refused(const std::string& worker);
   void distrust(const std::string& worker, const std::string& why);
-  void tell_trust(const std::string& worker, const std::string& distrusted);  // empty: it is trusted
+  void tell_trust(const std::string& worker, const std::string& distrusted);  // empty: the worker is trusted
   void is_free(const std::string& worker, int64_t upstream);
   void has_rested(const std::string& worker);
   void is_gone(const std::string& worker, int64_t upstream);
 
   Plane& plane_;
-  std::map<std::string, Line, std::less<>> lines_;  // by worker
+  std::map<std::string, Line, std::less<>> lines_;  // by worker id
 };
 
 }  // namespace octet::plane

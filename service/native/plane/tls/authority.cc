@@ -22,7 +22,8 @@ Authority::Authority(std::string_view certificates) : context_(make_context(open
   const OpenSsl& its = openssl();
   its.context_set_verify(context_.get(), kVerifyPeer, nullptr);
   read_certificates(certificates, [&](X509* each) {
-    bool is_used = its.store_add_cert(its.context_get_cert_store(context_.get()), each) == 1;  // which shares it
+    // Takes a reference of its own.
+    bool is_used = its.store_add_cert(its.context_get_cert_store(context_.get()), each) == 1;
     its.x509_free(each);
     if (!is_used) refuse_pem("a certificate of an authority is of no use: " + its.what());
   });

@@ -1,4 +1,4 @@
-// The authorities by whose certificates this process, as a client, knows servers.
+// The certificate authorities that this process, as a client, uses to verify servers.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace octet::plane {
 
 class Authority {
  public:
-  // Of PEM. Throws std::runtime_error.
+  // Reads PEM certificates. Throws std::runtime_error.
   explicit Authority(std::string_view certificates);
 
-  // A connection on a socket, which stays the caller's, to a server whose certificate is for `name`: of DNS, or an IP
-  // address. Throws std::bad_alloc.
+  // Returns a client connection on a socket, which stays the caller's. The server must have a certificate for `name`, a
+  // DNS name or an IP address. Throws std::bad_alloc.
   SslConnection connection(int descriptor, const std::string& name) const;
 
  private:

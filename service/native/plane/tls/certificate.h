@@ -1,4 +1,4 @@
-// A certificate and its key, by which connections are encrypted: TLS 1.2 and 1.3.
+// A server certificate with its private key, for TLS 1.2 and 1.3.
 #pragma once
 
 #include <string_view>
@@ -9,11 +9,13 @@ namespace octet::plane {
 
 class Certificate {
  public:
-  // Of PEM: the certificates, the server's first, and a key without a password. Throws std::runtime_error.
+  // Reads PEM: the certificates, starting with the server's, and a private key without a password. Throws
+  // std::runtime_error.
   Certificate(std::string_view chain, std::string_view key);
 
-  // A connection on a socket, which stays the caller's, of a server that speaks `protocols`: as ALPN lists them, each
-  // behind its length, the dearest first. It goes on by this certificate when there is another. Throws std::bad_alloc.
+  // Returns a server connection on a socket, which stays the caller's. `protocols` is a list for ALPN: each name is
+  // preceded by its length, the preferred one first. The view itself must outlive the connection. The connection keeps
+  // this certificate after it is replaced. Throws std::bad_alloc.
   SslConnection connection(int descriptor, const std::string_view& protocols) const;
 
  private:

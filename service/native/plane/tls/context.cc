@@ -11,10 +11,11 @@ namespace {
 constexpr int kSetMode = 33, kSetReadAhead = 41, kSetCacheMode = 44, kSetMinimum = 123;
 constexpr long kTls12 = 0x0303;
 constexpr long kPartialWrite = 1, kMovingBuffer = 2, kReleaseBuffers = 16;
-// A peer that leaves without saying so cut nothing short: a length, a chunk or a frame says where a message ends.
+// A peer that disconnects without a close_notify cannot truncate a message unnoticed, since every message ends with a
+// length, a final chunk or a frame.
 constexpr uint64_t kIgnoreUnexpectedEof = 1 << 7, kNoCompression = 1 << 17, kServerPreference = 1 << 22,
                    kNoRenegotiation = 1 << 30;
-// For TLS 1.2, those that HTTP/2 allows (RFC 9113, section 9.2.2): authenticated, and with forward secrecy.
+// TLS 1.2 ciphers that HTTP/2 permits (RFC 9113, section 9.2.2): authenticated, and with forward secrecy.
 constexpr char kCiphers[] = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20";
 
 }  // namespace
@@ -49,8 +50,8 @@ SslContextRef make_context(const SslMethod* method) {
   SslContext* context = made.get();
   its.context_ctrl(context, kSetMinimum, kTls12, nullptr);
   its.context_ctrl(context, kSetMode, kPartialWrite | kMovingBuffer | kReleaseBuffers, nullptr);
-  its.context_ctrl(context, kSetReadAhead, 1, nullptr);  // one system call for a record, not one for its head
-  its.context_ctrl(context, kSetCacheMode, 0, nullptr);  // clients keep their sessions, as tickets
+  its.context_ctrl(context, kSetReadAhead, 1, nullptr);  // one system call per record instead of two
+  its.context_ctrl(context, kSetCacheMode, 0, nullptr);  // clients store their sessions as tickets
   its.context_set_options(context, kIgnoreUnexpectedEof | kNoCompression | kServerPreference | kNoRenegotiation);
   if (its.context_set_cipher_list(context, kCiphers) != 1) refuse_pem("no cipher of TLS 1.2: " + its.what());
   return made;

@@ -1,4 +1,4 @@
-// What all encrypted connections of this process have in common: TLS 1.2 and 1.3.
+// The configuration that all TLS connections of this process share: TLS 1.2 and 1.3.
 #pragma once
 
 #include <functional>
@@ -25,15 +25,16 @@ struct FreeBio {
 };
 using PemText = std::unique_ptr<Bio, FreeBio>;
 
-[[noreturn]] void refuse_pem(const std::string& what);  // as std::runtime_error
+[[noreturn]] void refuse_pem(const std::string& what);  // throws std::runtime_error
 
 PemText pem_text(std::string_view pem);
-// Or OpenSSL would ask for one at the terminal.
+// A password callback that always fails; otherwise OpenSSL would prompt at the terminal.
 int no_password(char*, int, int, void*);
-// Calls `use` with each certificate, which is the caller's; there is at least one. Throws std::runtime_error.
+// Calls `use` with each certificate, which takes ownership of it. Throws std::runtime_error if there is none, or if the
+// PEM is invalid.
 void read_certificates(std::string_view pem, const std::function<void(X509*)>& use);
 
-// Of servers, or of clients.
+// `method` is for servers or for clients.
 SslContextRef make_context(const SslMethod* method);
 
 }  // namespace octet::plane

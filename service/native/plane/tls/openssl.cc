@@ -9,7 +9,8 @@ namespace octet::plane {
 namespace {
 
 constexpr char kLibrary[] = "libssl.so.3";
-constexpr uint64_t kNoConfiguration = 0x80, kNoAtExit = 0x80000;  // files are not read, and threads run to the end
+// Do not read configuration files; do not clean up at exit, since threads run until the end.
+constexpr uint64_t kNoConfiguration = 0x80, kNoAtExit = 0x80000;
 
 struct Loaded {
   OpenSsl its{};
@@ -67,7 +68,7 @@ struct Loaded {
   }
 
  private:
-  // Those of libcrypto are found too, which it depends on.
+  // Also finds symbols of libcrypto, on which libssl depends.
   template <typename Function>
   void find(const char* name, Function& function) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));

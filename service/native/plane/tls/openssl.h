@@ -1,4 +1,5 @@
-// What is used of OpenSSL 3, which is found at run time: no header of it is there where this is compiled.
+// The functions of OpenSSL 3 that are used. The library is loaded at run time, and its headers are not needed for
+// compiling.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 namespace octet::plane {
 
-// OpenSSL's own, of which nothing is known but the addresses.
+// Opaque types of OpenSSL.
 struct Ssl;         // SSL
 struct SslContext;  // SSL_CTX
 struct SslMethod;   // SSL_METHOD
@@ -16,7 +17,8 @@ struct X509;
 struct X509Store;  // X509_STORE
 struct PrivateKey;  // EVP_PKEY
 
-// By the names that its manual has them under; the numbers of ssl.h, which are part of its binary interface.
+// The members are named after the functions in OpenSSL's manual. The constants are those of ssl.h, which are part of
+// its binary interface.
 struct OpenSsl {
   static constexpr int kErrorWantRead = 2, kErrorWantWrite = 3, kErrorZeroReturn = 6;
   static constexpr int kLibraryPem = 9, kLibrarySsl = 20;
@@ -74,13 +76,13 @@ struct OpenSsl {
 
   static int library_of(unsigned long error) { return static_cast<int>(error >> 23 & 0xff); }
   static int reason_of(unsigned long error) { return static_cast<int>(error & 0x7fffff); }
-  // What the last error of this thread says.
+  // Returns the reason of this thread's last error.
   std::string what() const;
 };
 
-// Throws std::runtime_error where this machine has none.
+// Throws std::runtime_error if OpenSSL is not installed.
 const OpenSsl& openssl();
-// Loads it, while the process may open files; whoever needs it later is told where it is not there.
+// Loads the library while the process may open files. If it is missing, `openssl` reports that later.
 void load_openssl();
 
 }  // namespace octet::plane
