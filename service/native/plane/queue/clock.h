@@ -1,4 +1,4 @@
-// The clock of all that is timed here.
+// The clock for all times in the data plane.
 #pragma once
 
 #include <time.h>
@@ -7,12 +7,12 @@
 
 namespace octet {
 
-inline double now_s() {  // of CLOCK_MONOTONIC
+inline double now_s() {  // CLOCK_MONOTONIC in seconds
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-inline constexpr double kNever = std::numeric_limits<double>::infinity();  // by `now_s()`
+inline constexpr double kNever = std::numeric_limits<double>::infinity();  // a time on the clock of `now_s()`
 
 }  // namespace octet

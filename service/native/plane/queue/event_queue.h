@@ -1,4 +1,4 @@
-// A queue between threads whose reader is an event loop, which a descriptor wakes.
+// A queue between threads that an event loop reads: a descriptor becomes readable when items arrive.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -22,10 +22,10 @@ class EventQueue {
   EventQueue(const EventQueue&) = delete;
   EventQueue& operator=(const EventQueue&) = delete;
 
-  // An eventfd: readable while something may be inside.
+  // Returns an eventfd that is readable while the queue may contain items.
   int descriptor() const { return descriptor_; }
 
-  // From any thread. Items that are put together are taken together.
+  // May be called from any thread. Items put in one call are taken together.
   void put(Item item) {
     append([&] { items_.push_back(std::move(item)); });
   }
@@ -33,10 +33,10 @@ class EventQueue {
     append([&] { items_.insert(items_.end(), items.begin(), items.end()); });
   }
 
-  // All that is inside, in order; the descriptor is no longer readable. For the event loop.
+  // Removes and returns all items in order, and clears the descriptor. For the event loop.
   std::vector<Item> take() {
     eventfd_t ignored;
-    eventfd_read(descriptor_, &ignored);  // first: an item that comes afterwards wakes the loop again
+    eventfd_read(descriptor_, &ignored);  // cleared first, so that an item that arrives afterwards wakes the loop again
     std::lock_guard lock(mutex_);
     return std::exchange(items_, {});
   }

@@ -18,37 +18,37 @@ using JobRef = std::shared_ptr<Job>;
 // Finished jobs on their way from the threads that ran them to an event loop.
 using Mailbox = EventQueue<JobRef>;
 
-// Where the time of a request went: seconds, of CLOCK_MONOTONIC where it is a point in time.
+// How the time of a request was spent. Times are on CLOCK_MONOTONIC, in seconds.
 struct Stages {
   double submitted_s = 0;
-  double taken_s = 0;    // an instance's thread took it
-  double run_s = 0;      // of the model's call, or calls
-  double ended_s = 0;    // the outputs are there
-  int64_t call = 0;      // which call of the queue: requests with the same were computed together
-  int64_t requests = 0;  // that were
-  int64_t samples = 0;   // of all of them
+  double taken_s = 0;    // when an instance's thread took it
+  double run_s = 0;      // duration of the model's call or calls
+  double ended_s = 0;    // when the outputs were ready
+  int64_t call = 0;      // number of the call; requests with the same number were computed together
+  int64_t requests = 0;  // number of requests in that call
+  int64_t samples = 0;   // number of samples in that call
 };
 
-inline constexpr char kNoMemory[] = "there is no memory for it";  // a fault
+inline constexpr char kNoMemory[] = "there is no memory for it";  // value of Job::fault
 
 enum class Outcome : uint8_t { kPending, kAnswered, kFailed, kLate };
 
-// Fields up to `mailbox` are the submitter's. The queue writes the others, before the job is in the mailbox.
+// The submitter sets the fields up to `mailbox`. The queue sets the others before it puts the job into the mailbox.
 struct Job {
-  int64_t key = 0;                   // whatever the submitter knows it by
-  std::vector<Tensor> inputs;        // in the signature's order, then those of the state
-  size_t bucket = 0;                 // of the shapes that the model is built for
-  int64_t level = 1;                 // 1 is served first
+  int64_t key = 0;                   // chosen by the submitter
+  std::vector<Tensor> inputs;        // in the signature's order, followed by the state tensors
+  size_t bucket = 0;                 // index of the shape bucket
+  int64_t level = 1;                 // priority; 1 is served first
   int64_t samples = 1;
-  double deadline_s = std::numeric_limits<double>::infinity();  // for the beginning of the call
-  std::shared_ptr<Mailbox> mailbox;  // where the outcome goes
+  double deadline_s = std::numeric_limits<double>::infinity();  // latest start of the call
+  std::shared_ptr<Mailbox> mailbox;  // receives the finished job
 
   Outcome outcome = Outcome::kPending;
-  std::vector<Tensor> outputs;  // and after them those of the state
-  std::string fault;            // of what failed
+  std::vector<Tensor> outputs;  // followed by the new state tensors
+  std::string fault;            // why it failed
   Stages stages;
 
-  // The queue's own, under its lock.
+  // Used by the queue only, under its lock.
   int64_t ticket = 0;
   bool is_queued = false;
 };

@@ -12,9 +12,10 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kConcurrencyWindowS = 0.1;  // requests that follow each other at once count as concurrent
-constexpr double kMemory = 0.8;  // of the time that a request takes: the last five calls count for two thirds
-constexpr int64_t kOldestEvery = 8;  // calls begin with who has waited longest, whatever the level
+constexpr double kConcurrencyWindowS = 0.1;  // requests within this time of each other count as concurrent
+// Weight of the past in the moving average of the time per request: the last five calls count for two thirds.
+constexpr double kMemory = 0.8;
+constexpr int64_t kOldestEvery = 8;  // every so many calls, the oldest request goes first regardless of its level
 constexpr double kFewestPlaces = 8;
 constexpr double kSoonS = 1e-3;
 constexpr size_t kMostLogged = 1 << 20;
@@ -32,7 +33,7 @@ struct ModelQueue::Instance {
   std::deque<Task> tasks;
   std::condition_variable wakeup;
   bool is_woken = false;
-  bool is_running = false;  // a call
+  bool is_running = false;  // is in a call
 };
 
 ModelQueue::ModelQueue(Rules rules, std::vector<Variants> instances)
@@ -41,14 +42,15 @@ ModelQueue::ModelQueue(Rules rules, std::vector<Variants> instances)
     instances_.push_back(std::make_unique<Instance>());
     instances_.back()->variants = std::move(variants);
   }
-  calls_ = {{}, {1}};  // until there is a plan
+  calls_ = {{}, {1}};  // until `plan` is called, each sample is a call of its own
 }
 
 std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rules,
                                   std::vector<Variants> instances) {
   std::shared_ptr<ModelQueue> queue(new ModelQueue(rules, std::move(instances)));
   for (size_t index = 0; index < queue->instances_.size(); ++index) {
-    // The thread keeps the queue, and not the queue its threads: who forgets to join them is not stopped by them.
+    // The threads share ownership of the queue, not the other way round, so a caller that drops the queue need not join
+    // them.
     std::string title = (name + "-" + std::to_string(index)).substr(0, 15);
     std::thread thread([queue, instance = queue->instances_[index].get(), title] {
       pthread_setname_np(pthread_self(), title.c_str());
@@ -75,7 +77,7 @@ bool ModelQueue::admit() {
       note_concurrency(now);
     }
   }
-  put(hopeless);  // who gets a place or not: they are told
+  put(hopeless);  // their submitters are notified whether or not this request was admitted
   return is_admitted;
 }
 
@@ -108,15 +110,16 @@ void ModelQueue::submit(const JobRef& job) {
   job->stages.submitted_s = now;
   line_.push(job, pace(now));
   std::vector<JobRef> hopeless = shed(now);
-  // It is for who is woken to see whether a call is due, or how long to wait for others that may join it.
+  // The woken thread decides whether a call is due, or how long to wait for requests that may join it.
   Instance* instance = nullptr;
   if (!idle_.empty()) {
     instance = idle_.back();
-    idle_.pop_back();  // or the next request would wake it again, and not another
+    idle_.pop_back();  // otherwise the next request would wake the same instance again instead of another
     instance->is_woken = true;
   }
   lock.unlock();
-  if (instance != nullptr) instance->wakeup.notify_one();  // not before, or on the same core it would wait for the lock
+  // After unlocking: on the same core, a woken thread would block on the lock.
+  if (instance != nullptr) instance->wakeup.notify_one();
   put(hopeless);
 }
 
@@ -199,14 +202,17 @@ void ModelQueue::wake(Instance& instance) {
   instance.wakeup.notify_one();
 }
 
-// So few that those who wait will have been served in time; but of slow models some may wait, too.
+// The number of queue slots: as many requests as can be served within max_wait_s. Slow models get at least
+// kFewestPlaces.
 int64_t ModelQueue::places() const {
-  double in_time = rules_.max_wait_s * static_cast<double>(instances_.size()) / request_s_;  // infinite without a call
+  // Infinite before the first call.
+  double in_time = rules_.max_wait_s * static_cast<double>(instances_.size()) / request_s_;
   return static_cast<int64_t>(std::min(static_cast<double>(rules_.queue_size), std::max(kFewestPlaces, in_time)));
 }
 
-// To refuse takes a tiny model's core more time than to answer. So who admits waits instead, until half of the places
-// are free: for each that becomes free it would be woken too often. It does so no more while nothing progresses.
+// For a tiny model, refusing a request takes more time of its core than answering it. Admission therefore blocks until
+// half of the slots are free; waking up for each free slot would cost too much. It does not block again until another
+// call has begun.
 bool ModelQueue::await_places(std::unique_lock<std::mutex>& lock) {
   int64_t most = places();
   double all_s = static_cast<double>(most) * request_s_ / static_cast<double>(instances_.size());
@@ -219,7 +225,7 @@ bool ModelQueue::await_places(std::unique_lock<std::mutex>& lock) {
   return !is_closing_ && has_place();
 }
 
-// Its turn has come, or nobody waits for it.
+// Removes a job whose turn has come or whose client has left, and frees its slot.
 void ModelQueue::forget(const JobRef& job, double now) {
   if (job->is_queued) line_.erase(job);
   job->is_queued = false;
@@ -230,7 +236,7 @@ void ModelQueue::forget(const JobRef& job, double now) {
 
 Pace ModelQueue::pace(double now) const { return {now, request_s_, static_cast<int64_t>(instances_.size())}; }
 
-// Those that cannot meet their deadlines any more.
+// Removes and returns the jobs that can no longer meet their deadlines.
 std::vector<JobRef> ModelQueue::shed(double now) {
   std::vector<JobRef> hopeless = line_.take_hopeless(pace(now));
   for (const JobRef& job : hopeless) {
@@ -245,21 +251,21 @@ bool ModelQueue::is_one_call(int64_t samples) const {
   return samples < static_cast<int64_t>(calls_.size()) && calls_[samples].size() == 1;
 }
 
-// Samples of one call of several requests.
+// Returns the maximum number of samples of a call that combines several requests.
 int64_t ModelQueue::most() const {
   int64_t planned = static_cast<int64_t>(calls_.size()) - 1;
   return rules_.max_batch ? std::min(rules_.max_batch, planned) : planned;
 }
 
-// How long requests that may join the next call are to be waited for: for no more than were there together lately, so
-// that who is alone is never kept waiting.
+// Returns how long the next call is delayed for requests that may join it. It waits for no more requests than were
+// admitted concurrently of late, so a client that sends one request at a time is never delayed.
 double ModelQueue::due_in_s(double now) const {
   if (line_.size() == 0) return kNever;
   if (rules_.max_delay_s <= 0 || is_closing_ || line_.samples() >= std::min(most(), concurrency_)) return 0;
   return (*line_.oldest())->stages.submitted_s + rules_.max_delay_s - now;
 }
 
-// Those that are served next, in one call, and those before them that are too late.
+// Removes the jobs of the next call from the queue, and those before them that are too late.
 ModelQueue::Taken ModelQueue::take(double now) {
   ++begun_;
   is_stuck_ = false;
@@ -292,7 +298,7 @@ void ModelQueue::work(Instance& instance) {
     for (const Task& task : tasks) {
       try {
         task();
-      } catch (...) {  // it has its own ways to tell
+      } catch (...) {  // a task reports its errors itself
       }
     }
     tasks.clear();
@@ -300,14 +306,14 @@ void ModelQueue::work(Instance& instance) {
     for (const JobRef& job : taken.late) job->outcome = Outcome::kLate;
     put(taken.late);
     if (!taken.chosen.empty()) run(instance, taken.chosen, taken_s);
-    taken = {};  // or its tensors would live until the next
+    taken = {};  // otherwise the tensors would live until the next call
   }
-  instance.variants = {};  // not under the lock: it takes long
+  instance.variants = {};  // without the lock, because freeing takes long
   std::lock_guard lock(mutex_);
   if (--threads_ == 0) ended_.notify_all();
 }
 
-// What to do now; false where there is nothing and will be nothing.
+// Waits for the next work. Returns false if the queue is closed and empty.
 bool ModelQueue::next(Instance& instance, Taken& taken, std::deque<Task>& tasks) {
   std::unique_lock lock(mutex_);
   free_ += instance.is_running;
@@ -341,7 +347,7 @@ void ModelQueue::wait(Instance& instance, std::unique_lock<std::mutex>& lock, do
   idle_.erase(std::remove(idle_.begin(), idle_.end(), &instance), idle_.end());
 }
 
-// The sizes of the calls that compute the samples of all of them.
+// Returns the sizes of the calls that together compute the samples of all `jobs`.
 std::vector<int64_t> ModelQueue::planned(const std::vector<JobRef>& jobs) const {
   int64_t samples = 0;
   for (const JobRef& job : jobs) samples += job->samples;
@@ -355,7 +361,7 @@ void ModelQueue::run(Instance& instance, const std::vector<JobRef>& jobs, double
   double run_s = 0;
   try {
     instance.variants.answer(jobs, sizes, run_s);
-  } catch (const std::bad_alloc&) {  // whatever it is, it is the callers': this thread has other requests to answer
+  } catch (const std::bad_alloc&) {  // any error belongs to these requests; the thread must survive to serve others
     fault = kNoMemory;
   } catch (const std::exception& raised) {
     fault = raised.what();

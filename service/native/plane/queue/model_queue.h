@@ -1,7 +1,10 @@
 // The queue of one loaded model, and the threads of its instances.
 //
-// Places are taken before a request is there, requests wait in order of their level and arrival, and a thread that has
-// ended a call takes the next requests itself. docs/adr/0021-queue.md says why it is so, 0027 why it is native.
+// A request takes a slot before its body has arrived. Requests wait in order of level and arrival, and a thread that
+// has finished a call takes the next requests itself. docs/adr/0021-queue.md gives the reasons for this design, and
+// 0027 those for native code.
+//
+// All public functions may be called from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -24,15 +27,15 @@ namespace octet::plane {
 
 struct Rules {
   int64_t queue_size = 64;      // requests that may wait while every instance is busy
-  int64_t levels = 3;           // of priority
-  int64_t max_batch = 0;        // samples of several requests in one call; 0: the largest size built
+  int64_t levels = 3;           // number of priority levels
+  int64_t max_batch = 0;        // maximum samples in a call of several requests; 0: the largest size built
   double max_delay_s = 0;       // how long a call waits for requests that may join it
-  double max_wait_s = kNever;   // of a request that finds a place, as far as the last calls tell
+  double max_wait_s = kNever;   // longest expected wait of an admitted request, estimated from the last calls
 };
 
-// What happened since it was last asked for: for whoever counts.
+// The waits and calls since the last call of `drain`.
 struct Calls {
-  std::vector<double> waits_s;  // of every request that was taken, or left the queue
+  std::vector<double> waits_s;  // of every request that was taken or withdrawn
   struct Call {
     int64_t requests, samples;
     double run_s;
@@ -44,39 +47,40 @@ using Task = std::function<void()>;
 
 class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
  public:
-  // By instance.
+  // `instances` contains the variants of each instance.
   static std::shared_ptr<ModelQueue> start(const std::string& name, Rules rules,
                                      std::vector<Variants> instances);
 
-  // A request begins and ends: between, the queue does not end. `admit` is false where all places are taken by requests
-  // that can still meet their deadlines, or it is closing; else the request has a place, until it is submitted, lent or released.
-  // It may wait for one, a millisecond at most: where all who wait are answered sooner than they could be refused.
+  // Register the begin and end of a request; the queue does not end in between. `admit` returns false if the queue is
+  // closing, or if requests that can still meet their deadlines occupy all slots. Otherwise the request has a slot
+  // until it is submitted, lends the slot or is released. `admit` may block for a millisecond at most, if all waiting
+  // requests will be answered sooner than they could be refused.
   bool admit();
   void release(bool has_place);
-  // Gives a place to others, or takes one again (false: there is none).
+  // Gives a request's slot to others, or takes one again (false: none is free).
   void lend();
   bool claim();
 
-  // Has the job put into its mailbox once. Its place is given up when its turn comes.
+  // Queues the job and puts it into its mailbox once. Its slot is freed when its turn comes.
   void submit(const JobRef& job);
-  // Whether it was still waiting: then it will not be in the mailbox, and its place is given up.
+  // Returns true if the job was still waiting: its slot is freed, and it will never be in the mailbox.
   bool withdraw(const JobRef& job);
 
-  // Has `task` called on an instance's thread. What it throws is lost.
+  // Runs `task` on an instance's thread. Exceptions that it throws are discarded.
   void post(int64_t instance, Task task);
-  // Of n samples, the sizes of the calls that compute them: `calls[n]`.
+  // Sets the plan: `calls[n]` contains the sizes of the calls that compute n samples.
   void plan(std::vector<std::vector<int64_t>> calls);
-  // Ends the threads when what is queued has run and, unless `at_once`, what was admitted is over.
+  // Ends the threads once all queued jobs have run and, unless `at_once`, all admitted requests have ended.
   void close(bool at_once = false);
   void join();
 
   Calls drain();
-  int64_t waiting() const;  // places that are taken
-  int64_t queued() const;   // jobs that wait
+  int64_t waiting() const;  // occupied slots
+  int64_t queued() const;   // waiting jobs
   int64_t admitted() const;
-  bool has_to_wait() const;  // whether who is admitted now, or was last, finds every instance busy
-  double used_s() const;     // when somebody was admitted last, by CLOCK_MONOTONIC
-  // When all that wait now will have been served, as far as the last calls tell.
+  bool has_to_wait() const;  // true if a request admitted now, or the last one, finds every instance busy
+  double used_s() const;     // when a request was last admitted, by CLOCK_MONOTONIC
+  // Returns the estimated time until all requests that wait now are served.
   double retry_after_s() const;
 
  private:
@@ -110,22 +114,22 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   mutable std::mutex mutex_;
   std::condition_variable ended_, has_places_;
   std::vector<std::unique_ptr<Instance>> instances_;
-  std::vector<Instance*> idle_;  // the last one that worked is the next: its caches are warm
+  std::vector<Instance*> idle_;  // a stack: the instance that worked last is the next, because its caches are warm
   WaitingLine<JobRef> line_;
   std::vector<std::vector<int64_t>> calls_;
-  int64_t threads_ = 0;   // that have not ended
+  int64_t threads_ = 0;   // threads that have not ended
   int64_t free_ = 0;      // instances that are idle, or were woken and have not begun a call
-  int64_t waiting_ = 0;   // places taken by requests whose call has not begun
+  int64_t waiting_ = 0;   // slots of requests whose call has not begun
   int64_t admitted_ = 0;
   int64_t tickets_ = 0;
-  int64_t begun_ = 0;     // calls
-  int64_t concurrency_ = 1;   // the most that were admitted together lately
+  int64_t begun_ = 0;     // calls so far
+  int64_t concurrency_ = 1;   // the most requests that were admitted concurrently of late
   double concurrency_until_s_ = 0;
-  double request_s_ = 0;  // what a request adds to the time of a call, lately
+  double request_s_ = 0;  // moving average of a call's time per request
   double used_s_ = 0;
   bool is_closing_ = false;
-  bool is_awaited_ = false;  // half of the places, by who admits
-  bool is_stuck_ = false;    // they were awaited in vain, and no call has begun since
+  bool is_awaited_ = false;  // a thread in `admit` waits until half of the slots are free
+  bool is_stuck_ = false;    // that wait was in vain, and no call has begun since
   Calls log_;
 };
 

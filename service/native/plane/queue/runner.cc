@@ -16,8 +16,9 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kWarmUps = 4;     // the first call faults pages in; the least of the others is what a call takes
-constexpr double kWorth = 0.9;  // what computing together has to save: who is computed together waits for the last
+constexpr int kWarmUps = 4;     // the first call has page faults; the shortest of the others counts
+// Batching must save a tenth of the time, because batched requests wait for the last of them.
+constexpr double kWorth = 0.9;
 
 std::atomic<bool> card_is_lost{false}, card_is_used{false};
 
@@ -25,7 +26,7 @@ void check(octet_status status) {
   if (status != OCTET_OK) throw std::runtime_error(octet_error());
 }
 
-// Stores only: an instance has one call at a time.
+// Plain stores are enough: an instance runs one call at a time.
 void note_call(CallRecord& record) {
   static thread_local const auto kThread = static_cast<int32_t>(::syscall(SYS_gettid));
   record.thread.store(kThread, std::memory_order_relaxed);
@@ -49,8 +50,8 @@ void copy_rows(const Tensor& from, int64_t from_row, const Tensor& to, int64_t t
   std::memcpy(to.data() + bytes * to_row, from.data() + bytes * from_row, bytes * count);
 }
 
-// Copies rows `begin` and following of the inputs number `index` of all jobs, as if they were one, until the buffer or
-// they end.
+// Copies rows of input `index` of all jobs into `buffer`. The jobs' rows are treated as one sequence, from row `begin`
+// until the buffer is full or they end.
 void fill(const Tensor& buffer, const std::vector<JobRef>& jobs, size_t index, int64_t begin) {
   int64_t filled = 0, size = buffer.rows();
   for (const JobRef& job : jobs) {
@@ -151,13 +152,13 @@ const std::vector<Tensor>& Variants::filled(const std::vector<JobRef>& jobs, int
   for (size_t index = buffers.size(); index < jobs[0]->inputs.size(); ++index) {
     const Tensor& sample = jobs[0]->inputs[index];
     buffers.push_back(pool_->tensor(with_rows(sample, size), sample.row_bytes() * size));
-    std::memset(buffers[index].data(), 0, buffers[index].bytes());  // rows that nobody asks for
+    std::memset(buffers[index].data(), 0, buffers[index].bytes());  // unused rows must be defined
   }
   for (size_t index = 0; index < buffers.size(); ++index) fill(buffers[index], jobs, index, begin);
   return buffers;
 }
 
-// The other way round: `output` holds rows `begin` and following of the outputs number `index` of all jobs.
+// The inverse of `fill`: `output` contains the rows of output `index` of all jobs from row `begin` on.
 void Variants::spread(const Tensor& output, const std::vector<JobRef>& jobs, size_t index, int64_t begin) {
   int64_t first = 0, end = begin + output.rows();
   for (const JobRef& job : jobs) {
@@ -173,7 +174,8 @@ void Variants::spread(const Tensor& output, const std::vector<JobRef>& jobs, siz
 std::map<int64_t, double> Variants::warm() {
   std::map<int64_t, double> call_s;
   for (const auto& [size, runners] : runners_) call_s[size] = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < (runners_.size() > 1 ? kWarmUps : 1); ++round) {  // in turns: what disturbs one disturbs all
+  // Sizes take turns, so that a disturbance affects all of them.
+  for (int round = 0; round < (runners_.size() > 1 ? kWarmUps : 1); ++round) {
     for (const auto& [size, runners] : runners_) {
       double begun_s = now_s();
       for (const Runner& runner : runners) runner.run(runner.zeros(*pool_), *pool_);
@@ -183,7 +185,7 @@ std::map<int64_t, double> Variants::warm() {
   return call_s;
 }
 
-// A call of more samples than there are is filled up with others that nobody asked for, where that takes less time than
+// Dynamic programming over the number of samples. A call with more rows than samples is padded if that is faster than
 // several smaller calls.
 std::vector<std::vector<int64_t>> plan_of(const std::map<int64_t, double>& call_s) {
   std::vector<std::vector<int64_t>> table(1);

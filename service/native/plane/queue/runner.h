@@ -1,4 +1,4 @@
-// One instance of a loaded model, as calls from tensors to tensors.
+// One instance of a loaded model, as calls from tensors to tensors, in all the batch sizes that were built.
 #pragma once
 
 #include <atomic>
@@ -15,32 +15,34 @@
 
 namespace octet::plane {
 
-// Whether a card has failed on which a model of this process was called. From any thread.
+// Returns true if a GPU that a model of this process used has failed. May be called from any thread.
 bool is_card_lost();
-// Whether there is, or was, a model for one.
+// Returns true if a model for a GPU was ever loaded.
 bool is_card_used();
 
-// The record of one instance's calls in shared memory, which the supervising process reads: service/core/running.py has the same
-// layout. While the instance's mark is set, the call with the number `calls` runs on `thread`.
+// The record of one instance's calls in shared memory, which the supervising process reads. service/core/running.py has
+// the same layout. While the instance's mark is set, call number `calls` runs on `thread`.
 struct CallRecord {
-  std::atomic<uint64_t> calls{0};   // that have begun
-  std::atomic<double> limit_s{0};   // after so long a call counts as hung
-  std::atomic<int32_t> thread{0};   // the number of the kernel's
+  std::atomic<uint64_t> calls{0};   // calls begun so far
+  std::atomic<double> limit_s{0};   // a call that takes longer counts as hung
+  std::atomic<int32_t> thread{0};   // the kernel's thread id
   char model[236] = {};             // name and version, in UTF-8, up to the first NUL
 };
 static_assert(sizeof(CallRecord) == 256 && std::atomic<double>::is_always_lock_free);
 
-// Of one artifact: what is built for so many samples, or for one of the buckets. Throws std::runtime_error.
+// The runner of one artifact, which is built for one number of samples or one shape bucket. Errors are thrown as
+// std::runtime_error.
 class Runner {
  public:
-  // `alone`: of all whose calls do not run at the same time; null where there is no such.
-  // `record`: where each call is noted before it begins; null: calls are not noted.
+  // `alone`: a mutex shared by all runners whose calls must not run in parallel; null: no restriction. `record`: where
+  // each call is recorded before it begins; null: not recorded.
   Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone = nullptr,
          CallRecord* record = nullptr);
 
-  // The outputs and then the next states, in memory of their own, for the inputs and the states.
+  // Runs the model on the inputs and states. Returns the outputs followed by the next states, in newly allocated
+  // memory.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, Pool& pool) const;
-  // The inputs, all zeros, and the states before the first call.
+  // Returns inputs of zeros and the states before the first call.
   std::vector<Tensor> zeros(Pool& pool) const;
 
  private:
@@ -57,19 +59,19 @@ class Runner {
   CallRecord* record_;
 };
 
-// One instance of a model in all its sizes, which take turns on one thread.
+// One instance of a model in all its batch sizes, which run in turn on one thread.
 class Variants {
  public:
-  // By the number of samples of a call; of 1 there may be several, the buckets.
+  // By samples per call. A size of 1 may have several runners: the shape buckets.
   using Runners = std::map<int64_t, std::vector<Runner>>;
 
   Variants() = default;
   Variants(Runners runners, std::shared_ptr<Pool> pool) : runners_(std::move(runners)), pool_(std::move(pool)) {}
 
-  // Sets the outputs of some jobs, computed together by calls of these sizes; a single job that is a size itself, by
-  // one. Adds the time that the runners took to `run_s`.
+  // Computes `jobs` together in calls of these `sizes` and sets their outputs. A single job whose samples equal a size
+  // is run directly. Adds the duration of the calls to `run_s`.
   void answer(const std::vector<JobRef>& jobs, const std::vector<int64_t>& sizes, double& run_s);
-  // Calls every size, and says how long each takes, by its samples.
+  // Calls every size and returns how long each takes, by samples.
   std::map<int64_t, double> warm();
 
  private:
@@ -79,10 +81,10 @@ class Variants {
 
   Runners runners_;
   std::shared_ptr<Pool> pool_;
-  std::map<int64_t, std::vector<Tensor>> buffers_;  // by size, filled again for the next call of it
+  std::map<int64_t, std::vector<Tensor>> buffers_;  // input buffers by size, reused by later calls
 };
 
-// Of n samples, the sizes of the calls that compute them soonest, by what each takes: `plan[n]`.
+// Returns the fastest plan for these call durations: `plan[n]` contains the sizes of the calls that compute n samples.
 std::vector<std::vector<int64_t>> plan_of(const std::map<int64_t, double>& call_s);
 
 }  // namespace octet::plane

@@ -23,7 +23,7 @@ std::string spoken(const decltype(Step::id)& id) {
 }  // namespace
 
 struct Sequences::Turn::Live {
-  std::vector<Tensor> state;  // none: that before the first call
+  std::vector<Tensor> state;  // empty: the state before the first call
   bool is_busy = false, is_over = false;
   double used_s = 0;
   std::deque<std::pair<Step, Begin>> waiting;
@@ -94,7 +94,7 @@ void Sequences::end(const Id& id, const std::shared_ptr<Live>& live) {
   if (found != live_.end() && found->second == live) live_.erase(found);
 }
 
-// A request has had its turn: the next one has it.
+// Ends the turn of a request and starts the next one.
 void Sequences::leave(const Step& step, const std::shared_ptr<Live>& live, bool has_advanced) {
   live->is_busy = false;
   live->used_s = now_s();

@@ -1,4 +1,4 @@
-// The sequences of a model that keeps state: which are under way, and whose call comes next.
+// The sequences of requests to a model that keeps state: which are active, and whose call comes next.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@
 
 namespace octet::plane {
 
-// Those of one loaded model; they end with it. For the event loop's thread.
+// The sequences of one loaded model; they end when it is unloaded. For the event loop's thread.
 class Sequences {
  public:
-  // A request's turn: the state that it goes on from.
+  // The turn of one request: the state from which it continues.
   class Turn {
    public:
     const std::vector<Tensor>& state() const;
     bool is_first() const;  // no call of the sequence has been answered
-    // Its call was answered, and left this state. Whoever does not say so has failed: the state stays as it was, and a
-    // sequence that this request has started never began.
+    // Reports that the call succeeded and produced this state. If it is not called, the request has failed: the state
+    // stays as it was, and a sequence that the request has started is removed.
     void advance(std::vector<Tensor> state);
     ~Turn();
 
@@ -38,15 +38,15 @@ class Sequences {
     Step step_;
     bool has_advanced_ = false;
   };
-  // Called when it is a request's turn; with null where its sequence is over by then.
+  // Called when a request's turn has come, with null if its sequence has ended by then.
   using Begin = std::function<void(std::unique_ptr<Turn>)>;
 
-  // At most so many are under way; after so long without a request, one is over.
+  // At most `most` sequences are active. A sequence ends after `idle_s` without a request.
   Sequences(size_t most, double idle_s);
   ~Sequences();
 
-  // Calls `begin` when the requests of the sequence that came before are answered: at once, where there are none. Throws
-  // Problem: the sequence is not under way, or too many are.
+  // Calls `begin` when all earlier requests of the sequence are answered, which may be at once. Throws Problem if the
+  // sequence is not active, or too many are.
   void enter(const Step& step, double now_s, Begin begin);
   [[noreturn]] static void refuse_unknown(const Step& step, double idle_s);
   double idle_s() const { return idle_s_; }

@@ -42,7 +42,7 @@ void Pool::give_back(char* memory, size_t room) {
     std::free(memory);
     return;
   }
-  if (free_bytes_ + room > most_bytes_) clear();  // of sizes that were asked for once
+  if (free_bytes_ + room > most_bytes_) clear();  // frees buffers of sizes that may never be used again
   free_[room].push_back(memory);
   free_bytes_ += room;
 }

@@ -1,4 +1,4 @@
-// Memory of tensors.
+// Tensors and the pool from which their memory comes.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kAlignmentBytes = 64;  // as kernels want it
+inline constexpr size_t kAlignmentBytes = 64;  // alignment that kernels require
 
-// Row-major; copies share the memory.
+// A row-major tensor. Copies share the memory.
 class Tensor {
  public:
   Tensor() = default;
@@ -24,7 +24,7 @@ class Tensor {
   size_t bytes() const { return bytes_; }
   char* data() const { return memory_.get(); }
   int64_t rows() const { return shape_.empty() ? 1 : shape_[0]; }
-  // Of samples, which are the first dimension.
+  // The first dimension counts samples.
   size_t row_bytes() const { return rows() == 0 ? 0 : bytes_ / static_cast<size_t>(rows()); }
 
  private:
@@ -33,8 +33,8 @@ class Tensor {
   std::shared_ptr<char> memory_;
 };
 
-// Memory that is used again: a fresh piece of some size costs a page fault for every 4 KB of it. From any thread;
-// tensors keep it alive.
+// Recycles memory, because each 4 KB page of a new allocation costs a page fault. May be used from any thread. Tensors
+// keep the pool alive.
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   explicit Pool(size_t most_bytes) : most_bytes_(most_bytes) {}
@@ -42,7 +42,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Uninitialized. Throws std::bad_alloc.
+  // Returns an uninitialized tensor. Throws std::bad_alloc.
   Tensor tensor(std::vector<int64_t> shape, size_t bytes);
 
  private:
@@ -50,9 +50,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void give_back(char* memory, size_t room);
   void clear();
 
-  const size_t most_bytes_;  // that are kept while nobody uses them
+  const size_t most_bytes_;  // maximum of free memory that is retained
   std::mutex mutex_;
-  std::map<size_t, std::vector<char*>> free_;  // by size; the last one was used last: it is in the caches
+  // By size; the piece freed last is reused first, as it may still be cached.
+  std::map<size_t, std::vector<char*>> free_;
   size_t free_bytes_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The requests that wait for one model, and the order in which they are served. docs/adr/0041-overload.md has the rules.
+// The requests that wait for one model, and the order in which they are served. docs/adr/0041-overload.md has the
+// rules.
 #pragma once
 
 #include <algorithm>
@@ -9,22 +10,24 @@
 
 namespace octet {
 
-// How fast requests are served, as far as the last calls tell.
+// How fast requests are served, estimated from the last calls.
 struct Pace {
   double now_s = 0;
-  double request_s = 0;   // what a request adds to the time of a call
-  int64_t instances = 1;  // that serve them
+  double request_s = 0;   // time of a call per request
+  int64_t instances = 1;  // instances that serve the queue
 
-  // When a request begins at the earliest that so many others precede.
+  // Returns the earliest start of a request with `ahead` requests before it.
   double turn_s(size_t ahead) const {
     return now_s + static_cast<double>(ahead) * request_s / static_cast<double>(instances);
   }
 };
 
-// Strict levels of priority, 1 first. Within a level first come, first served; but from when a request comes that would
-// not have its turn before its deadline, until the level is empty, the newest first: those that came last can still be in
-// time, and of the others more are late the longer they are served in order. An `Item` is a pointer to what has `level`,
-// `deadline_s`, `ticket` (the order of arrival) and `samples`.
+// A queue with strict priority levels; level 1 is first. Within a level, requests are served in order of arrival. This
+// changes when a request arrives whose turn would come after its deadline: from then until the level is empty, the
+// newest request is served first. The newest can still be in time, whereas serving in order would make more and more of
+// the others late.
+//
+// `Item` is a pointer to an object with `level`, `deadline_s`, `ticket` (the order of arrival) and `samples`.
 template <typename Item>
 class WaitingLine {
  public:
@@ -43,10 +46,10 @@ class WaitingLine {
     samples_ += item->samples;
   }
 
-  // One that is in it.
+  // Removes an item, which must be in the queue.
   void erase(const Item& item) {
     Level& level = level_of(item);
-    // From the end where the next one is.
+    // Search from the end that is served first.
     auto found = level.is_newest_first ? std::find(level.items.rbegin(), level.items.rend(), item).base() - 1
                                        : std::find(level.items.begin(), level.items.end(), item);
     samples_ -= item->samples;
@@ -55,7 +58,7 @@ class WaitingLine {
     level.is_newest_first &= !level.items.empty();
   }
 
-  // Those that will not have their turns before their deadlines even if nobody else comes. They are no longer in it.
+  // Removes and returns the items whose turn would come after their deadline even if no other request arrives.
   std::vector<Item> take_hopeless(const Pace& pace) {
     std::vector<Item> hopeless;
     size_t ahead = 0;
@@ -72,7 +75,7 @@ class WaitingLine {
     return hopeless;
   }
 
-  // Null: nobody waits.
+  // Returns the item that arrived first, or null if the queue is empty.
   const Item* oldest() const {
     const Item* found = nullptr;
     for (const Level& level : levels_) {
@@ -83,7 +86,7 @@ class WaitingLine {
     return found;
   }
 
-  // Calls `visit` with each in the order of service until it returns false.
+  // Calls `visit` with each item in the order of service until it returns false.
   template <typename Visit>
   void in_order(bool begins_with_oldest, Visit visit) const {
     const Item* first = begins_with_oldest ? oldest() : nullptr;
@@ -100,7 +103,7 @@ class WaitingLine {
 
  private:
   struct Level {
-    std::deque<Item> items;  // by arrival
+    std::deque<Item> items;  // in order of arrival
     bool is_newest_first = false;
   };
 
