@@ -1,18 +1,27 @@
-// The data plane: a process that answers predictions, and nothing else. docs/adr/0042 says what it is told by whom.
+// The data plane: a process that serves inference requests and nothing else. docs/adr/0042 describes how it works with
+// the control plane.
 //
-//     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--reads PATH]...
-//                 [--writes PATH]... [--held FD] [--cards PATH] [--notify FD]
+//     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--updates FD]
+//                 [--reads PATH]... [--writes PATH]... [--held FD] [--cards PATH] [--notify FD]
 //
-// FD is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
-// table of what runs; frames that are obeyed first, as if the control plane had sent them. PATH is where artifacts are:
-// with the first, the process gives up its rights to all others. In the folders of `--writes` it may also change files
-// that are there, which it does where clients share memory. What is held is a pipe, by whose end that of the process is
-// noticed. In the folder of `--cards` NVIDIA's driver is, whose cards may be used. SIGTERM ends it when what is under way is
-// answered, and once more at once. So does a card that fails, with status 3: another process can use it again. SIGUSR1
-// ends it, with status 4, as soon as it has answered what is under way with 503: a call hangs, and the supervising process,
-// which sees that by the table, starts another. A line is written to the pipe every half a second, by which that process
-// sees that the event loop runs. Without a table, this process looks for hung calls itself, and ends likewise. With
-// `--notify`, a socket to systemd, it reports that it runs.
+// Each FD is the number of an inherited descriptor:
+//
+// --control, --http, --grpc: listening sockets for the control plane, HTTP and gRPC
+// --orders   a file or pipe of frames that are executed before anything else, as if the control plane had sent them
+// --updates  a stream of such frames from a process that watches files; nothing is sent back
+// --running  the table of running calls (control/loading.h)
+// --held     a pipe whose closing tells the supervisor that this process has ended. A line is written to it twice a
+//            second, so the supervisor can also detect that the event loop hangs.
+// --notify   a socket to systemd, which receives notifications (sd_notify)
+//
+// `--reads` is a folder of artifacts. If it is given, the process gives up its rights to all other files. In the
+// folders of `--writes` it may also change existing files, as needed for memory shared with clients. `--cards` is the
+// folder of NVIDIA's driver; it permits the use of GPUs.
+//
+// SIGTERM stops the process once the requests in progress are answered; a second one stops it at once. SIGUSR1 ends it
+// with status 4, after answering the requests in progress with 503: the supervisor sends it when the table shows that a
+// call hangs, and then starts another process. Without `--running`, the process detects hung calls itself and ends in
+// the same way. If a GPU fails, the process ends with status 3, since only a new process can use it again.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -52,11 +61,12 @@ namespace {
 
 constexpr double kReportEveryS = 0.5;
 constexpr double kBeatEveryS = 0.5;
-constexpr double kHangLookEveryS = 0.1;  // for calls that hang
-constexpr double kGivingUpS = 0.1;  // in which responses are sent, before the process ends
-constexpr int kGivenUp = 4;  // exit status
-constexpr double kPartingS = 1;  // who asks more often than that asks once more before his connection ends
-constexpr int kCardLost = 3;  // exit status
+constexpr double kHangLookEveryS = 0.1;  // interval of the check for hung calls
+constexpr double kGivingUpS = 0.1;  // time for sending responses before the process ends
+constexpr int kGivenUp = 4;  // exit status after a hung call
+// A client that sends requests more often than this gets one more response before its connection is closed.
+constexpr double kPartingS = 1;
+constexpr int kCardLost = 3;  // exit status after a GPU failure
 
 sigset_t ending_signals() {
   sigset_t ends;
@@ -67,7 +77,7 @@ sigset_t ending_signals() {
   return ends;
 }
 
-// Whether a process of the same user is at the other end: the socket may have a name that others can see.
+// Returns true if the peer is a process of the same user: the socket's name may be visible to others.
 bool is_ours(int descriptor) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
@@ -136,9 +146,9 @@ class Process {
     });
   }
 
-  // Of a process that nobody supervises. Whoever has started it starts it again.
+  // For a process without a supervisor. Whoever started it must restart it.
   void look_for_hung_calls(double now_s) {
-    // If this thread did not run either, for whatever reason, the call is not to blame.
+    // If this thread did not run either, the call is not to blame for that time.
     double elapsed_s = std::min(now_s - std::exchange(looked_s_, now_s), 2 * kHangLookEveryS);
     if (is_given_up_) return;
     std::string model = running_.hung(elapsed_s);
@@ -147,7 +157,8 @@ class Process {
     give_up();
   }
 
-  // sd_notify(3), on a socket that is connected to systemd's: `READY=1` was sent before this program began.
+  // Sends keep-alive messages as sd_notify(3) does. `socket` is connected to systemd; `READY=1` was sent before this
+  // program started.
   void keep_telling_systemd(int socket) {
     const char* period_us = std::getenv("WATCHDOG_USEC");
     double every_s = period_us == nullptr ? 0 : std::atof(period_us) / 2e6;
@@ -159,7 +170,7 @@ class Process {
     [[maybe_unused]] ssize_t count = ::write(socket, message.data(), message.size());
   }
 
-  // Threads of this process never return, so it ends without them.
+  // Ends the process without joining the threads, because a hung call never returns.
   void give_up() {
     plane_.not_ready = "a model's call did not end, and the data plane is starting again";
     reactor_.give_up(Problem(Kind::kRestarting, plane_.not_ready, "try again in a second"));
@@ -180,7 +191,7 @@ class Process {
     }
   }
 
-  // Jobs that have run, to those who wait for them.
+  // Hands finished jobs to the connections that wait for them.
   void deliver() {
     for (const JobRef& job : plane_.mailbox->take()) {
       auto left = plane_.left.find(job->key);
@@ -188,8 +199,8 @@ class Process {
         Left gone = std::move(left->second);
         plane_.left.erase(left);
         try {
-          gone.prediction->answer(*plane_.pool);  // its sequence goes on
-        } catch (const std::exception&) {    // nobody is there to be told
+          gone.prediction->answer(*plane_.pool);  // advances its sequence
+        } catch (const std::exception&) {    // its client has left
         }
         continue;
       }
@@ -221,8 +232,8 @@ class Process {
     }
   }
 
-  // Frames in a file, which may be a pipe; models are loaded before anybody is listened to.
-  // Throws std::runtime_error where one cannot be.
+  // Executes the frames in a file or pipe, and loads the models in them, before the server listens. Throws
+  // std::runtime_error if a model cannot be loaded.
   void obey_first(int descriptor) {
     std::string text;
     char piece[64 << 10];
@@ -244,7 +255,7 @@ class Process {
     }
   }
 
-  // Orders of a process that watches files, which is told nothing.
+  // Receives orders from a process that watches files. Nothing is sent back.
   void hear_updates(int descriptor) {
     updates_.open(descriptor);
     reactor_.watch(descriptor, [this, descriptor](uint32_t) {
@@ -254,7 +265,7 @@ class Process {
     });
   }
 
-  // One control plane at a time; who comes replaces who was there.
+  // There is one control plane at a time: a new connection replaces the current one.
   void listen_for_control(int listener) {
     reactor_.watch(listener, [this, listener](uint32_t) {
       int descriptor = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -289,7 +300,7 @@ class Process {
   Link updates_;
   bool is_given_up_ = false;
   double looked_s_ = now_s();
-  int notify_ = -1;  // a socket to systemd
+  int notify_ = -1;  // socket to systemd; negative: none
 };
 
 int numbered(const char* text) {
@@ -298,7 +309,7 @@ int numbered(const char* text) {
   return *text != 0 && *end == 0 && number >= 0 && number < 1 << 20 ? static_cast<int>(number) : -1;
 }
 
-// What it says becomes an error of the first model that wants a card.
+// Initializes the GPUs. If that fails, the error is reported again for the first model that needs a GPU.
 void start_cards() {
   int32_t count = 0, version = 0;
   if (octet_cards(&count, &version) != OCTET_OK) std::fprintf(stderr, "octet-plane: there are no cards: %s\n", octet_error());
@@ -333,13 +344,13 @@ int main(int count, char** arguments) {
     descriptors[arguments[index] + 2] = descriptor;
   }
   sigset_t ends = octet::plane::ending_signals();
-  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before there are threads, which inherit it
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before threads exist, which inherit the mask
   ::signal(SIGPIPE, SIG_IGN);
   std::set<int> kept;
   for (const auto& [name, descriptor] : descriptors) kept.insert(descriptor);
   octet::plane::keep_only(kept);
   try {
-    octet::plane::load_zlib();  // while it may open files
+    octet::plane::load_zlib();  // while the process may still open files
     octet::plane::load_openssl();
     if (!readable.empty()) {
       std::string missing = octet::plane::lock_in(readable, writable, driver, octet::plane::start_cards);

@@ -17,7 +17,7 @@ void describe(const Output& output, JsonWriter& json) {
   json.end(']');
 }
 
-// Where an output in shared memory is: all that the answer says of its elements.
+// Describes an output in shared memory: its location and size take the place of its elements.
 void describe(const SharedPlace& place, size_t bytes, JsonWriter& json) {
   json.member("parameters").begin('{').member("shared_memory_region").string(place.region);
   json.member("shared_memory_offset").integer(static_cast<int64_t>(place.offset));
@@ -89,7 +89,7 @@ Answer json_answer(const Identity& identity, const Signature& signature, const R
   return answer;
 }
 
-// A ModelInferResponse; the numbers of its fields are those of service/api/grpc/inference.proto.
+// Builds a ModelInferResponse. The field numbers are those of service/api/grpc/inference.proto.
 Answer infer_answer(const Identity& identity, const Signature& signature, const Request& request,
                     const std::vector<Stored>& stored) {
   Answer answer;
@@ -101,7 +101,7 @@ Answer infer_answer(const Identity& identity, const Signature& signature, const 
     const WantedOutput& wanted = request.outputs[index];
     Output output = output_of(signature, wanted, stored[wanted.index]);
     message.bytes(5, described(output, wanted.shared));
-    if (wanted.shared) answer.shared.emplace_back(index, std::exchange(output, {}));  // an empty one has its place
+    if (wanted.shared) answer.shared.emplace_back(index, std::exchange(output, {}));  // an empty output keeps the index
     answer.outputs.push_back(std::move(output));
     answer.heads.push_back(MessageWriter().head(6, answer.outputs.back().bytes().size()).take());
   }

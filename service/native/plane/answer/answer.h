@@ -1,4 +1,4 @@
-// The answer to a predict request: what precedes its outputs, and they.
+// The response to an inference request: a head, followed by the outputs.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ struct Identity {
   std::string model, version;
 };
 
-// Its pieces, of which the outputs' are views of what the model wrote, or of the answer itself.
+// The parts of a response. Outputs are views of what the model wrote, or own their bytes.
 struct Answer {
-  std::string document;         // JSON, or the beginning of a message
+  std::string document;         // JSON, or the beginning of a protobuf message
   bool has_binary = false;
-  std::vector<Output> outputs;  // those that follow it
-  std::vector<std::string> heads;  // before each of those, over gRPC
-  std::vector<std::pair<size_t, Output>> shared;  // those that go into shared memory, by their places in the request
+  std::vector<Output> outputs;  // sent after the document
+  std::vector<std::string> heads;  // gRPC only: the field header before each output
+  std::vector<std::pair<size_t, Output>> shared;  // outputs to be written to shared memory, by index in the request
 
   size_t bytes() const;
   void append_to(std::vector<std::string_view>& pieces) const;
 };
 
-// `stored`: all the model's outputs. They throw Problem.
+// `stored` contains all outputs of the model. Both throw Problem.
 Answer json_answer(const Identity& identity, const Signature& signature, const Request& request,
                    const std::vector<Stored>& stored);
 Answer infer_answer(const Identity& identity, const Signature& signature, const Request& request,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLongestNumber = 32;
 
-// Calls `visit` with the elements, by their type.
+// Calls `visit` with a typed pointer to the elements and their count.
 template <typename Visit>
 auto by_type(Datatype datatype, std::string_view bytes, Visit visit) {
   auto as = [&](auto element) {
@@ -47,7 +47,7 @@ void append(Number number, std::string& text) {
   text.append(digits, std::to_chars(digits, digits + kLongestNumber, number).ptr);
 }
 
-// As the double that it is, and so that it is read as a real number: as Python writes it.
+// Appends a number as the equivalent double, always with a point or exponent, as Python does.
 void append_real(float number, std::string& text) {
   if (!std::isfinite(number)) {
     throw Problem(Kind::kUnsupported, "an output holds NaN or infinity, which JSON cannot express",
@@ -71,7 +71,8 @@ std::string real_values(const Output& stored, const Quantization& quantization) 
   return reals;
 }
 
-// The places of the greatest of `elements`, the greatest first; of equal ones the lower place.
+// Returns the indices of the `wanted` greatest elements in descending order. Of equal elements, the lower index comes
+// first.
 template <typename Element>
 std::vector<size_t> greatest(const Element* elements, size_t count, size_t wanted) {
   std::vector<size_t> places(count);
@@ -84,7 +85,8 @@ std::vector<size_t> greatest(const Element* elements, size_t count, size_t wante
   return places;
 }
 
-// The shortest text that reads as the same float32, as NumPy writes one: in figures from 1e-4 up to 1e16.
+// Formats a score as NumPy does: the shortest text that reads as the same float32, without an exponent from 1e-4 up to
+// 1e16.
 std::string score(float number) {
   char digits[64];
   double size = std::fabs(static_cast<double>(number));

@@ -1,4 +1,5 @@
-// The outputs of a request's answer, in the form that it asked for: stored, real, or the greatest as text.
+// The outputs of a response in the form that the request selected: as stored, dequantized to float32, or as the
+// greatest elements with their labels.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace octet::plane {
 
-// What the model wrote for an output, which outlives what is made of it.
+// The memory that the model wrote for one output. It must outlive every Output built from it.
 struct Stored {
   const Shape& shape;
   const void* memory;
@@ -23,21 +24,21 @@ struct Output {
   Datatype datatype;
   Shape shape;
   std::string_view stored;
-  std::string made;                // instead of those
+  std::string made;                // converted elements; they replace `stored` if `is_made`
   bool is_made = false;
-  std::vector<std::string> texts;  // of a classification
+  std::vector<std::string> texts;  // elements of a classification
 
-  // In the protocol's binary form.
+  // Returns the elements in the protocol's binary form.
   std::string_view bytes() const { return is_made ? std::string_view(made) : stored; }
   void make(std::string its) {
     made = std::move(its);
     is_made = true;
   }
-  // Appends its elements as a JSON array. Throws Problem where one is NaN or infinite, which JSON has not.
+  // Appends the elements as a JSON array. Throws Problem if one is NaN or infinite, which JSON cannot express.
   void write_json(std::string& text) const;
 };
 
-// Throws Problem where the greatest of NaN are wanted.
+// Throws Problem if a classification is requested and an element is NaN.
 Output output_of(const Signature& signature, const WantedOutput& wanted, const Stored& stored);
 
 }  // namespace octet::plane

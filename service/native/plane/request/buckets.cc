@@ -11,7 +11,8 @@ namespace octet::plane {
 
 namespace {
 
-// The smallest of the dimensions that vary, as `bucket` has them; where it pads, they are all the same.
+// Returns the smallest of the bucket's dimensions that are dynamic in the signature. In a bucket that pads, they are
+// all equal.
 int64_t length_of(const Signature& signature, const Bucket& bucket) {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (size_t index = 0; index < signature.inputs.size(); ++index) {
@@ -23,7 +24,7 @@ int64_t length_of(const Signature& signature, const Bucket& bucket) {
   return least;
 }
 
-// The one size of all dimensions that vary; none where they differ.
+// Returns the common size of all dynamic dimensions, or nothing if they differ.
 std::optional<int64_t> only_length(const Signature& signature, const std::vector<Shape>& shapes) {
   std::optional<int64_t> length;
   for (size_t index = 0; index < shapes.size(); ++index) {
@@ -48,7 +49,7 @@ std::optional<int64_t> only_length(const Signature& signature, const std::vector
                 "input '" + spec.name + "' has shape " + sizes + ", but the model takes " + spoken(spec.shape), built, spec.name);
 }
 
-// Copies what two tensors of one rank have in common, from row to row of their last axis.
+// Copies the region that two tensors of equal rank have in common, one row of the last axis at a time.
 void copy_common(const Tensor& from, const Tensor& to, size_t element) {
   const Shape &source = from.shape(), &target = to.shape();
   size_t rank = source.size();

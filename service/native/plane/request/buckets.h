@@ -1,4 +1,5 @@
-// Which of a model's buckets takes a request, as service/core/buckets.py has it.
+// Selects the shape bucket of a model that serves a request, as service/core/buckets.py does. Shorter inputs are padded
+// with zeros, and the outputs are cut to their length.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +14,20 @@ namespace octet::plane {
 
 struct Fit {
   size_t bucket;
-  std::optional<int64_t> length;  // of the request, where its inputs are filled up and its outputs cut
+  std::optional<int64_t> length;  // length of the request; set if inputs are padded and outputs are cut
 };
 
-// The sizes of an input, in words.
+// Describes the sizes of an input for error messages.
 std::string sizes_of(const Signature& signature, size_t index);
 
-// Throws Problem where there is none.
+// Throws Problem if no bucket fits.
 Fit fit(const Signature& signature, const std::vector<Shape>& shapes);
 
-// `from` with zeros behind it, and the front part of it, in memory of the pool.
+// Return a copy of `from` padded with zeros to `shape`, or cut to it.
 Tensor filled_up(const Tensor& from, const Shape& shape, Pool& pool);
 Tensor cut(const Tensor& from, const Shape& shape, Pool& pool);
 
-// Of an output with this shape in the signature: of a request of so many.
+// Replaces the dynamic dimensions of an output's shape by `length`.
 Shape with_length(const Shape& shape, int64_t length);
 
 }  // namespace octet::plane

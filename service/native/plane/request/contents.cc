@@ -1,4 +1,4 @@
-// The elements of an `InferTensorContents`: which of its members is a datatype's, and from it to a tensor.
+// Reads the elements of an `InferTensorContents` message into a tensor. Each datatype has one member of the message.
 #include <cstring>
 #include <limits>
 #include <string>
@@ -38,7 +38,7 @@ Member member_of(Datatype datatype) {
   }
 }
 
-// Writes one element after the other, as far as there is room; the rest is counted.
+// Writes elements one after the other while there is room, and counts all of them.
 class Sink {
  public:
   Sink(const TensorSpec& spec, const Shape& shape, void* memory)
@@ -52,7 +52,7 @@ class Sink {
                         " goes from " + std::to_string(its.least) + " to " + std::to_string(its.greatest),
                     {}, spec_.name);
     }
-    put(&number, its.bytes);  // little-endian: its low bytes come first
+    put(&number, its.bytes);  // little-endian: the low bytes come first
   }
   void real(uint32_t bits) { put(&bits, sizeof bits); }
 

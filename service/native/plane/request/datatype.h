@@ -1,4 +1,4 @@
-// The elements of tensors, as the Open Inference Protocol names them.
+// The element types of tensors, by their names in the Open Inference Protocol.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,14 @@
 
 namespace octet::plane {
 
-// In the order of `kDatatypes`. The last two are only sent: pictures, and what no model takes.
+// In the order of `kDatatypes`. No model has inputs of the last two: kBytes is what clients send for pictures, and
+// kOther represents every unsupported type.
 enum class Datatype : uint8_t { kBool, kUint8, kUint16, kInt8, kInt16, kInt32, kInt64, kFp32, kBytes, kOther };
 
 struct DatatypeFacts {
   std::string_view name;
-  size_t bytes;             // of an element
-  int64_t least, greatest;  // of an integer
+  size_t bytes;             // size of an element; 0: variable
+  int64_t least, greatest;  // range of integer types
 };
 
 inline constexpr DatatypeFacts kDatatypes[] = {

@@ -21,7 +21,7 @@ std::string counted(size_t count, const Shape& shape) {
          std::to_string(elements_of(shape));
 }
 
-// `value`: JSON, which `spec` does not have.
+// Throws for `value`, JSON that is not an integer in the range of `spec`.
 [[noreturn]] void refuse_integer(std::string_view value, const TensorSpec& spec) {
   bool is_number = value[0] == '-' || (value[0] >= '0' && value[0] <= '9');
   bool is_whole = is_number && value.find_first_of(".eE") == value.npos;
@@ -43,7 +43,7 @@ Number read_integer(JsonReader& json, const TensorSpec& spec) {
   return static_cast<Number>(number);
 }
 
-// What reads elements from the next on, says how many they were: at least one, and at most `most`.
+// Functions that read consecutive elements write between 1 and `most` of them and return the count.
 template <typename Number>
 size_t read_integers(JsonReader& json, const TensorSpec& spec, Number* to, size_t most) {
   if (size_t count = json.integers(to, most)) return count;
@@ -67,7 +67,7 @@ size_t read_real(JsonReader& json, const TensorSpec& spec, float* to, size_t) {
   return 1;
 }
 
-// Flat, or nested as the shape is.
+// Reads an array of elements, which is flat or nested like the shape.
 template <typename Element, typename Read>
 class Array {
  public:

@@ -1,4 +1,4 @@
-// A predict request as it was sent: what both protocols say, before it is compared with the model's signature.
+// An inference request in the form common to both protocols, before it is compared with the model's signature.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace octet::plane {
 
-struct Other {  // of a parameter: a value of a type that none has
+struct Other {  // value of a parameter with an unsupported type
   std::string json;
 };
 using Value = std::variant<bool, int64_t, std::string, Other>;
@@ -20,8 +20,9 @@ using Value = std::variant<bool, int64_t, std::string, Other>;
 class Parameters {
  public:
   void set(std::string name, Value value) { values_.emplace_back(std::move(name), std::move(value)); }
-  const Value* find(std::string_view name) const;  // the last of that name
-  // Throws Problem where it is there and something else; a whole number is not negative.
+  const Value* find(std::string_view name) const;  // returns the last one of that name, or null
+  // Return the parameter's value, or a default if it is missing. Throw Problem if it has another type. A whole number
+  // must not be negative.
   bool flag(std::string_view name, bool otherwise) const;
   int64_t whole(std::string_view name) const;
 
@@ -31,24 +32,24 @@ class Parameters {
 
 std::string brief_value(const Value& value);
 
-// Where an input's elements are.
-struct FollowingBytes {  // behind the JSON, or in `raw_input_contents`, in the order of the inputs
+// The alternatives for the source of an input's elements.
+struct FollowingBytes {  // raw bytes after the JSON or in `raw_input_contents`, in the order of the inputs
   size_t count;
 };
 struct JsonElements {
-  std::string_view text;  // an array has not been looked into
-  size_t first_byte;      // in the request
+  std::string_view text;  // an array is not parsed yet
+  size_t first_byte;      // offset in the request
 };
 struct Contents {  // a serialized InferTensorContents
   std::string_view message;
 };
-struct SharedPlace {  // in memory that the client shares
+struct SharedPlace {  // a range of memory shared by the client
   std::string region;
   uint64_t offset, bytes;
 };
 using Elements = std::variant<FollowingBytes, JsonElements, Contents, SharedPlace>;
 
-// Of an input or output, if its parameters say that it is there. Throws Problem.
+// Returns the location in shared memory that the parameters of an input or output name, if they do. Throws Problem.
 std::optional<SharedPlace> shared_place(const Parameters& parameters, const std::string& tensor);
 
 struct SentInput {
@@ -62,17 +63,17 @@ struct AskedOutput {
   Parameters parameters;
 };
 
-// Its views are of the text or message that it was read from.
+// Its views refer to the text or message that it was read from.
 struct Form {
   std::optional<std::string> id;
   Parameters parameters;
   std::vector<SentInput> inputs;
-  std::vector<AskedOutput> outputs;  // none: all of the model's
+  std::vector<AskedOutput> outputs;  // empty: all outputs of the model
 
   size_t following_bytes() const;
 };
 
-// The JSON of a request over HTTP. Throws Problem.
+// Reads the JSON of a request over HTTP. Throws Problem.
 Form read_json(std::string_view text);
 
 }  // namespace octet::plane

@@ -1,4 +1,5 @@
-// A predict request over HTTP, from what its headers say of its body, and that.
+// Parses an inference request over HTTP: its headers select between JSON, JSON followed by binary tensors, and a raw
+// body.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +12,20 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kMagicBytes = 8;  // of a body, by which pictures are known
+inline constexpr size_t kMagicBytes = 8;  // bytes of a body by which pictures are recognized
 
 struct BodyFacts {
-  std::optional<uint64_t> json_bytes;  // `Inference-Header-Content-Length`; none: all of it
-  std::string media_type;              // in lower case, without its parameters
-  bool wants_binary = false;           // the answer to a raw body
+  // The header `Inference-Header-Content-Length`; if missing, the whole body is JSON.
+  std::optional<uint64_t> json_bytes;
+  std::string media_type;              // in lower case, without parameters
+  bool wants_binary = false;           // the response to a raw body is to be binary
 
-  // Whether it is the model's one input and nothing else, neither JSON nor lengths.
+  // Returns true if the body is the model's only input and contains neither JSON nor lengths.
   bool is_raw() const { return json_bytes == uint64_t{0} || media_type.starts_with("image/"); }
 };
 
-// The request in a body, of which `text` is all, or all that has come: at least its JSON, or what pictures are known by.
-// `bytes`: of the whole body. Returns where in `text` the bytes that follow begin. Throws Problem.
+// Parses the request in a body of `bytes` bytes. `text` is the part that has arrived: at least the JSON, or kMagicBytes
+// of a raw body. Returns the offset in `text` at which the binary tensors begin. Throws Problem.
 size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& facts, const Signature& signature, Request& request);
 
 }  // namespace octet::plane

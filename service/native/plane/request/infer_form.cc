@@ -1,4 +1,4 @@
-// The form of a `ModelInferRequest`; the numbers of its fields are those of service/api/grpc/inference.proto.
+// Parses a `ModelInferRequest`. The field numbers are those of service/api/grpc/inference.proto.
 #include "request/infer_form.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostFields = 10'000;  // of a message: a model has few tensors
+constexpr size_t kMostFields = 10'000;  // fields of a message; a model has few tensors
 
 std::string text_of(const Field& field) {
   if (!is_utf8(field.bytes)) refuse_message();
@@ -34,7 +34,7 @@ Value value_of(std::string_view message) {
   return value;
 }
 
-// An entry of a map from names.
+// Reads an entry of a map of parameters.
 void parameter(std::string_view message, Parameters& parameters) {
   std::string name;
   Value value = Other{"null"};
@@ -87,7 +87,8 @@ AskedOutput output(std::string_view message) {
 
 bool is_shared(const SentInput& input) { return std::holds_alternative<SharedPlace>(input.elements); }
 
-// Every input that is not in shared memory has its elements in `raw`, or none has.
+// Assigns the raw contents to the inputs. Either every input outside shared memory has its elements in `raw`, or none
+// has.
 void place(std::vector<SentInput>& inputs, const std::vector<bool>& has_contents, const std::vector<std::string_view>& raw) {
   if (raw.empty()) return;
   auto shared = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), is_shared));

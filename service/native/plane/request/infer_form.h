@@ -1,4 +1,4 @@
-// A predict request over gRPC.
+// An inference request over gRPC.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace octet::plane {
 
-// Its views are of the message.
+// Its views refer to the message.
 struct InferForm {
   std::string model, version;
   Form form;

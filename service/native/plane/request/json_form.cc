@@ -9,8 +9,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 40;  // of a tensor: sums of many do not overflow
-constexpr size_t kMostEntries = 1024;           // inputs, outputs, dimensions: a model has few
+constexpr size_t kMostBytes = size_t{1} << 40;  // size of a tensor, limited so that sums cannot overflow
+constexpr size_t kMostEntries = 1024;           // number of inputs, outputs or dimensions; models have few
 
 Value parameter(JsonReader& json) {
   int64_t number;
@@ -40,7 +40,7 @@ Parameters parameters(JsonReader& json, const std::string& whose) {
   return found;
 }
 
-// False where it is none; then the text goes unread.
+// Returns false if the value is not an array of integers; it is then skipped.
 bool shape(JsonReader& json, std::vector<int64_t>& sizes) {
   if (json.peek() != '[') return false;
   bool is_whole = true;
@@ -57,15 +57,15 @@ bool shape(JsonReader& json, std::vector<int64_t>& sizes) {
   return is_whole;
 }
 
-// The members of an entry of `inputs`, which may come in any order.
+// An entry of `inputs`, whose members may come in any order.
 struct Entry {
   std::optional<std::string> name, datatype;
   std::vector<int64_t> shape;
   bool has_shape = false;
   Parameters parameters;
-  std::string bad_parameters;  // where they are none: as they were sent
+  std::string bad_parameters;  // the text of invalid parameters
   std::optional<std::string_view> data;
-  size_t first_byte = 0;  // of it, in the request
+  size_t first_byte = 0;  // offset of the data in the request
 };
 
 Entry entry(JsonReader& json) {

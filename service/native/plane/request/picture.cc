@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kPngMagic("\x89PNG\r\n\x1a\n", 8);
 constexpr std::string_view kJpegMagic("\xff\xd8\xff", 3);
 
-// A big-endian number of `count` bytes, which are there.
+// Reads a big-endian number of `count` bytes, which must be inside the file.
 uint64_t number_at(std::string_view file, size_t at, size_t count) {
   uint64_t number = 0;
   for (size_t index = 0; index < count; ++index) number = number << 8 | static_cast<uint8_t>(file[at + index]);
@@ -23,7 +23,8 @@ std::optional<uint64_t> pixels_of_png(std::string_view file) {
   return number_at(file, kWidth, 4) * number_at(file, kHeight, 4);
 }
 
-// JPEG (ITU-T T.81), B.1.1.3 and B.2.2: SOF0 to SOF15 without DHT, JPG and DAC, which are among their codes.
+// JPEG (ITU-T T.81), B.1.1.3 and B.2.2: markers SOF0 to SOF15, except DHT, JPG and DAC, which have codes in the same
+// range.
 bool is_frame_header(uint8_t marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
@@ -31,7 +32,7 @@ bool is_frame_header(uint8_t marker) {
 bool has_no_length(uint8_t marker) { return marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8); }
 
 std::optional<uint64_t> pixels_of_jpeg(std::string_view file) {
-  constexpr size_t kFrameBytes = 7;  // the length, the precision, the height and the width
+  constexpr size_t kFrameBytes = 7;  // length, precision, height and width
   constexpr uint8_t kEndOfImage = 0xd9, kStartOfScan = 0xda;
   size_t at = 2;
   while (at + 2 <= file.size() && static_cast<uint8_t>(file[at]) == 0xff) {

@@ -8,7 +8,7 @@ namespace octet::plane {
 
 namespace {
 
-// Statuses of gRPC.
+// gRPC status codes.
 constexpr int kInvalidArgument = 3, kDeadlineExceeded = 4, kNotFound = 5, kAlreadyExists = 6, kPermissionDenied = 7,
               kResourceExhausted = 8, kUnimplemented = 12, kInternal = 13, kUnavailable = 14, kUnauthenticated = 16;
 

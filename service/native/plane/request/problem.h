@@ -1,4 +1,5 @@
-// Everything that can be wrong with a request, as service/core/errors.py has it, and how both protocols say so.
+// Every error that can be reported to a client, and its representation in both protocols. service/core/errors.py has
+// the same table.
 #pragma once
 
 #include <cstdint>
@@ -35,31 +36,32 @@ enum class Kind : uint8_t {
 };
 
 struct KindFacts {
-  std::string_view code;   // stable, for programs: docs/reference/errors.md
+  std::string_view code;   // stable identifier for programs: docs/reference/errors.md
   std::string_view title;
-  int http;                // the status
-  int grpc;                // the status of a call
+  int http;                // HTTP status
+  int grpc;                // gRPC status
   bool may_be_retried;     // the same request may succeed later
 };
 
 const KindFacts& facts(Kind kind);
 std::string_view status_name(int grpc);  // OK, CANCELLED, ...
 
-// A kind that only the control plane knows.
+// An error type that only the control plane defines.
 struct ForeignFacts {
   std::string code, title;
-  KindFacts facts;  // whose views are of those
+  KindFacts facts;  // contains views of the strings above
 };
 
-// An answer that is none. Texts are complete sentences without their full stop, as everywhere.
+// An error response. Texts are sentences without a capital letter and full stop.
 struct Problem : std::exception {
   explicit Problem(Kind its_kind) : kind(its_kind) {}
   Problem(Kind its_kind, std::string its_detail, std::string its_hint = {}, std::string its_tensor = {})
       : kind(its_kind), detail(std::move(its_detail)), hint(std::move(its_hint)), tensor(std::move(its_tensor)) {}
 
   Kind kind;
-  std::shared_ptr<const ForeignFacts> foreign;  // where it says more than the kind
-  std::string detail;  // empty: the kind's title
+  // Set for an error type that this process does not define; `kind` is then only an approximation.
+  std::shared_ptr<const ForeignFacts> foreign;
+  std::string detail;  // empty: the title of its type
   std::string hint, tensor;
   double retry_after_s = 0;
 
@@ -67,14 +69,14 @@ struct Problem : std::exception {
   const char* what() const noexcept override { return detail.c_str(); }
   std::string_view said() const;
 
-  // The document of RFC 9457.
+  // Returns the problem document of RFC 9457.
   std::string document(std::string_view path, std::string_view request_id) const;
-  int64_t whole_retry_after_s() const;  // at least 1: 0 would ask for the flood to go on
-  std::string sentence() const;         // for gRPC
+  int64_t whole_retry_after_s() const;  // at least 1: 0 would invite clients to retry at once
+  std::string sentence() const;         // text for gRPC
 };
 
-// A value of a request as an error shows it, shortened where it is long.
-std::string brief(std::string_view text);         // quoted
-std::string brief_json(std::string_view json);    // as it was sent
+// Format a value of a request for an error message, shortened if it is long.
+std::string brief(std::string_view text);         // in quotes
+std::string brief_json(std::string_view json);    // without quotes, as it was sent
 
 }  // namespace octet::plane

@@ -13,7 +13,7 @@ namespace {
 constexpr int kServerErrors = 500;
 constexpr size_t kLongestDocument = 64 << 10;
 
-// Of a code that this process does not know.
+// Builds the facts for an error code that this process does not define.
 std::shared_ptr<const ForeignFacts> foreign(std::string code, std::string title, int status) {
   auto its = std::make_shared<ForeignFacts>();
   its->code = std::move(code);

@@ -1,4 +1,4 @@
-// A problem as another process of this kind tells it: `Problem::document`.
+// Parses the problem document that another data plane sent (Problem::document).
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace octet::plane {
 
-// `status`: what came with it over HTTP. Of what is no such document, an internal error.
+// `status` is the HTTP status that came with it. Returns an internal error if the document is invalid.
 Problem read_document(std::string_view document, int status);
 
 }  // namespace octet::plane

@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kLongestSequenceId = 128;  // what a client may have us keep
+constexpr size_t kLongestSequenceId = 128;  // limits the memory for ids that clients choose
 
 size_t bytes_of(const TensorSpec& spec, const Shape& shape) { return elements_of(shape) * facts(spec.datatype).bytes; }
 
@@ -24,15 +24,15 @@ std::string sizes(const Signature& signature) {
   return "it is built for batches of up to " + std::to_string(signature.batches);
 }
 
-// The shape of an input that a request with so many samples has.
+// Returns the shape of an input for a request with `samples` samples.
 Shape expected(const TensorSpec& spec, int64_t samples) {
   Shape shape = spec.shape;
   if (samples > 1 && !shape.empty()) shape[0] = samples;
   return shape;
 }
 
-// Of a model with buckets: a size that one of them has, or that is filled up to one. Which go together, and whether
-// they may be filled up, is for the whole request to say.
+// For a model with buckets: returns true if the static dimensions match and the dynamic ones are positive. Whether the
+// shapes of all inputs together match a bucket, or may be padded to one, is checked later for the whole request.
 bool suits_bucket(const TensorSpec& spec, const Shape& shape) {
   if (shape.size() != spec.shape.size()) return false;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -185,7 +185,7 @@ Request fitted(const RawBody& body, const Signature& signature) {
                   "send JSON, or JSON and tensors with the header Inference-Header-Content-Length");
   }
   const TensorSpec& spec = signature.inputs[0];
-  std::vector<std::pair<Shape, int64_t>> shapes;  // and of how many samples
+  std::vector<std::pair<Shape, int64_t>> shapes;  // possible shapes, and their number of samples
   for (const Bucket& bucket : signature.buckets) shapes.emplace_back(bucket.inputs[0], 1);
   if (signature.buckets.empty()) {
     for (int64_t samples = 1; samples <= signature.batches; ++samples) shapes.emplace_back(expected(spec, samples), samples);

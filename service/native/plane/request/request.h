@@ -1,4 +1,5 @@
-// A predict request that fits its model: which elements go where, and what is asked for.
+// An inference request that fits its model: where the elements of each input come from, and which outputs are wanted in
+// which form.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +16,34 @@
 namespace octet::plane {
 
 struct WantedOutput {
-  size_t index;          // of the model's
+  size_t index;          // in the model's signature
   bool is_binary;
-  int64_t classes = 0;   // how many of its greatest elements are wanted, as text; 0: all of it
+  int64_t classes = 0;   // number of greatest elements to return as text; 0: return all elements
   bool is_real = false;  // dequantized
-  std::optional<SharedPlace> shared = std::nullopt;  // where it goes, instead of into the answer
+  std::optional<SharedPlace> shared = std::nullopt;  // destination in shared memory, instead of the response
 
-  bool is_stored() const { return classes == 0 && !is_real; }  // the bytes that the model wrote
+  bool is_stored() const { return classes == 0 && !is_real; }  // true if the bytes are sent as the model wrote them
 };
 
-// A request's place in a sequence of calls.
+// One request of a sequence.
 struct Step {
   std::variant<int64_t, std::string> id;
   bool starts, ends;
 };
 
 struct Terms {
-  int64_t priority = 0;  // 1 is served first; 0 stands for the middle
-  double timeout_s = std::numeric_limits<double>::infinity();  // within which the call has to begin
+  int64_t priority = 0;  // 1 is served first; 0 selects the middle level
+  double timeout_s = std::numeric_limits<double>::infinity();  // the call must begin within this time
   std::optional<Step> step;
 };
 
 struct GivenInput {
-  size_t index;      // of the model's
+  size_t index;      // in the model's signature
   Shape shape;
   bool is_picture;   // to be decoded
-  bool is_bare;      // the whole body, without a length before it
+  bool is_bare;      // the picture is the whole body, without a length before it
   Elements elements;
-  size_t bytes;      // of the tensor
+  size_t bytes;      // size of the tensor
 };
 
 struct Request {
@@ -53,13 +54,13 @@ struct Request {
   int64_t samples = 1;
 };
 
-// Throws Problem, which names the input or output that does not fit.
+// Compares the form with the signature. Throws Problem, which names the input or output that does not fit.
 Request fitted(Form form, const Signature& signature);
 
-// A body that is the model's one input, of so many bytes; `is_picture` where it was said to be one, or looks so.
+// A body of `bytes` bytes that is the model's only input.
 struct RawBody {
   size_t bytes;
-  bool is_said_picture;  // by its Content-Type
+  bool is_said_picture;  // according to its Content-Type
   bool is_said_tensor;
   bool looks_like_picture;
   bool wants_binary;

@@ -15,7 +15,7 @@ std::optional<std::string> sequence_of(const Parameters& parameters) {
 }
 
 std::optional<std::string> sequence_in(std::string_view json) {
-  // A name may be written with escapes, too.
+  // The name may contain escapes.
   bool may_have_one = json.find("sequence_id") != json.npos || json.find('\\') != json.npos;
   return may_have_one ? sequence_of(read_json(json).parameters) : std::nullopt;
 }

@@ -1,4 +1,4 @@
-// Which sequence a request belongs to: what has to be known of it before its model is.
+// Extracts the sequence of a request, which routing needs before the model is chosen.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace octet::plane {
 
-// As `sequence_id` has it; a number and the same as text are two. Throws Problem.
+// Returns the value of `sequence_id`. A number and a string of the same digits are different sequences. Throws Problem.
 std::optional<std::string> sequence_of(const Parameters& parameters);
-// Of the JSON of a request, which is not looked into where no sequence can be in it. Throws Problem.
+// As above, from the JSON of a request. It is parsed only if it may contain a sequence. Throws Problem.
 std::optional<std::string> sequence_in(std::string_view json);
 
 }  // namespace octet::plane

@@ -10,7 +10,7 @@ bool is_color(int64_t channels) { return channels == 1 || channels == 3; }
 
 }  // namespace
 
-// `[N, H, W, 1 or 3]`, or `[N, 1 or 3, H, W]`.
+// `[N, H, W, 1 or 3]` or `[N, 1 or 3, H, W]`.
 bool TensorSpec::is_image() const {
   bool has_elements = datatype == Datatype::kUint8 || datatype == Datatype::kInt8 || datatype == Datatype::kFp32;
   return shape.size() == 4 && has_elements && (is_color(shape[3]) || is_color(shape[1]));

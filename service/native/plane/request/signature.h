@@ -1,4 +1,4 @@
-// A model's inputs and outputs, as service/core/signature.py has them.
+// The inputs and outputs of a model, as in service/core/signature.py.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +22,30 @@ struct Quantization {  // real = scale * (stored - zero_point)
 struct TensorSpec {
   std::string name;
   Datatype datatype = Datatype::kUint8;
-  Shape shape;  // kDynamic where requests differ
+  Shape shape;  // kDynamic for dimensions that vary between requests
   std::optional<Quantization> quantization;
 
-  bool is_image() const;  // whether a picture can be fed here
+  bool is_image() const;  // true if it accepts a picture
 };
 
-// Of a model whose dimensions are dynamic: shapes that it is built for.
+// One set of shapes for which a model with dynamic dimensions is built.
 struct Bucket {
   std::vector<Shape> inputs, outputs;
-  bool pads = false;  // whether shorter inputs may be filled up with zeros to these shapes
+  bool pads = false;  // shorter inputs may be padded with zeros to these shapes
 };
 
-// What is asked of all requests to one loaded model.
+// The constraints on all requests to one loaded model.
 struct Signature {
   std::vector<TensorSpec> inputs, outputs;
-  std::vector<Bucket> buckets;              // ascending; none where no dimension is dynamic
-  int64_t batches = 1;                      // samples that a request may have
-  bool is_batched = false;                  // built for other sizes than one
+  std::vector<Bucket> buckets;              // ascending; empty if no dimension is dynamic
+  int64_t batches = 1;                      // maximum number of samples in a request
+  bool is_batched = false;                  // built for several batch sizes
   bool keeps_state = false;
-  std::vector<std::string> labels;          // of an output's classes
+  std::vector<std::string> labels;          // names of an output's classes
 };
 
 size_t elements_of(const Shape& shape);
-std::string spoken(const Shape& shape);            // [1, 224, 224, 3]
-std::string takes(const std::vector<TensorSpec>& specs);  // a hint that lists what to send instead
+std::string spoken(const Shape& shape);            // formats a shape: [1, 224, 224, 3]
+std::string takes(const std::vector<TensorSpec>& specs);  // a hint that lists what to send
 
 }  // namespace octet::plane

@@ -1,4 +1,4 @@
-// Names of models by tenant: a tenant's models have names of its own, which stand behind it here.
+// The internal names of tenants' models: TENANT~NAME. A tenant only sees NAME.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace octet::plane {
 
-inline constexpr char kTenantEnd = '~';  // no name that a tenant may say holds one
+inline constexpr char kTenantEnd = '~';  // separator; no model name that a client may send contains it
 
-// The name that a model of a tenant has here, by what the tenant calls it. Throws Problem where that is no name.
+// Returns the internal name of a tenant's model. Throws Problem if `model` is not a valid name.
 inline std::string qualified(const std::string& tenant, std::string_view model) {
   if (tenant.empty()) return std::string(model);
   if (model.find(kTenantEnd) != model.npos) throw Problem(Kind::kNotFound, "there is no model " + brief(model));
   return tenant + kTenantEnd + std::string(model);
 }
 
-// What a model's tenant calls it.
+// Returns the name by which a tenant knows its model.
 inline std::string_view without_tenant(std::string_view model) {
   size_t end = model.find(kTenantEnd);
   return end == model.npos ? model : model.substr(end + 1);

@@ -1,4 +1,4 @@
-// Characters, whatever the locale is.
+// Character classes that do not depend on the locale.
 #pragma once
 
 namespace octet::plane {

@@ -1,4 +1,4 @@
-// 64 bytes that are looked at together: the first is the lowest bit of what is found.
+// Compares 64 bytes at once. Results are bit masks whose lowest bit is for the first byte.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class ByteLanes {
     return bits(holds(lanes_[0]), holds(lanes_[1]), holds(lanes_[2]), holds(lanes_[3]));
   }
 
-  // Of bytes that are all ones or zero.
+  // Packs lanes whose bytes are all ones or zero into a mask.
   template <typename Found>
   static uint64_t bits(Found first, Found second, Found third, Found fourth) {
 #if defined(__SSE2__)

@@ -1,4 +1,4 @@
-// An object whose members are known by their names.
+// Reads a JSON object by calling a function for each known member.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace octet::plane {
 
-// Calls what is known of a member's name; skips the others.
+// The reader of each known member's value, by name. Unknown members are skipped.
 using Members = std::unordered_map<std::string_view, std::function<void()>>;
 
 inline void read_object(JsonReader& json, const Members& members) {

@@ -11,22 +11,22 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kExactPowers = 22;       // of ten, that a double holds exactly
-constexpr int kExactDigits = 15;       // of a whole number, likewise
-constexpr int kWordDigits = 19;        // of a whole number that a word holds
+constexpr int kExactPowers = 22;       // powers of ten that a double represents exactly
+constexpr int kExactDigits = 15;       // decimal digits that a double represents exactly
+constexpr int kWordDigits = 19;        // decimal digits that fit in 64 bits
 constexpr int64_t kMostExponent = 100000;  // beyond it a number is 0 or infinite, however many digits it has
 
 constexpr double kPowers[kExactPowers + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-constexpr size_t kBlock = 16;     // bytes whose brackets are counted at once
-constexpr size_t kNumbers = 128;  // that are looked at together, where there may be nothing but numbers
+constexpr size_t kBlock = 16;     // bytes whose brackets are counted in one step
+constexpr size_t kNumbers = 128;  // bytes that are skipped in one step if they contain numbers only
 
-// Whether there is no bracket, brace or quote.
+// Returns true if the bytes contain no bracket, brace or quote.
 bool is_inside_array(const char* bytes, size_t count) {
   uint8_t others = 0;
   for (size_t index = 0; index < count; ++index) {
-    char upper = static_cast<char>(bytes[index] & ~0x20);  // braces are brackets with that bit
+    char upper = static_cast<char>(bytes[index] & ~0x20);  // a brace differs from a bracket in this bit only
     others |= (upper == '[') | (upper == ']') | (bytes[index] == '"');
   }
   return others == 0;
@@ -89,7 +89,7 @@ void JsonReader::escaped(std::string& text) {
 
 uint32_t JsonReader::unicode() {
   constexpr int kDigits = 4;
-  ++at_;  // the u
+  ++at_;  // skips the u
   uint32_t point = 0;
   auto [rest, error] = std::from_chars(at_, std::min(end_, at_ + kDigits), point, 16);
   if (error != std::errc() || rest != at_ + kDigits || *at_ == '-') refuse("an escape that there is not");
@@ -110,7 +110,7 @@ bool JsonReader::boolean() {
   return is_true;
 }
 
-// What many a program writes for a number that is none.
+// Throws an error that names common invalid numbers, such as NaN.
 void JsonReader::refuse_number(std::string_view text) const {
   if (text.starts_with("NaN")) refuse("NaN is not JSON");
   if (text.starts_with("Infinity") || text.starts_with("-Infinity")) refuse("Infinity is not JSON");
@@ -166,7 +166,7 @@ std::string_view JsonReader::unchecked_array() {
   skip_space();
   if (at_ == end_ || *at_ != '[') return value();
   size_t depth = 1;
-  const char* looked_at = at_;  // as far as brackets were found
+  const char* looked_at = at_;  // no brackets in the bytes from at_ up to here were left uncounted
   for (const char* at = at_ + 1; at < end_;) {
     if (at >= looked_at && static_cast<size_t>(end_ - at) >= kNumbers) {
       looked_at = at + kNumbers;
@@ -182,13 +182,13 @@ std::string_view JsonReader::unchecked_array() {
         closed += at[each] == ']';
         others += (at[each] == '"') + (at[each] == '{');
       }
-      if (others == 0 && closed < depth) {  // then the array does not end here
+      if (others == 0 && closed < depth) {  // the array does not end in this block
         depth += static_cast<size_t>(opened) - closed;
         at += kBlock;
         continue;
       }
     }
-    if (*at == '"' || *at == '{') return value();  // brackets may be text
+    if (*at == '"' || *at == '{') return value();  // brackets may be part of a string
     depth += *at == '[';
     depth -= *at == ']';
     ++at;
@@ -198,7 +198,7 @@ std::string_view JsonReader::unchecked_array() {
       return text;
     }
   }
-  return value();  // which says that it does not end
+  return value();  // throws, because the array does not end
 }
 
 void JsonReader::skip_string() {
@@ -208,7 +208,7 @@ void JsonReader::skip_string() {
     ++at_;
     return;
   }
-  std::string ignored;  // which checks the escapes
+  std::string ignored;  // validates the escapes
   while (at_ < end_ && *at_ != '"') {
     if (*at_ == '\\') {
       escaped(ignored);
@@ -248,11 +248,11 @@ void JsonReader::finish() {
 
 namespace {
 
-// digits * 10^exponent; where there are more digits than a word holds, the first of them.
+// The number digits * 10^exponent. If it has more digits than fit in a word, `digits` contains the first ones.
 struct Decimal {
   bool is_negative;
   uint64_t digits;
-  int count;  // of digits, the word's and the others
+  int count;  // total number of significant digits
   int64_t exponent;
 
   bool holds(int most) const { return count <= most && exponent >= -kExactPowers && exponent <= kExactPowers; }
@@ -276,7 +276,7 @@ Decimal decimal_of(std::string_view text) {
     if (number.count <= kWordDigits) number.digits = 10 * number.digits + static_cast<uint64_t>(text[at] - '0');
     if (has_point) --number.exponent;
   }
-  if (at < text.size()) {  // e
+  if (at < text.size()) {  // skips the e
     text.remove_prefix(at + 1);
     if (text[0] == '+') text.remove_prefix(1);
     int64_t power = 0;
@@ -289,22 +289,23 @@ Decimal decimal_of(std::string_view text) {
 
 }  // namespace
 
-// Exact where the digits are a whole number that a double holds and so is the power of ten (Clinger 1990): one
-// operation rounds once. Else the C library's.
+// Exact if both the digits and the power of ten are exact as doubles: one operation rounds once (Clinger 1990).
+// Otherwise it uses strtod.
 double real_of(std::string_view text) {
   Decimal number = decimal_of(text);
   if (number.holds(kExactDigits)) return number.real();
   return std::strtod(std::string(text).c_str(), nullptr);
 }
 
-// Of 17 digits, which is how many Python writes of a float32, two operations round once each: a double within 2^-52 of
-// the number. Nearly always there is one float32 for all that lies so near.
+// Python writes a float32 with up to 17 digits. For these, the two operations round once each and yield a double within
+// 2^-52 of the number. If all values in this neighborhood round to the same float32, that is the result; otherwise the
+// exact method is used.
 float single_of(std::string_view text) {
   Decimal number = decimal_of(text);
   if (number.holds(kWordDigits)) {
     double real = number.real(), slack = real * 0x1p-50;
     auto low = static_cast<float>(real - slack), high = static_cast<float>(real + slack);
-    if (low == high) return high;  // which keeps the sign of a zero
+    if (low == high) return high;  // keeps the sign of zero
   }
   return static_cast<float>(real_of(text));
 }

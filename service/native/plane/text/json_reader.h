@@ -1,4 +1,5 @@
-// Reads JSON (RFC 8259) front to back, without a tree, and leaves its text as it is.
+// A pull parser for JSON (RFC 8259). It reads the text from front to back, without building a tree and without changing
+// the text.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,9 @@ inline constexpr int kMostNesting = 32;
 
 inline bool is_space(char each) { return each == ' ' || each == '\n' || each == '\r' || each == '\t'; }
 
-// The number whose digits, and zeros before them, are the bytes of a word, the first the lowest: by pairs, then by pairs
-// of pairs (Lemire, "Number parsing at a gigabyte per second", Software: Practice and Experience 51(8), 2021).
+// Return the number whose decimal digits, possibly with leading zeros, are the bytes of a word; the first digit is the
+// lowest byte. Digits are combined in pairs, then in pairs of pairs (Lemire, "Number parsing at a gigabyte per second",
+// Software: Practice and Experience 51(8), 2021).
 inline uint32_t decimal(uint32_t digits) {
   digits = 10 * digits + (digits >> 8);
   return (digits & 0xff) * 100 + (digits >> 16 & 0xff);
@@ -33,22 +35,22 @@ inline uint64_t decimal(uint64_t digits) {
   return ((digits & kPairs) * (100 + (1000000ull << 32)) + (digits >> 16 & kPairs) * (1 + (10000ull << 32))) >> 32;
 }
 
-// What it cannot read it throws, as a `Problem` that says where. The text outlives what is read. What is done for each
-// element of a tensor is inline here.
+// Invalid JSON is reported by throwing a Problem with the position. The text must outlive all results. Functions that
+// run for each element of a tensor are inline here.
 class JsonReader {
  public:
-  // `text` is valid UTF-8, and `first_byte` its place in the text that a refusal speaks of.
+  // `text` must be valid UTF-8. `first_byte` is its offset in the request, to be used in error messages.
   explicit JsonReader(std::string_view text, size_t first_byte = 0)
       : begin_(text.data()), at_(begin_), end_(begin_ + text.size()), first_byte_(first_byte) {}
 
-  // { [ " - 0 t f n, by what the next value begins with.
+  // Returns the type of the next value by its first character: one of { [ " - 0 t f n.
   char peek() {
     skip_space();
     if (at_ == end_) refuse("it ends too early");
     return is_digit(*at_) ? '0' : *at_;
   }
 
-  // Calls `member(name)`, which reads the value.
+  // Calls `member(name)` for each member; it must read the value.
   template <typename Member>
   void object(Member member) {
     enter('{');
@@ -59,7 +61,7 @@ class JsonReader {
     }
   }
 
-  // Calls `element()`, which reads one.
+  // Calls `element()` for each element; it must read it.
   template <typename Element>
   void array(Element element) {
     enter('[');
@@ -68,20 +70,22 @@ class JsonReader {
 
   std::string string();
   bool boolean();
-  // Whether the next value is a number without fraction and exponent that an int64 holds: then it is read.
+  // Reads the next value and returns true if it is a number without fraction and exponent that fits in int64. Otherwise
+  // returns false and does not advance.
   bool integer(int64_t& number);
-  // Within an array: the values from the next on that are short whole numbers of this type, have at most a space before
-  // them and a comma right behind, at most `most`; and how many there are. Those of most tensors do, all but the last.
+  // Within an array: reads up to `most` consecutive elements that are short integers of this type, have at most one
+  // space before them, and are directly followed by a comma. Returns their count. In most tensors, these are all
+  // elements except the last.
   template <typename Number>
   size_t integers(Number* to, size_t most);
-  double number();            // what a double does not hold becomes infinite
-  float single();             // the same, as float32
-  std::string_view value();   // the text of any value, which is read
-  // The text of an array, which may be anything within its brackets: whoever reads it checks it. Of another value, as
-  // `value`.
+  double number();            // infinite if the value exceeds the range of double
+  float single();             // the same for float32
+  std::string_view value();   // reads any value and returns its text
+  // Reads an array without validating its contents, and returns its text; whoever parses the text validates it. Other
+  // values are read as by `value`.
   std::string_view unchecked_array();
-  void finish();              // nothing may follow
-  size_t place() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // the byte that is read next
+  void finish();              // throws if anything but white space follows
+  size_t place() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // offset of the next byte
 
   [[noreturn]] void refuse(const char* what) const;
 
@@ -131,7 +135,7 @@ class JsonReader {
   int depth_ = 0;
 };
 
-// Elements of one byte are often many: behind the first of them they are read in blocks.
+// One-byte elements often come in large numbers. After the first, they are read in blocks.
 template <typename Number>
 size_t JsonReader::integers(Number* to, size_t most) {
   if constexpr (sizeof(Number) > 1) {
@@ -152,14 +156,14 @@ size_t JsonReader::integers(Number* to, size_t most) {
   }
 }
 
-// A word of bytes is looked at together, without a branch on how many digits a number has; the next number waits for
-// nothing but where this one ends.
+// Tests all bytes of a word at once, without a branch on the number of digits. The next number depends only on where
+// this one ends.
 template <typename Number>
 size_t JsonReader::one_by_one(Number* to, size_t most, bool is_behind_comma) {
   using Word = std::conditional_t<sizeof(Number) == 1, uint32_t, uint64_t>;
   constexpr int kBytes = sizeof(Word);
   constexpr Word kEach = static_cast<Word>(0x0101010101010101);
-  constexpr ptrdiff_t kLongest = kBytes + 3;  // a comma, a space, a sign
+  constexpr ptrdiff_t kLongest = kBytes + 3;  // a comma, a space and a sign
   const char* at = at_;
   size_t count = 0, commas = is_behind_comma ? 1 : 0;
   for (; count < most && end_ - at > kLongest; ++count, commas = 1) {
@@ -170,7 +174,8 @@ size_t JsonReader::one_by_one(Number* to, size_t most, bool is_behind_comma) {
     Word word;
     std::memcpy(&word, digits, kBytes);
     word ^= '0' * kEach;
-    Word others = ((word + 0x76 * kEach) | word) & 0x80 * kEach;  // its lowest bit is that of the first that is no digit
+    // Its lowest set bit belongs to the first byte that is not a digit.
+    Word others = ((word + 0x76 * kEach) | word) & 0x80 * kEach;
     int length = std::countr_zero(others) / 8;
     if (length == 0 || length == kBytes || digits[length] != ',' || (*digits == '0' && length > 1)) break;
     auto number = static_cast<int64_t>(decimal(static_cast<Word>(word << (8 * (kBytes - length)))));
@@ -183,10 +188,10 @@ size_t JsonReader::one_by_one(Number* to, size_t most, bool is_behind_comma) {
   return count;
 }
 
-// A text that is a JSON number, as the double next to it.
+// Converts the text of a JSON number to the nearest double.
 double real_of(std::string_view text);
 
-// The same as the float32 next to that double.
+// Converts the text to that double, rounded to float32.
 float single_of(std::string_view text);
 
 }  // namespace octet::plane

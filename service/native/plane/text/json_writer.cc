@@ -9,7 +9,7 @@ namespace octet::plane {
 namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
-constexpr size_t kMostDigits = 32;  // of a number
+constexpr size_t kMostDigits = 32;  // characters of a number
 
 void escape(char each, std::string& text) {
   text.push_back('\\');
@@ -75,7 +75,7 @@ JsonWriter& JsonWriter::integer(int64_t number) {
   return raw({digits, static_cast<size_t>(std::to_chars(digits, digits + kMostDigits, number).ptr - digits)});
 }
 
-// As Python writes it: 1.0 and not 1, so that it is read as a real number again.
+// Writes 1.0 rather than 1, as Python does, so that it is read as a floating-point number again.
 JsonWriter& JsonWriter::number(double number) {
   char digits[kMostDigits];
   std::string_view text(digits, static_cast<size_t>(std::to_chars(digits, digits + kMostDigits, number).ptr - digits));

@@ -1,4 +1,4 @@
-// Writes JSON (RFC 8259): UTF-8, without white space.
+// Writes JSON (RFC 8259) in UTF-8, without white space.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace octet::plane {
 
-// Where a value stands is the caller's to get right; commas are not.
+// Inserts commas itself. The caller must call its functions in an order that yields valid JSON.
 class JsonWriter {
  public:
   JsonWriter& begin(char bracket);  // { or [
   JsonWriter& end(char bracket);    // } or ]
   JsonWriter& member(std::string_view name);
-  JsonWriter& string(std::string_view text);  // what is not valid UTF-8 becomes U+FFFD
+  JsonWriter& string(std::string_view text);  // invalid UTF-8 is replaced by U+FFFD
   JsonWriter& integer(int64_t number);
-  JsonWriter& number(double number);  // finite; the shortest text that is read as the same
+  JsonWriter& number(double number);  // must be finite; writes the shortest text that reads as the same number
   JsonWriter& boolean(bool is_true);
   JsonWriter& raw(std::string_view json);
 

@@ -1,5 +1,5 @@
-// Elements of one byte in a JSON array, many at a time: what comes next waits for the commas of 64 bytes, and not for
-// each number's.
+// Parses one-byte elements of a JSON array in blocks: the positions of all commas in 64 bytes are found at once, so
+// that numbers do not depend on each other.
 #pragma once
 
 #include <bit>
@@ -12,8 +12,8 @@
 
 namespace octet::plane {
 
-// The numbers among 64 bytes that have a comma right behind them. The first is where the 64 begin, or behind spaces and
-// line feeds.
+// The numbers among 64 bytes that are directly followed by a comma. The first number starts at the block's first byte,
+// or after spaces and line feeds.
 template <typename Number>
 class NumberBlock {
   static_assert(sizeof(Number) == 1);
@@ -21,16 +21,16 @@ class NumberBlock {
  public:
   static constexpr size_t kBytes = ByteLanes::kBytes;
   static constexpr size_t kGroup = 8;                   // numbers that are computed together
-  static constexpr size_t kMost = kBytes / 2 + kGroup;  // that `read` may write
+  static constexpr size_t kMost = kBytes / 2 + kGroup;  // number of elements that `read` may write
 
 
-  // Looks at `kBytes`, and at the three before them. Finds none where one has more than three digits or a needless zero,
-  // or where something else is between them.
+  // Examines `kBytes` bytes, and later the three bytes before them. The block is empty if a number has more than three
+  // digits or a leading zero, or if other characters occur between numbers.
   explicit NumberBlock(const char* text) : text_(text) {
     ByteLanes lanes(text);
     uint64_t commas = lanes.equal(','), digits = lanes.within('0', '9');
     uint64_t spaces = lanes.equal(' ') | lanes.equal('\n'), signs = std::is_signed_v<Number> ? lanes.equal('-') : 0;
-    uint64_t all = commas == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(commas);  // as far as the last comma
+    uint64_t all = commas == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(commas);  // the bits up to the last comma
     uint64_t behind_digits = digits << 1, twice = digits & behind_digits;
     uint64_t may_begin = (commas | spaces) << 1 | 1;
     uint64_t wrong = ~(commas | digits | spaces | signs) | (commas & ~behind_digits) | ((spaces | signs) & ~may_begin) |
@@ -40,15 +40,16 @@ class NumberBlock {
 
   bool is_empty() const { return commas_ == 0; }
   size_t count() const { return static_cast<size_t>(std::popcount(commas_)); }
-  size_t bytes() const { return static_cast<size_t>(std::bit_width(commas_)); }  // up to behind the last comma
+  size_t bytes() const { return static_cast<size_t>(std::bit_width(commas_)); }  // up to and including the last comma
 
-  // False: some number is out of range. Writes `kMost` at most, of which the first `count` are numbers.
+  // Writes up to `kMost` elements, of which the first `count` are the numbers. Returns false if a number is out of
+  // range.
   bool read(Number* to) const {
     int32_t misfits = 0;
     uint64_t commas = commas_;
     for (size_t done = 0, all = count(); done < all; done += kGroup) {
       Words words;
-      for (size_t each = 0; each < kGroup; ++each) {  // the last one again, where there are no more
+      for (size_t each = 0; each < kGroup; ++each) {  // repeats the last one at the end
         uint32_t word;
         std::memcpy(&word, text_ + std::countr_zero(commas) - sizeof word, sizeof word);
         words[each] = word;
@@ -72,11 +73,11 @@ class NumberBlock {
   using Pairs = uint16_t __attribute__((vector_size(kGroup * kWordBytes)));
   using Bytes = int8_t __attribute__((vector_size(kGroup * kWordBytes)));
 
-  // What the texts say that end with a word's last byte.
+  // Converts the number that ends with the last byte of each word.
   static void read(const Words& words, int32_t* to) {
     Bytes texts = (Bytes)words, digits = texts ^ '0';
     Words are_digits = (Words)((digits >= 0) & (digits <= 9));
-    Words follow = are_digits >> 8 | 0xffff0000;  // of a byte: only digits come behind it
+    Words follow = are_digits >> 8 | 0xffff0000;  // bytes that are followed only by digits
     follow &= follow >> 8 | 0xff000000;
     digits &= (Bytes)(are_digits & follow);
     Pairs pairs = (Pairs)digits;

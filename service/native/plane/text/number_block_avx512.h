@@ -1,5 +1,5 @@
-// The same as `NumberBlock`, sixteen numbers at a time, where the processor picks bytes by their places (AVX-512 VBMI):
-// there a block takes a third of the time.
+// The same as `NumberBlock`, sixteen numbers at a time, for processors that can permute bytes (AVX-512 VBMI). There it
+// takes a third of the time.
 #pragma once
 
 #if defined(__x86_64__)
@@ -13,7 +13,8 @@
 
 namespace octet::plane {
 
-// Whether processor and kernel have all of it (Intel's manual, volume 1, section 15.2). Tests say that they have not.
+// True if the processor and the kernel support everything used here (Intel's manual, volume 1, section 15.2). Tests set
+// it to false.
 inline bool has_avx512_vbmi = [] {
   constexpr uint32_t kOsSavesState = 1u << 27, kVectorState = 0xe6;
   constexpr uint32_t kInB = 1u << 3 | 1u << 8 | 1u << 16 | 1u << 30 | 1u << 31;  // BMI1, BMI2, AVX512F, BW, VL
@@ -26,21 +27,22 @@ inline bool has_avx512_vbmi = [] {
   return (b & kInB) == kInB && (c & kInC) == kInC;
 }();
 
-// Reads numbers from `comma` on, which is one and moves to that behind the last of them, up to what `NumberBlock` would
-// not read; and how many there are. Writes `most` at most.
+// Reads numbers, starting at the comma before the first and ending where `NumberBlock` would also stop. Moves `comma`
+// to the comma after the last number. Returns their count; writes at most `most`.
 template <typename Number>
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt,popcnt"))) size_t read_blocks(
     const char*& comma, const char* end, Number* to, size_t most) {
   static_assert(sizeof(Number) == 1);
   constexpr size_t kBytes = 64, kMost = kBytes / 2, kGroup = 16;
-  constexpr uint64_t kLasts = 0x8888888888888888;  // of four bytes
+  constexpr uint64_t kLasts = 0x8888888888888888;  // the last of each four bytes
   alignas(kBytes) static constexpr auto kPlaces = [] {
     struct { uint8_t each[kBytes], byFour[kBytes]; } places{};
     for (size_t place = 0; place < kBytes; ++place) places.each[place] = place, places.byFour[place] = place / 4;
     return places;
   }();
   const __m512i each = _mm512_load_si512(kPlaces.each), by_four = _mm512_load_si512(kPlaces.byFour);
-  const __m512i before = _mm512_set1_epi32(0x01020304), weights = _mm512_set1_epi32(0x010a6400);  // 4 to 1; 0, 100, 10, 1
+  // 4 to 1; 0, 100, 10, 1
+  const __m512i before = _mm512_set1_epi32(0x01020304), weights = _mm512_set1_epi32(0x010a6400);
   const char* at = comma;
   size_t count = 0;
   while (most - count >= kMost && end - at > static_cast<ptrdiff_t>(kBytes)) {
@@ -49,7 +51,7 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2
     uint64_t digits = _mm512_cmplt_epu8_mask(values, _mm512_set1_epi8(10)), zeros = _mm512_testn_epi8_mask(values, values);
     uint64_t spaces = _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8(' ')) | _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8('\n'));
     uint64_t signs = std::is_signed_v<Number> ? _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8('-')) : 0;
-    uint64_t ends = commas & ~uint64_t{1};  // of numbers
+    uint64_t ends = commas & ~uint64_t{1};  // the commas at which numbers end
     if (ends == 0) break;
     uint64_t all = ~uint64_t{0} >> std::countl_zero(ends) & ~uint64_t{1};
     uint64_t behind_digits = digits << 1, twice = digits & behind_digits, may_begin = (commas | spaces) << 1;
@@ -60,11 +62,11 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2
     __m512i places = _mm512_maskz_compress_epi8(ends, each);
     uint32_t misfits = 0;
     for (size_t done = 0; done < numbers_of_block; done += kGroup) {
-      // Of each number, the four bytes before its comma.
+      // The four bytes before the comma of each number.
       __m512i ending = _mm512_permutexvar_epi8(_mm512_add_epi8(by_four, _mm512_set1_epi8(static_cast<char>(done))), places);
       __m512i its = _mm512_permutexvar_epi8(_mm512_sub_epi8(ending, before), values);
       uint64_t are_digits = _mm512_cmplt_epu8_mask(its, _mm512_set1_epi8(10));
-      uint64_t follow = are_digits >> 1 | kLasts;  // of a byte: only digits come behind it
+      uint64_t follow = are_digits >> 1 | kLasts;  // bytes that are followed only by digits
       follow &= follow >> 1 | kLasts | kLasts >> 1;
       __m512i pairs = _mm512_maddubs_epi16(_mm512_maskz_mov_epi8(are_digits & follow, its), weights);
       __m512i numbers = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));

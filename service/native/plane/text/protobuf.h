@@ -1,4 +1,4 @@
-// Reads and writes messages of Protocol Buffers (https://protobuf.dev/programming-guides/encoding), field by field.
+// Reads and writes Protocol Buffers messages (https://protobuf.dev/programming-guides/encoding), field by field.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 
 struct Field {
   uint64_t number = 0;
   WireType type = WireType::kVarint;
-  uint64_t whole = 0;      // of the first two and the last: its bits
-  std::string_view bytes;  // of kBytes
-  const char* begin = nullptr;  // of the field in its message
+  uint64_t whole = 0;      // value of a varint, or the bits of a fixed-width field
+  std::string_view bytes;  // value of a kBytes field
+  const char* begin = nullptr;  // start of the field in its message
 
   bool is(uint64_t its_number, WireType its_type) const { return number == its_number && type == its_type; }
 };
 
-// Throws Problem for what is no message.
+// Throws Problem if the message is malformed.
 class MessageReader {
  public:
   explicit MessageReader(std::string_view message) : rest_(message) {}
-  bool next(Field& field);  // false at the end
+  bool next(Field& field);  // returns false at the end
 
  private:
   std::string_view rest_;
 };
 
-// The numbers of a packed field, or the one of an unpacked one, as their bits.
+// Calls `take` with the bits of each number of a packed field, or of the only one of an unpacked field.
 template <typename Take>
 void each_varint(const Field& field, Take take);
 uint64_t take_varint(std::string_view& bytes);
@@ -60,7 +60,7 @@ class MessageWriter {
   MessageWriter& bytes(uint64_t number, std::string_view value);
   MessageWriter& varint(uint64_t number, uint64_t value);
   MessageWriter& real(uint64_t number, float value);
-  // What precedes so many bytes of a field that are sent behind.
+  // Writes the header of a field whose `bytes` bytes are sent separately.
   MessageWriter& head(uint64_t number, size_t bytes);
 
   const std::string& text() const { return text_; }

@@ -9,7 +9,7 @@
 
 namespace octet::plane {
 
-// Of the character that `text` begins with, its bytes; 0 where it begins with none.
+// Returns the number of bytes of the character at the start of `text`, or 0 if it is not a valid character.
 inline size_t utf8_length(std::string_view text) {
   auto byte = [&](size_t index) { return index < text.size() ? static_cast<unsigned char>(text[index]) : 0u; };
   auto follows = [&](size_t index) { return (byte(index) & 0xc0) == 0x80; };
@@ -26,7 +26,7 @@ inline size_t utf8_length(std::string_view text) {
   return !is_overlong && !is_beyond && follows(2) && follows(3) ? 4 : 0;
 }
 
-// Whether none of the bytes has its highest bit set.
+// Returns true if no byte has its highest bit set.
 inline bool is_ascii(const char* bytes, size_t count) {
   unsigned char all = 0;
   for (size_t index = 0; index < count; ++index) all |= static_cast<unsigned char>(bytes[index]);
@@ -41,7 +41,7 @@ inline bool is_utf8(std::string_view text) {
       text.remove_prefix(left);
       continue;
     }
-    for (size_t length = 0; left > 0; left -= std::min(left, length)) {  // a character may end behind them
+    for (size_t length = 0; left > 0; left -= std::min(left, length)) {  // a character may extend beyond the block
       length = utf8_length(text);
       if (length == 0) return false;
       text.remove_prefix(length);
@@ -50,7 +50,7 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Appends a code point, which is no surrogate.
+// Appends a code point, which must not be a surrogate.
 inline void append_utf8(uint32_t point, std::string& text) {
   auto put = [&](uint32_t byte) { text.push_back(static_cast<char>(byte)); };
   auto rest = [&](int shift) { put(0x80 | ((point >> shift) & 0x3f)); };
