@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
 from service.compiler.kernels.libraries import ISAS
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
 from service.core.target import Target, detect_host, parse_target

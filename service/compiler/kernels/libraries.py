@@ -9,9 +9,9 @@ from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.riscv.isa import ISAS as RISCV
-from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.simd.peak import peak
+from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.x86.isa import ISAS as X86
 from service.compiler.qnn.numerics import Mode
 from service.compiler.targets import codegen_target

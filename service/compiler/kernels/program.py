@@ -1,6 +1,6 @@
 """Writing a kernel: statements one after the other, loops as `with` blocks, vectors as values.
 
-A thin layer over TVM's tensor IR that knows nothing of instruction sets (`simd.isa` does) nor of layers.
+A thin layer over TVM's tensor IR that knows nothing of instruction sets (`vector.isa` does) nor of layers.
 """
 
 from __future__ import annotations

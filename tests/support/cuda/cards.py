@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from service.compiler.kernels.cuda.images import BLOCK
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.vector.isa import Isa
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ _DTYPE, _HALF, _WIDE = f"int32x{_LANES}", range(_LANES // 2), f"int64x{_LANES //
 
 @dataclass(frozen=True)
 class NeonFixedPoint:
-    """A `simd.isa.FixedPoint`."""
+    """A `vector.isa.FixedPoint`."""
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
         """`sqrdmulh`: (2 * x * significand + 2**31) >> 32, which is the same. It saturates only where both are the

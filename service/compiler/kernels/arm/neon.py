@@ -15,9 +15,9 @@ from service.compiler.kernels.arm.fixed_point import NeonFixedPoint
 from service.compiler.kernels.arm.table import Lookup
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
-from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
-from service.compiler.kernels.simd.isa import PIXELS
-from service.compiler.kernels.simd.rates import Rates
+from service.compiler.kernels.vector.bfloat16 import FusedBFloat16
+from service.compiler.kernels.vector.isa import PIXELS
+from service.compiler.kernels.vector.rates import Rates
 
 LANES = 4
 BYTES = 16

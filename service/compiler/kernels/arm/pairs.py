@@ -16,7 +16,7 @@ _SIGNED, _TOTALS = f"int8x{_BYTES}", f"int32x{_LANES}"
 
 @dataclass(frozen=True)
 class MatrixPairs:
-    """A `simd.isa.Pairs`."""
+    """A `vector.isa.Pairs`."""
 
     depth: int = _DEPTH
     weight_elements: int = _LANES * _DEPTH

@@ -6,8 +6,8 @@ instructions and two loads start in a cycle.
 
 from __future__ import annotations
 
-from service.compiler.kernels.simd.isa import PIXELS
-from service.compiler.kernels.simd.rates import DepthwiseRates, EpilogueRates, Rates
+from service.compiler.kernels.vector.isa import PIXELS
+from service.compiler.kernels.vector.rates import DepthwiseRates, EpilogueRates, Rates
 
 _EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, residual=6.0, wide=1.5, int16=16.0)
 

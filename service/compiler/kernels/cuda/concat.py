@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.arithmetic.tables import channel_tables, first_channels, is_identity
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for, require_blocks
 from service.compiler.kernels.cuda.images import BLOCK, check_sizes
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
-from service.compiler.kernels.simd.numerics import bounds
-from service.compiler.kernels.simd.tables import channel_tables, first_channels, is_identity
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 

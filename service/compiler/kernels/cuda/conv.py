@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
 from service.compiler.kernels.cuda import images
 from service.compiler.kernels.cuda.outputs import output_code
 from service.compiler.kernels.cuda.reads import Reads
@@ -9,7 +10,6 @@ from service.compiler.kernels.cuda.text import constant_parameters, kernel_funct
 from service.compiler.kernels.cuda.tiles import CardTile, overlap
 from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
 from service.compiler.kernels.layer import Layer
-from service.compiler.kernels.simd.epilogue import AnyEpilogue
 from service.core.call_plan import Launch
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.conversion import Dequantization, Quantization
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
-from service.compiler.kernels.simd.conversion import Dequantization, Quantization
 
 
 @dataclass(frozen=True)

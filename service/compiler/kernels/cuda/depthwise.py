@@ -8,6 +8,8 @@ from math import ceil
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
+from service.compiler.kernels.arithmetic.taps import Taps
 from service.compiler.kernels.cuda import images
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.images import BLOCK
@@ -16,8 +18,6 @@ from service.compiler.kernels.cuda.reads import int8_parts
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layer import Layer
-from service.compiler.kernels.simd.epilogue import AnyEpilogue
-from service.compiler.kernels.simd.taps import Taps
 from service.core.call_plan import Launch
 
 _THREADS = 128

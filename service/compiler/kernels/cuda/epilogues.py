@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.kernel import Array, Declined
-from service.compiler.kernels.simd.addition import Addition, FixedPointSum, ScaledAddition, SharedShiftSum
-from service.compiler.kernels.simd.onnxruntime_epilogues import FusedSum, ShiftedProduct
-from service.compiler.kernels.simd.pairs import Arithmetic, Product, RealProduct, Slope, Square, Sum
-from service.compiler.kernels.simd.requantization import (
+from service.compiler.kernels.arithmetic.addition import Addition, FixedPointSum, ScaledAddition, SharedShiftSum
+from service.compiler.kernels.arithmetic.onnxruntime_epilogues import FusedSum, ShiftedProduct
+from service.compiler.kernels.arithmetic.pairs import Arithmetic, Product, RealProduct, Slope, Square, Sum
+from service.compiler.kernels.arithmetic.requantization import (
     BiasedFloatScale,
     DoubleRounding,
     FloatScale,
@@ -25,7 +24,8 @@ from service.compiler.kernels.simd.requantization import (
     SingleRounding,
     Words,
 )
-from service.compiler.kernels.simd.torch_epilogues import BiasedScale, DequantizedScale, FloatSum
+from service.compiler.kernels.arithmetic.torch_epilogues import BiasedScale, DequantizedScale, FloatSum
+from service.compiler.kernels.kernel import Array, Declined
 
 
 @dataclass(frozen=True)

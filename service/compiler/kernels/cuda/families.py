@@ -13,6 +13,14 @@ from service.compiler.kernels.accumulating import (
     weights_of,
     window_of,
 )
+from service.compiler.kernels.arithmetic.average import average_of, mean_of
+from service.compiler.kernels.arithmetic.conversion import dequantization_of
+from service.compiler.kernels.arithmetic.demands import ELEMENTWISE, check_elementwise
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue
+from service.compiler.kernels.arithmetic.interpolation import blend_of
+from service.compiler.kernels.arithmetic.numerics import bounds, epilogue_of
+from service.compiler.kernels.arithmetic.pairs import arithmetic_of
+from service.compiler.kernels.arithmetic.tables import places
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda import depthwise, pool, resize
 from service.compiler.kernels.cuda.cards import Card
@@ -29,14 +37,6 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, folded_bias
 from service.compiler.kernels.layout import Image
-from service.compiler.kernels.simd.average import average_of, mean_of
-from service.compiler.kernels.simd.conversion import dequantization_of
-from service.compiler.kernels.simd.demands import ELEMENTWISE, check_elementwise
-from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
-from service.compiler.kernels.simd.numerics import bounds, epilogue_of
-from service.compiler.kernels.simd.pairs import arithmetic_of
-from service.compiler.kernels.simd.resize import blend_of
-from service.compiler.kernels.simd.tables import places
 from service.compiler.qnn.numerics import Mode
 from service.core.digest import digest_of_json
 

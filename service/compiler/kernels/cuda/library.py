@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from tvm import relax
 
+from service.compiler.kernels.arithmetic.conversion import quantization_of
+from service.compiler.kernels.arithmetic.tables import is_identity, part_tables
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda import reorder
 from service.compiler.kernels.cuda.cards import Card
@@ -19,8 +21,6 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
-from service.compiler.kernels.simd.conversion import quantization_of
-from service.compiler.kernels.simd.tables import is_identity, part_tables
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.tables import ENTRIES, is_identity
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for
 from service.compiler.kernels.cuda.images import CHUNK_BYTES
 from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
@@ -20,7 +21,6 @@ from service.compiler.kernels.moves import (
     addresses_of,
     blocks_of_lanes,
 )
-from service.compiler.kernels.simd.tables import ENTRIES, is_identity
 
 _MOST_PARTS = 64  # each is code of its own
 _MOST_ADDRESSES = 1 << 30

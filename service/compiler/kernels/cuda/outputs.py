@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue
 from service.compiler.kernels.cuda import images
 from service.compiler.kernels.cuda.epilogues import addition_code, requantization_code
 from service.compiler.kernels.cuda.text import TYPES
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Layer
-from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
 
 
 @dataclass(frozen=True)

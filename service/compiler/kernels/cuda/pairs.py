@@ -1,17 +1,17 @@
-"""Operators of two quantized images (`kernels/simd/pairs.py`)."""
+"""Operators of two quantized images (`kernels/arithmetic/pairs.py`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.arithmetic.pairs import arithmetic_of
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for, require_blocks
 from service.compiler.kernels.cuda.epilogues import arithmetic_code
 from service.compiler.kernels.cuda.images import check_sizes
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.kernel import Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
-from service.compiler.kernels.simd.numerics import bounds
-from service.compiler.kernels.simd.pairs import arithmetic_of
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 

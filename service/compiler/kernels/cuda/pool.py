@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.compiler.kernels.cuda import images
-from service.compiler.kernels.cuda.cards import Card
-from service.compiler.kernels.cuda.epilogues import Code
-from service.compiler.kernels.cuda.images import BLOCK, check_blocks
-from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
-from service.compiler.kernels.layer import Window
-from service.compiler.kernels.layout import Image
-from service.compiler.kernels.simd.average import (
+from service.compiler.kernels.arithmetic.average import (
     Average,
     EvenMean,
     FixedMean,
@@ -22,9 +14,17 @@ from service.compiler.kernels.simd.average import (
     ScaledMean,
     average_of,
     mean_of,
+    pooling_window,
 )
-from service.compiler.kernels.simd.numerics import bounds
-from service.compiler.kernels.simd.pool import pooling_window
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.cuda import images
+from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.epilogues import Code
+from service.compiler.kernels.cuda.images import BLOCK, check_blocks
+from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
+from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.layer import Window
+from service.compiler.kernels.layout import Image
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 from service.core.call_plan import Launch

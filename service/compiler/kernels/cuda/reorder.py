@@ -10,15 +10,15 @@ import math
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.conversion import Dequantization, Quantization
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.arithmetic.tables import table_of
 from service.compiler.kernels.cuda.conversion import Conversion, as_bytes, by_table, dequantizing, quantizing
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for, require_blocks
 from service.compiler.kernels.cuda.images import BLOCK, CHUNK_BYTES, check_sizes
 from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
-from service.compiler.kernels.simd.conversion import Dequantization, Quantization
-from service.compiler.kernels.simd.numerics import bounds
-from service.compiler.kernels.simd.tables import table_of
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 

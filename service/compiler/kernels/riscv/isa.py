@@ -1,4 +1,4 @@
-"""RISC-V's vector instructions, as `simd.isa.Isa`. LLVM makes them of the portable vectors, whose 128 bits every CPU
+"""RISC-V's vector instructions, as `vector.isa.Isa`. LLVM makes them of the portable vectors, whose 128 bits every CPU
 with V 1.0 has (Zvl128b); longer registers are used in part.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from service.compiler.kernels.program import Expr, intrinsic, splat
-from service.compiler.kernels.simd.portable import PortableIsa
+from service.compiler.kernels.vector.portable import PortableIsa
 
 
 @dataclass(frozen=True)

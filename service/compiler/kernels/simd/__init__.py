@@ -1,1 +1,13 @@
-"""Kernels written against a vector instruction set (`isa`): one file for each family of operators, no architecture."""
+"""The SIMD kernels, written against `kernels.vector.isa` and thus for every vector instruction set.
+
+- `library`: the kernels of one instruction set, as selection sees them.
+- `families`: chooses the kernel for a group of operators.
+- `convolution`: convolutions and dense layers of 8-bit and 16-bit activations.
+- `float`: convolutions and matrix products of float32 and bfloat16.
+- `products`: products of two computed 8-bit matrices.
+- `rows`: regions of operators that are computed row by row, and softmax.
+- `images`: pooling, resizing, concatenation, elementwise operators and lookup tables on images.
+- `memory`: layout changes.
+- `lstm`: a whole LSTM in one kernel.
+- `peak`: measures the highest rate that the instruction set can reach.
+"""

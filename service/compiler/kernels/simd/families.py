@@ -14,29 +14,33 @@ from service.compiler.kernels.accumulating import (
     weights_of,
     window_of,
 )
+from service.compiler.kernels.arithmetic.average import average_of, mean_of
+from service.compiler.kernels.arithmetic.conversion import dequantization_of
+from service.compiler.kernels.arithmetic.demands import ELEMENTWISE, check_elementwise
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, WideEpilogue
+from service.compiler.kernels.arithmetic.interpolation import blend_of
+from service.compiler.kernels.arithmetic.numerics import bounds, epilogue_of
+from service.compiler.kernels.arithmetic.requantization import FloatScale, FusedScale
+from service.compiler.kernels.arithmetic.tables import places
+from service.compiler.kernels.arithmetic.torch_epilogues import BiasedScale, DequantizedScale
 from service.compiler.kernels.choices import Choices, Numbers
 from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, folded_bias
 from service.compiler.kernels.layout import Image
-from service.compiler.kernels.simd import concat, depthwise, elementwise, pixels, pool, reorder, resize
-from service.compiler.kernels.simd.accumulators import Tile
-from service.compiler.kernels.simd.conv import conv
-from service.compiler.kernels.simd.conversion import dequantization_of
-from service.compiler.kernels.simd.demands import ELEMENTWISE, check_elementwise
-from service.compiler.kernels.simd.epilogue import AnyEpilogue, WideEpilogue
-from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped
-from service.compiler.kernels.simd.grouped import ranked as ranked_schemes
-from service.compiler.kernels.simd.isa import Isa
-from service.compiler.kernels.simd.matrix import matrix
-from service.compiler.kernels.simd.matrix_schemes import Scheme as MatrixScheme
-from service.compiler.kernels.simd.matrix_schemes import ranked as ranked_schemes_of_matrix
-from service.compiler.kernels.simd.numerics import bounds, epilogue_of
-from service.compiler.kernels.simd.requantization import FloatScale, FusedScale
-from service.compiler.kernels.simd.tables import places
-from service.compiler.kernels.simd.tiles import cycles, key_of, ranked, worth_sharing
-from service.compiler.kernels.simd.torch_epilogues import BiasedScale, DequantizedScale
+from service.compiler.kernels.simd.convolution import depthwise
+from service.compiler.kernels.simd.convolution.accumulators import Tile
+from service.compiler.kernels.simd.convolution.conv import conv
+from service.compiler.kernels.simd.convolution.grouped import Grouping, Scheme, grouped
+from service.compiler.kernels.simd.convolution.grouped import ranked as ranked_schemes
+from service.compiler.kernels.simd.convolution.matrix import matrix
+from service.compiler.kernels.simd.convolution.matrix_schemes import Scheme as MatrixScheme
+from service.compiler.kernels.simd.convolution.matrix_schemes import ranked as ranked_schemes_of_matrix
+from service.compiler.kernels.simd.convolution.tiles import cycles, key_of, ranked
+from service.compiler.kernels.simd.images import concat, elementwise, pixels, pool, resize
+from service.compiler.kernels.simd.memory import reorder
+from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
 
 
@@ -164,9 +168,9 @@ class Pooling(SimdFamily):
         bounds(group.out_type)
         match group.core.name:
             case "qnn.avg_pool2d":
-                pool.average_of(self.mode, group.core)
+                average_of(self.mode, group.core)
             case "qnn.mean":
-                pool.mean_of(self.mode, group.core)
+                mean_of(self.mode, group.core)
         return [Demand()]
 
     def kernel(
@@ -190,7 +194,7 @@ class Resizing(SimdFamily):
         if not all(produced):
             raise Declined("its operand comes from no kernel, so it would cost two reorders")
         bounds(group.out_type)
-        resize.blend_of(self.mode, group.core)
+        blend_of(self.mode, group.core)
         return [Demand()]
 
     def kernel(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from tvm import relax
 
+from service.compiler.kernels.arithmetic.conversion import quantization_of
+from service.compiler.kernels.arithmetic.tables import is_identity, part_tables
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.families import Families
 from service.compiler.kernels.group import REAL_PRODUCTS, Group, LstmKernel, LstmStep, PlainKernel
@@ -14,20 +16,17 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
-from service.compiler.kernels.simd import reorder
-from service.compiler.kernels.simd.conversion import quantization_of
+from service.compiler.kernels.simd.convolution.plain import plain_kernel
 from service.compiler.kernels.simd.families import FAMILIES
-from service.compiler.kernels.simd.float_groups import float_kernel
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.float.groups import float_kernel
 from service.compiler.kernels.simd.lstm import lstm, recurrence
-from service.compiler.kernels.simd.moves import move
-from service.compiler.kernels.simd.plain import plain_kernel
-from service.compiler.kernels.simd.product import numbers_of, product
-from service.compiler.kernels.simd.row_values import check
-from service.compiler.kernels.simd.rows import rows
-from service.compiler.kernels.simd.softmax import softmax_kernel
-from service.compiler.kernels.simd.tables import is_identity, part_tables
-from service.compiler.kernels.simd.tiles import worth_sharing
+from service.compiler.kernels.simd.memory import reorder
+from service.compiler.kernels.simd.memory.moves import move
+from service.compiler.kernels.simd.products.product import numbers_of, product
+from service.compiler.kernels.simd.rows.region import rows
+from service.compiler.kernels.simd.rows.softmax import softmax_kernel
+from service.compiler.kernels.simd.rows.values import check
+from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 

@@ -15,7 +15,7 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Program, load
-from service.compiler.kernels.simd.isa import Isa, Matrix
+from service.compiler.kernels.vector.isa import Isa, Matrix
 
 _ITEMS = 48  # shared between the threads, evenly where they are 2, 3, 4, 6, 8 …
 _REPETITIONS = 4096  # of one item: some microseconds, beside which starting the threads is little

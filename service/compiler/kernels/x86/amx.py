@@ -13,7 +13,7 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, address, splat
-from service.compiler.kernels.simd.rates import MatrixRates
+from service.compiler.kernels.vector.rates import MatrixRates
 from service.compiler.kernels.x86.rates import AMX_RATES
 
 _PALETTE = 1
@@ -24,7 +24,7 @@ _WIDTHS, _HEIGHTS = 16, 48
 
 @dataclass(frozen=True)
 class Amx:
-    """AMX-INT8, as a `simd.isa.Matrix`."""
+    """AMX-INT8, as a `vector.isa.Matrix`."""
 
     rates: MatrixRates
     tiles: int = 8

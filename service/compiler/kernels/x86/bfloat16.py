@@ -29,7 +29,7 @@ define private <16 x float> @{_NAME}(<16 x float> %totals, <16 x i32> %a, <16 x 
 
 @dataclass(frozen=True)
 class Avx512BFloat16:
-    """The instructions, as `simd.isa.BFloat16`."""
+    """The instructions, as `vector.isa.BFloat16`."""
 
     def words(self, program: Program, values: Expr) -> Expr:
         """The intrinsic's result is of bfloat16, which only another view of its bits gives TVM."""

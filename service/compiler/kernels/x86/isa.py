@@ -1,4 +1,4 @@
-"""x86-64's vector instruction sets: AVX2 and AVX-512, with and without dot products of bytes, as `simd.isa.Isa`.
+"""x86-64's vector instruction sets: AVX2 and AVX-512, with and without dot products of bytes, as `vector.isa.Isa`.
 
 AMX's tiles come on top of AVX512-VNNI (`x86.amx`), and so do products of bfloat16 pairs (`x86.bfloat16`).
 
@@ -16,10 +16,10 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
-from service.compiler.kernels.simd.bfloat16 import FusedBFloat16
-from service.compiler.kernels.simd.fixed_point import WideFixedPoint
-from service.compiler.kernels.simd.isa import FULL, PIXELS, BFloat16
-from service.compiler.kernels.simd.rates import Rates
+from service.compiler.kernels.vector.bfloat16 import FusedBFloat16
+from service.compiler.kernels.vector.fixed_point import WideFixedPoint
+from service.compiler.kernels.vector.isa import FULL, PIXELS, BFloat16
+from service.compiler.kernels.vector.rates import Rates
 from service.compiler.kernels.x86.amx import AMX, Amx
 from service.compiler.kernels.x86.bfloat16 import Avx512BFloat16
 from service.compiler.kernels.x86.rates import RATES

@@ -8,7 +8,7 @@ the noise.
 
 from __future__ import annotations
 
-from service.compiler.kernels.simd.rates import DepthwiseRates, EpilogueRates, MatrixRates, Rates
+from service.compiler.kernels.vector.rates import DepthwiseRates, EpilogueRates, MatrixRates, Rates
 
 _EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, residual=6.0, wide=1.5, int16=16.0)
 

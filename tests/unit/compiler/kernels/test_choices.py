@@ -10,7 +10,7 @@ from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.libraries import ISAS, library_for
-from service.compiler.kernels.simd.tiles import choose, key_of, ranked
+from service.compiler.kernels.simd.convolution.tiles import choose, key_of, ranked
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
+from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
-from service.compiler.kernels.simd import tiles
-from service.compiler.kernels.simd.conv import conv
-from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
-from service.compiler.kernels.simd.requantization import FloatScale
+from service.compiler.kernels.simd.convolution import tiles
+from service.compiler.kernels.simd.convolution.conv import conv
 from tests.support import emulated
 from tests.support.arm_assembly import hot_loop
 

@@ -13,7 +13,7 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.vector.isa import Isa
 from tests.support.images import RUNNABLE, Array, halos, run, shapes
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")

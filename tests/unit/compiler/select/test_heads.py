@@ -10,7 +10,7 @@ import pytest
 from tvm import relax
 
 from service.compiler.kernels.simd.library import SimdLibrary
-from service.compiler.kernels.simd.portable import PortableIsa
+from service.compiler.kernels.vector.portable import PortableIsa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type

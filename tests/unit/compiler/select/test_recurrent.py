@@ -13,7 +13,7 @@ from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite import import_model
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.simd.library import SimdLibrary
-from service.compiler.kernels.simd.portable import PortableIsa
+from service.compiler.kernels.vector.portable import PortableIsa
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.select.selection import Selection

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from service.compiler.kernels.simd.library import SimdLibrary
-from service.compiler.kernels.simd.portable import PortableIsa
+from service.compiler.kernels.vector.portable import PortableIsa
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type

@@ -1,5 +1,5 @@
 // A residual added to what a layer gives, with every rounding of the reference: the twins of the classes of these names in
-// `kernels/simd/addition.py`, `torch_epilogues.py` and `onnxruntime_epilogues.py`, which say the parameters.
+// `kernels/arithmetic/addition.py`, `torch_epilogues.py` and `onnxruntime_epilogues.py`, which say the parameters.
 //
 // `value` is the layer's, less its zero point and clamped, `residual` as stored; the sum is less the output's zero point.
 #pragma once

@@ -1,5 +1,5 @@
 // From the sum of a window's stored bytes to the value to store, not yet clamped: the twins of the classes of these names in
-// `kernels/simd/average.py`. Each is made of its parameters, 32 bits each, which `cuda/pool.py` lists.
+// `kernels/arithmetic/average.py`. Each is made of its parameters, 32 bits each, which `cuda/pool.py` lists.
 #pragma once
 
 #include "requantize.cuh"

@@ -1,4 +1,4 @@
-// From an element of one tensor to that of another: the twins of `kernels/simd/conversion.py`, which says the numbers.
+// From an element of one tensor to that of another: the twins of `kernels/arithmetic/conversion.py`, which says the numbers.
 #pragma once
 
 #include "prelude.cuh"

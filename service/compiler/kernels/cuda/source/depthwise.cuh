@@ -3,7 +3,7 @@
 // A thread has four channels of a tile of neighbouring pixels, a warp all channels of a block. Words of four neighbouring
 // pixels, transposed, hold four pixels of a channel, which one dp4a multiplies with the taps that lie over them: a kernel
 // row that is narrower than four taps fits in several places, so one vector serves several outputs
-// (`kernels/simd/taps.py`).
+// (`kernels/arithmetic/taps.py`).
 #pragma once
 
 #include "output.cuh"

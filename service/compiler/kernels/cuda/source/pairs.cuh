@@ -1,4 +1,4 @@
-// Element-wise arithmetic of two images: the twins of the classes of these names in `kernels/simd/pairs.py`, which hold
+// Element-wise arithmetic of two images: the twins of the classes of these names in `kernels/arithmetic/pairs.py`, which hold
 // the numbers. A thread makes 16 bytes of the destination.
 //
 // Operands are as stored; `apply` gives values less the output's zero point, not yet clamped.

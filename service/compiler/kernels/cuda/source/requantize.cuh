@@ -1,5 +1,5 @@
 // From accumulators to values less the output's zero point: the twins of the classes of these names in
-// `kernels/simd/requantization.py` and `torch_epilogues.py`, which hold the constants. Each reads the values of a channel
+// `kernels/arithmetic/requantization.py` and `torch_epilogues.py`, which hold the constants. Each reads the values of a channel
 // once (`channel`) and is applied to accumulators of that channel.
 #pragma once
 

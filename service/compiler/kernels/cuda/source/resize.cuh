@@ -1,4 +1,4 @@
-// Pixels of some rows and columns of an image: taken, or blended from four neighbours (`kernels/simd/resize.py`).
+// Pixels of some rows and columns of an image: taken, or blended from four neighbours (`kernels/arithmetic/interpolation.py`).
 #pragma once
 
 #include "image.cuh"

@@ -10,12 +10,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
+from service.compiler.kernels.arithmetic.tables import places
 from service.compiler.kernels.cuda.concat import concat
 from service.compiler.kernels.cuda.images import BLOCK
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.simd.tables import places
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
+from service.compiler.kernels.arithmetic.requantization import FloatScale
+from service.compiler.kernels.arithmetic.taps import Taps
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile, depthwise, ranked
@@ -14,9 +17,6 @@ from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
-from service.compiler.kernels.simd.requantization import FloatScale
-from service.compiler.kernels.simd.taps import Taps
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import MODES, XNNPACK
 from tests.support.convolutions import Shape, group_of, module_and_inputs

@@ -8,11 +8,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
+from service.compiler.kernels.arithmetic.conversion import (
+    Dequantization,
+    Quantization,
+    dequantization_of,
+    quantization_of,
+)
 from service.compiler.kernels.cuda.images import BLOCK
 from service.compiler.kernels.cuda.reorder import pack, unpack
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
-from service.compiler.kernels.simd.conversion import Dequantization, Quantization, dequantization_of, quantization_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation

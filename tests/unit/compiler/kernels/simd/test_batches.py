@@ -12,8 +12,8 @@ from service.compiler.kernels.group import Group, image_shape
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image, Stack
-from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type

@@ -16,7 +16,7 @@ from tvm import relax
 from service.compiler.kernels.group import Group, PlainKernel
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.simd.library import SimdLibrary
-from service.compiler.kernels.simd.portable import PortableIsa
+from service.compiler.kernels.vector.portable import PortableIsa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.fused import fma, sums_of_products

@@ -11,7 +11,7 @@ import tvm
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Program, load
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.vector.isa import Isa
 from service.compiler.lowering.codegen import FUSE
 from service.compiler.lowering.schedule import schedule
 from service.compiler.qnn import ops, oracle

@@ -1,0 +1,18 @@
+"""The arithmetic of kernels: what a numerics mode computes, for SIMD kernels and for GPU kernels.
+
+A SIMD kernel calls these classes to write its program. A GPU kernel prints them as the C++ types of the same names
+(`cuda/epilogues.py`). Nothing here depends on an architecture.
+
+- `numerics`: chooses the epilogue that computes a mode's formula.
+- `epilogue`: the steps from accumulators to stored values.
+- `requantization`, `torch_epilogues`, `onnxruntime_epilogues`: the rescaling step, for each way of rounding.
+- `addition`: adds a residual in an epilogue.
+- `fused`, `shared_shift`: faster forms of TFLite's requantization and addition, used only if proven equal.
+- `pairs`: elementwise operators of two 8-bit tensors.
+- `average`, `interpolation`: the formulas of average pooling and of bilinear resizing.
+- `conversion`: between float32 values and stored bytes.
+- `fixed16`: logistic function and tanh of 16-bit fixed-point numbers.
+- `tables`: lookup tables of operators on one 8-bit tensor.
+- `taps`: the layout of a depthwise kernel row in vectors of four pixels.
+- `demands`: checks if a kernel can compute an operator on 8-bit images.
+"""

@@ -1,0 +1,161 @@
+"""Between real values, float32, and bytes as kernels store them, on vectors of any width.
+
+Quantizing is written as each mode's own `lower` has it, up to what becomes of values that are not numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.program import Buffer, Expr, bits, intrinsic, load, splat
+from service.compiler.qnn.numerics import Mode, mlas
+from service.compiler.qnn.numerics.affine import Dequantize, Quantize, int32_bound
+from service.compiler.qnn.numerics.aten import FusedQuantize
+from service.compiler.qnn.numerics.formula import rounded_away
+from service.compiler.qnn.numerics.onednn import Reorder
+from service.compiler.qnn.operation import Operation
+
+_FAR = float(1 << 30)  # beyond all bytes
+_ROUNDING = 1.5 * 2**23  # a small float32 added to it has only its integer left, halves to even, in its lowest bits
+_ROUNDING_BITS = int(np.float32(_ROUNDING).view(np.int32))
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """float32 -> stored bytes.
+
+    Attributes:
+        factor: of the values.
+        least, largest: what is rounded lies between them.
+        zero_point, low, high: as stored.
+        first_zero_point: what is added before rounding, in one step with the product; None if all is added after it.
+        divides: by the factor, instead of multiplying.
+        away: whether halves are rounded away from zero, and not to even.
+        nan_is_low: whether what is not a number becomes the least value, and not the largest.
+        limit: from which on, and below whose negative, values become `overflow`, NaN too; None if they are clamped.
+        overflow: beyond `least` or `largest`.
+    """
+
+    factor: float
+    least: float
+    largest: float
+    zero_point: int
+    low: int
+    high: int
+    first_zero_point: int | None = None
+    divides: bool = False
+    away: bool = False
+    nan_is_low: bool = False
+    limit: float | None = None
+    overflow: float = 0.0
+
+    @property
+    def numbers(self) -> Array:
+        """The int32 constants that the code reads."""
+        floats = np.array([self.factor, self.least, self.largest, self.first_zero_point or 0], np.float32)
+        zero_point = self.zero_point - _ROUNDING_BITS if self.is_within else self.zero_point
+        limits = np.array([] if self.limit is None else [self.limit, self.overflow], np.float32).view(np.int32)
+        return np.concatenate([floats.view(np.int32), np.array([zero_point, self.low, self.high], np.int32), limits])
+
+    @property
+    def is_within(self) -> bool:
+        """Whether what is rounded, to even, lies between the limits of bytes already."""
+        return max(-self.least, self.largest) < _FAR and not self.away
+
+    def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
+        factor, least, largest, addend = (
+            bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in range(4)
+        )
+        zero_point, low, high = (_number(numbers, 4 + place, lanes) for place in range(3))
+        # Compare and select: what is not a number becomes the bound that it is compared with first.
+        ratio = self._ratio(vector, factor, addend, lanes)
+        if self.limit is not None:
+            limit, overflow = (bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in (7, 8))
+            ratio = tirx.Select(ratio < limit, tirx.Select(-limit < ratio, ratio, overflow), overflow)
+        if self.nan_is_low:
+            bounded = tirx.min(tirx.max(ratio, least), largest)
+        else:
+            bounded = tirx.max(tirx.min(ratio, largest), least)
+        if self.is_within:
+            moved = bits(_vector("int32", lanes), bounded + _splat(tirx.const(_ROUNDING, "float32"), lanes))
+            return tirx.Cast(_vector("uint8", lanes), moved + zero_point)
+        rounded = rounded_away(bounded) if self.away else tirx.nearbyint(bounded)
+        whole = tirx.Cast(_vector("int32", lanes), rounded) + zero_point
+        return tirx.Cast(_vector("uint8", lanes), tirx.max(tirx.min(whole, high), low))
+
+    def _ratio(self, vector: Expr, factor: Expr, addend: Expr, lanes: int) -> Expr:
+        if self.first_zero_point is None:
+            return vector / factor if self.divides else vector * factor
+        return intrinsic(_vector("float32", lanes), "llvm.fma", vector, factor, addend)
+
+
+@dataclass(frozen=True)
+class Dequantization:
+    """Stored bytes -> float32: `Dequantize`."""
+
+    scale: float
+    zero_point: int
+
+    @property
+    def numbers(self) -> Array:
+        """The int32 constants that the code reads."""
+        return np.array([np.array(self.scale, np.float32).view(np.int32), self.zero_point], np.int32)
+
+    def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
+        scale, zero_point = bits(_vector("float32", lanes), _number(numbers, 0, lanes)), _number(numbers, 1, lanes)
+        centered = tirx.Cast(_vector("int32", lanes), vector) - zero_point
+        return tirx.Cast(_vector("float32", lanes), centered) * scale
+
+
+def quantization_of(mode: Mode, operation: Operation) -> Quantization:
+    """The kernel arithmetic of a `qnn.quantize` in `mode`.
+
+    Raises:
+        Declined: no kernel computes its formula, or the type is not 8 bits with one scale.
+    """
+    formula, kind = mode.formula(operation), operation.quantized("out_type")
+    stored = bounds(kind)
+    ends = stored.zero_point, stored.low, stored.high
+    scale = np.float32(kind.scale)
+    if isinstance(formula, Quantize) and formula.reciprocal:
+        return Quantization(float(np.float32(1) / scale), -_FAR, _FAR, *ends)
+    if isinstance(formula, Quantize):
+        if not formula.overflows:
+            return Quantization(float(scale), -_FAR, _FAR, *ends, divides=True, away=True)
+        limit, overflow = int32_bound(kind), _FAR if kind.zero_point < 0 else -_FAR
+        return Quantization(float(scale), -_FAR, _FAR, *ends, divides=True, away=True, limit=limit, overflow=overflow)
+    if isinstance(formula, Reorder):
+        return Quantization(formula.factors(kind)[0], -_FAR, _FAR, *ends)
+    if isinstance(formula, mlas.Quantize):
+        limits = float(kind.min - kind.zero_point), float(kind.max - kind.zero_point)
+        return Quantization(float(scale), *limits, *ends, divides=True, nan_is_low=True)
+    if isinstance(formula, FusedQuantize):
+        moved = BIAS[kind.storage], stored.low, stored.high
+        return Quantization(float(np.float32(1) / scale), -_FAR, _FAR, *moved, first_zero_point=kind.zero_point)
+    raise Declined(f"no kernel computes {formula.summary}")
+
+
+def dequantization_of(mode: Mode, operation: Operation) -> Dequantization:
+    """The kernel arithmetic of a `qnn.dequantize` in `mode`; raises as `quantization_of`."""
+    formula, kind = mode.formula(operation), operation.quantized("in_type")
+    if not isinstance(formula, Dequantize):
+        raise Declined(f"no kernel computes {formula.summary}")
+    return Dequantization(kind.scale, bounds(kind).zero_point)
+
+
+def _number(numbers: Buffer, place: int, lanes: int) -> Expr:
+    return _splat(load(numbers, place, 1), lanes)
+
+
+def _splat(value: Expr, lanes: int) -> Expr:
+    return splat(value, lanes) if lanes > 1 else value
+
+
+def _vector(name: str, lanes: int) -> str:
+    return f"{name}x{lanes}" if lanes > 1 else name

@@ -1,0 +1,43 @@
+"""What operators on 8-bit images that keep rows and columns ask of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.arithmetic.pairs import arithmetic_of
+from service.compiler.kernels.arithmetic.tables import channel_tables, table_of
+from service.compiler.kernels.group import Group, shape_of
+from service.compiler.kernels.kernel import Declined
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.ops.unary import FUNCTIONS
+
+_OF_TWO = ("add", "mul", "prelu", "squared_difference", "sub")
+ELEMENTWISE = tuple(f"qnn.{name}" for name in (*_OF_TWO, "concatenate", "requantize", "table", *FUNCTIONS))
+
+
+def check_elementwise(mode: Mode, group: Group, produced: Sequence[bool]) -> None:
+    """
+    Args:
+        produced: for each input, whether a kernel makes it.
+
+    Raises:
+        Declined: no kernel computes it, or it would not be worth it.
+    """
+    core = group.core
+    if not any(produced):
+        raise Declined("none of its operands comes from a kernel, so it would cost two reorders")
+    bounds(group.out_type)
+    match core.name:
+        case "qnn.concatenate":
+            channel_tables(mode, core)
+        case _ if len(group.inputs) == 1:
+            table_of(mode, core)
+            if shape_of(group.inputs[0]) != shape_of(group.output):
+                raise Declined("its only operand is repeated")
+        case _:
+            arithmetic_of(mode, core)
+    if core.name != "qnn.concatenate" and len({shape_of(var)[-1] for var in group.inputs}) > 1:
+        raise Declined("one channel is repeated for all")
+    if len({len(shape_of(var)) for var in group.inputs}) > 1:
+        raise Declined("its operands have different ranks")

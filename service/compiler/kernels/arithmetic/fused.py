@@ -1,0 +1,267 @@
+"""TFLite's fixed-point requantization by one fused multiplication and addition in float32, where that is proven equal.
+
+Accumulators of a channel become at most 256 results, and more never becomes less: the reference is a step function
+with at most 255 boundaries. So is rint(fma(float(x), scale, offset)). Two such functions that agree on both sides of
+each boundary agree everywhere, and float32 has only to be right there. It often is: a boundary lies between two
+integers, and for most channels there are a scale and an offset near the exact ones that keep it where it is.
+
+For a given scale each side of each boundary bounds the offset. With f the sum before it is rounded to float32, results
+of at least k are those where f > t, t being half way from k - 1/2 to the float32 next to it: below if k is even (then
+k - 1/2 itself becomes k), above if not. What is compared here is computed in float64, where t and float(x) * scale are
+exact; their difference is rounded, and rounding keeps order, so that a strict inequality that holds of it is true.
+
+Three things help. Results that are stored as they are count from the middle of the bytes, not from the zero point: that
+halves the largest f and so its error. Sums that are rounded twice are rounded away from zero, which takes an offset
+that has the sign of x; but that is needed only where results below the zero point are possible. And where a scale fails
+at a boundary or two, these accumulators are exceptions: their neighbour, which has the same result, is taken instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.kernels.arithmetic.epilogue import Bounds
+from service.compiler.kernels.arithmetic.requantization import CENTRE, FusedScale
+from service.compiler.kernels.kernel import Array
+
+MOST_EXCEPTIONS = 2  # with three, fixed point is as quick
+_ULPS = (0, -1, 1, -2, 2)
+_MOST_RIGHT = 52  # so that every sum here fits 64 bits
+_LARGEST_SCALE_WITH_EXCEPTIONS = 1 / 8  # so that each result has at least six accumulators
+_INT32 = 1 << 31
+_LARGEST = float(1 << 30)  # of a float that is rounded to int32
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """x -> floor((x * significand + half - (away if x < 0 else 0)) / 2**right), int64, one for each channel."""
+
+    significands: Array
+    rights: Array
+    halves: Array
+    aways: Array
+
+    @classmethod
+    def rounded_once(cls, significands: Array, shifts: Array, largest: Array) -> FixedPoint:
+        """`OneRounding` of accumulators up to `largest`, of either sign: few multipliers make halves of them, and only
+        for these it matters where halves go."""
+        rights, factors = 31 - shifts.astype(np.int64), significands.astype(np.int64)
+        halves = np.int64(1) << (rights - 1)
+        powers = factors & -factors  # of two, by which each can be divided
+        return cls(factors, rights, halves, np.where(largest * powers >= halves, 1, 0))
+
+    @classmethod
+    def rounded_twice(cls, significands: Array, shifts: Array) -> FixedPoint:
+        """`TwoRoundings` of accumulators that a shift to the left does not take out of int32 (`Lanes.round_twice`)."""
+        rights, second = 31 - shifts.astype(np.int64), shifts < 0
+        halves = (np.int64(1) << (rights - 1)) + np.where(second, 1 << 30, 0)
+        return cls(significands.astype(np.int64), rights, halves, np.where(second, _INT32, 0))
+
+    @property
+    def scales(self) -> Array:
+        return np.asarray(self.significands * np.exp2(-self.rights.astype(np.float64)))
+
+    def where_zero(self, largest: Array) -> FixedPoint:
+        """The same for accumulators up to `largest`, with moderate numbers where their results are all zero."""
+        zero = self.scales * largest < 1 / 4
+        replaced = {"significands": 1, "rights": _MOST_RIGHT, "halves": 1 << (_MOST_RIGHT - 1), "aways": 0}
+        return FixedPoint(**{name: np.where(zero, value, getattr(self, name)) for name, value in replaced.items()})
+
+    def boundaries(self, results: Array) -> Array:
+        """`[channels, results]`: the smallest accumulator with at least each result."""
+        negative = results <= 0
+        short = (results << self.rights[:, None]) - self.halves[:, None]
+        short[:, negative] += self.aways[:, None]
+        least = -(-short // self.significands[:, None])
+        least[:, negative] = np.minimum(least[:, negative], 0)
+        return np.asarray(least)
+
+
+def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds, *, stored: bool) -> FusedScale | None:
+    """A scale and offset that give the results of `fixed`, once they are clamped; None if none was found for some
+    channel.
+
+    Args:
+        smallest, largest: bounds of each channel's accumulators.
+        out: of the results.
+        stored: whether the results are what is stored: nothing is added to them.
+    """
+    fixed = fixed.where_zero(np.maximum(np.abs(smallest), np.abs(largest)))
+    if (fixed.rights > _MOST_RIGHT).any() or (fixed.rights < 1).any():
+        return None
+    results = np.arange(out.low, out.high) + 1 - out.zero_point
+    boundaries = fixed.boundaries(results)
+    mirrored = bool(((boundaries <= 0) & (boundaries > smallest[:, None]) & (fixed.aways > 0)[:, None]).any())
+    found = None
+    if stored and not mirrored:
+        origin = CENTRE - out.zero_point
+        start = _start(fixed, origin)
+        if np.abs([smallest + start, largest + start]).max() < _INT32:
+            sides = _Sides.of(boundaries + start[:, None], smallest + start, largest + start, results - origin, False)
+            found = _found(sides, fixed.scales, start, centred=True)
+    if found is None:
+        sides = _Sides.of(boundaries, smallest, largest, results, mirrored)
+        found = _found(sides, fixed.scales, np.zeros_like(smallest), centred=False)
+    if found is None:
+        return None
+    furthest = np.maximum(np.abs(smallest + found.starts), np.abs(largest + found.starts))
+    in_range = furthest * found.scales.astype(np.float64) + np.abs(found.offsets) < _LARGEST
+    return found if in_range.all() else None
+
+
+def _start(fixed: FixedPoint, origin: int) -> Array:
+    """The number that, added to the accumulators, subtracts `origin` from the results, int64; 0 where the results are
+    all zero.
+    """
+    start = np.zeros_like(fixed.significands)
+    moderate = fixed.rights < _MOST_RIGHT
+    start[moderate] = -np.rint(origin / fixed.scales[moderate]).astype(np.int64)
+    return start
+
+
+def _found(sides: _Sides, exact: Array, starts: Array, *, centred: bool) -> FusedScale | None:
+    found = _search(sides, exact)
+    if found is None:
+        return None
+    exceptions = _exceptions(sides, *found)
+    return None if exceptions is None else FusedScale(*found, starts, exceptions, sides.mirrored, centred)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Both sides of each boundary, `[channels, results]`: the last accumulator below it, the first above.
+
+    Attributes:
+        below, above: what is known of f: it is less than the threshold, or more. Accumulators as float32, in float64;
+            an infinity where a side is beyond every accumulator of the channel.
+        thresholds: `[results]`.
+    """
+
+    below: Array
+    above: Array
+    thresholds: Array
+    mirrored: bool
+
+    @classmethod
+    def of(cls, boundaries: Array, smallest: Array, largest: Array, results: Array, mirrored: bool) -> _Sides:
+        smallest, largest = smallest[:, None], largest[:, None]
+        below, above = np.minimum(boundaries - 1, largest), np.maximum(boundaries, smallest)
+        return cls(
+            np.where(boundaries > smallest, _as_float(below), -np.inf),
+            np.where(boundaries <= largest, _as_float(above), np.inf),
+            _thresholds(results),
+            mirrored,
+        )
+
+    def rows(self, channels: Array) -> _Sides:
+        return _Sides(self.below[channels], self.above[channels], self.thresholds, self.mirrored)
+
+    def margins(self, scales: Array) -> tuple[Array, Array]:
+        """The upper and lower bounds of the offset, which has the sign of x if x is mirrored."""
+        factors = scales.astype(np.float64)[:, None]
+        return self.thresholds - factors * self.below, self.thresholds - factors * self.above
+
+    def limits(self, scales: Array) -> tuple[Array, Array]:
+        """The lower and upper bounds of the offset."""
+        below, above = self.margins(scales)
+        if not self.mirrored:
+            return above, below
+        under, over = self.below < 0, self.above < 0
+        least, most = np.where(over, -np.inf, above), np.where(under, np.inf, below)
+        np.maximum(least, -below, out=least, where=under)
+        np.minimum(most, -above, out=most, where=over)
+        return least, most
+
+
+def _as_float(accumulators: Array) -> Array:
+    return accumulators.astype(np.float32).astype(np.float64)
+
+
+def _thresholds(results: Array) -> Array:
+    """Above which sums, before they are rounded to float32, become at least each result."""
+    halves = (results - 0.5).astype(np.float32)
+    towards = np.where(results % 2 == 0, -np.inf, np.inf).astype(np.float32)
+    return (halves.astype(np.float64) + np.nextafter(halves, towards)) / 2
+
+
+def _search(sides: _Sides, exact: Array) -> tuple[Array, Array] | None:
+    """Scales and offsets, float32, with as few exceptions as possible; None if some channel would have too many."""
+    scales, offsets = exact.astype(np.float32), np.zeros(len(exact), np.float32)
+    remaining = np.arange(len(exact))
+    for exceptions in range(MOST_EXCEPTIONS + 1):
+        for ulps in _ULPS:
+            candidates = exact[remaining].astype(np.float32)
+            candidates += np.float32(ulps) * np.spacing(candidates)
+            offset, holds = _offsets(*sides.rows(remaining).limits(candidates), exceptions, sides.mirrored)
+            scales[remaining[holds]], offsets[remaining[holds]] = candidates[holds], offset[holds]
+            remaining = remaining[~holds]
+            if not len(remaining):
+                return scales, offsets
+    return None
+
+
+def _offsets(least: Array, most: Array, exceptions: int, mirrored: bool) -> tuple[Array, Array]:
+    """Offsets that keep all limits but so many, float32, and where there are some."""
+    if exceptions:
+        kept = min(exceptions, least.shape[1] - 1)
+        least = -np.sort(np.partition(-least, kept, axis=1)[:, : kept + 1], axis=1)
+        most = np.sort(np.partition(most, kept, axis=1)[:, : kept + 1], axis=1)
+    else:
+        kept, least, most = 0, least.max(axis=1, keepdims=True), most.min(axis=1, keepdims=True)
+    offsets, found = np.zeros(len(least), np.float32), np.zeros(len(least), bool)
+    for ignored in range(kept + 1):
+        low, high = least[:, ignored], most[:, kept - ignored]
+        if mirrored:
+            low = np.maximum(low, 0.0)
+        low_end, high_end = np.where(np.isinf(low), high - 1, low), np.where(np.isinf(high), low + 1, high)
+        middle = ((low_end + high_end) / 2).astype(np.float32)
+        holds = (low < middle) & (middle < high) & ~found
+        offsets[holds] = middle[holds]
+        found |= holds
+    return offsets, found
+
+
+def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Array, Array], ...] | None:
+    """Accumulators that are taken for others, and those: as many pairs as the channel with most of them has.
+
+    This is also the proof: every side of every boundary of every channel is on the right side of the threshold, or is
+    an exception whose substitute is. None if something is not proven.
+    """
+    below, above = sides.margins(scales)
+    of_below, of_above = (_signed(offsets, side, sides.mirrored) for side in (sides.below, sides.above))
+    wrong = [~(of_below < below), ~(of_above > above)]
+    counts = wrong[0].sum(axis=1) + wrong[1].sum(axis=1)
+    most = int(counts.max())
+    if most > MOST_EXCEPTIONS or (counts[scales >= _LARGEST_SCALE_WITH_EXCEPTIONS] > 0).any():
+        return None
+    # Places that a channel does not need take zero for zero, or its first exception again.
+    taken = np.zeros((2, most, len(scales)), np.int64)
+    places = np.zeros(len(scales), np.int64)
+    for mistaken, accumulators, step in zip(wrong, (sides.below, sides.above), (-1, 1), strict=True):
+        for channel, result in np.argwhere(mistaken):
+            accumulator = accumulators[channel, result]
+            if not abs(accumulator) < 1 << 24 or not _right(
+                sides, channel, result, accumulator + step, scales, offsets
+            ):
+                return None
+            taken[:, places[channel], channel] = accumulator, accumulator + step
+            places[channel] += 1
+    taken = np.where(np.arange(most)[:, None] < places, taken, taken[:, :1])
+    return tuple((taken[0, place].astype(np.int32), taken[1, place].astype(np.int32)) for place in range(most))
+
+
+def _right(sides: _Sides, channel: int, result: int, substitute: float, scales: Array, offsets: Array) -> bool:
+    """Whether `substitute` lies between the threshold of a boundary and the next one on its side."""
+    scale, offset = float(scales[channel]), float(offsets[channel])
+    value = _signed(np.array([offset]), np.array([[substitute]]), sides.mirrored)[0, 0]
+    margins = sides.thresholds - scale * substitute
+    if substitute >= sides.above[channel, result]:
+        return bool(value > margins[result] and (result + 1 == len(margins) or value < margins[result + 1]))
+    return bool(value < margins[result] and (result == 0 or value > margins[result - 1]))
+
+
+def _signed(offsets: Array, accumulators: Array, mirrored: bool) -> Array:
+    columns = offsets.astype(np.float64)[:, None]
+    return np.where(accumulators < 0, -columns, columns) if mirrored else np.broadcast_to(columns, accumulators.shape)

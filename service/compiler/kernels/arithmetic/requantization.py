@@ -1,0 +1,280 @@
+"""From accumulators to stored values: one class for each way of rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.program import Buffer, Expr, bits, load
+from service.compiler.kernels.vector.lanes import Lanes
+
+CENTRE = 128  # of bytes
+LARGEST = float(1 << 30)  # of a float that is rounded to int32
+
+
+class Requantization(Protocol):
+    """Accumulators -> values less the zero point, not yet clamped.
+
+    Attributes:
+        centred: whether values are less `CENTRE`, as they are stored, instead of the zero point.
+    """
+
+    centred: ClassVar[bool] = False
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """One value for each channel, filled up to whole blocks."""
+
+    def started(self, bias: Array) -> Array:
+        """The int32 initial values of accumulators with this bias, as `apply` expects them."""
+        return bias.astype(np.int32)
+
+    def channels(self, lanes: Lanes, buffers: Sequence[Buffer], offset: Expr) -> tuple[Expr, ...]:
+        """The arrays' values for the block of channels at `offset`."""
+        return tuple(
+            lanes.keep(load(buffer, offset, lanes.isa.lanes), str(array.dtype))
+            for buffer, array in zip(buffers, self.arrays, strict=True)
+        )
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        """`channels`: the arrays' values for the block at hand; then the residual as stored, where there is one that no
+        addition of its own takes."""
+
+
+@dataclass(frozen=True)
+class FloatScale(Requantization):
+    """`FloatRequantize`: one float32 multiplication, rounded to even.
+
+    Attributes:
+        bounded: whether the product surely fits an int32.
+    """
+
+    scales: Array
+    bounded: bool
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return (self.scales.astype(np.float32),)
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        product = tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator) * channels[0]
+        if not self.bounded:
+            product = tirx.min(product, lanes.const(LARGEST, "float32"))
+        return lanes.keep(lanes.isa.round_even(product))
+
+
+@dataclass(frozen=True)
+class BiasedFloatScale(Requantization):
+    """`BiasedFloatRequantize`: one fused multiply-add of float32, rounded to even.
+
+    Attributes:
+        addends: in steps of the result.
+        bounded: whether the sum surely fits an int32.
+    """
+
+    scales: Array
+    addends: Array
+    bounded: bool
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.scales.astype(np.float32), self.addends.astype(np.float32)
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        total = lanes.multiply_add(tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator), *channels)
+        if not self.bounded:
+            total = tirx.min(total, lanes.const(LARGEST, "float32"))
+        return lanes.keep(lanes.isa.round_even(total))
+
+
+class Kept(Requantization):
+    """Values as they come."""
+
+    arrays: tuple[Array, ...] = ()
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return accumulator
+
+
+@dataclass(frozen=True)
+class FloatValues(Requantization):
+    """`Dequantize`: accumulators as float32, times a float32 scale; the result stays float32."""
+
+    scales: Array
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return (self.scales.astype(np.float32),)
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator) * channels[0], "float32")
+
+
+@dataclass(frozen=True)
+class FusedFloatSum(Requantization):
+    """`PostSum`: a scaled residual added to the scaled accumulators by one fused multiply-add, then rounded to even.
+
+    Attributes:
+        residual_scales: float32, the same in each channel.
+        bounded: whether the sum surely fits an int32.
+    """
+
+    scales: Array
+    residual_scales: Array
+    residual_zero_point: int
+    bounded: bool
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.scales.astype(np.float32), self.residual_scales.astype(np.float32)
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        scale, residual_scale, residual = channels
+        floating = f"float32x{lanes.isa.lanes}"
+        if self.residual_zero_point:
+            residual = residual - lanes.const(self.residual_zero_point)
+        product = lanes.keep(tirx.Cast(floating, accumulator) * scale, "float32")
+        added = lanes.fused(tirx.Cast(floating, residual), residual_scale, product)
+        if not self.bounded:
+            added = tirx.min(added, lanes.const(LARGEST, "float32"))
+        return lanes.keep(lanes.isa.round_even(lanes.keep(added, "float32")))
+
+
+@dataclass(frozen=True)
+class DoubleRounding(Requantization):
+    """`TwoRoundings`: a 31-bit significand and a shift; rounded after each.
+
+    Attributes:
+        bounded: whether every accumulator surely lies within 2**30, so that one floor does for both roundings.
+    """
+
+    significands: Array
+    shifts: Array
+    bounded: bool = False
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        left, right = np.maximum(self.shifts, 0), np.maximum(-self.shifts, 0)
+        optional = [array.astype(np.int32) for array, used in ((left, self._left), (right, self._right)) if used]
+        return (self.significands.astype(np.int32), *optional)
+
+    @property
+    def _left(self) -> bool:
+        return bool((self.shifts > 0).any())
+
+    @property
+    def _right(self) -> bool:
+        return bool((self.shifts < 0).any())
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        significand, *shifts = channels
+        if self._left:
+            accumulator = accumulator << shifts.pop(0)
+        if not self._right:
+            return lanes.high_mul(lanes.keep(accumulator), significand)
+        (right,) = shifts
+        if self.bounded and (self.shifts < 0).all():
+            return lanes.round_twice(accumulator, significand, right)
+        scaled = lanes.high_mul(lanes.keep(accumulator), significand)
+        if (self.shifts < 0).all():
+            return lanes.keep(lanes.divide_by_pot(scaled, right))
+        one = lanes.const(1)
+        divided = lanes.divide_by_pot(scaled, tirx.max(right, one))
+        return lanes.keep(tirx.Select(right < one, scaled, divided))
+
+
+@dataclass(frozen=True)
+class Words(Requantization):
+    """`Rescale` to 16 bits: rounded twice, and clamped; the result is int16.
+
+    Attributes:
+        zero_point, low, high: of the result.
+    """
+
+    rounding: DoubleRounding
+    zero_point: int
+    low: int
+    high: int
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.rounding.arrays
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        scaled = self.rounding.apply(lanes, accumulator, channels)
+        zero_point, low, high = (lanes.const(value) for value in (self.zero_point, self.low, self.high))
+        # Between limits first, so that the sum cannot overflow.
+        bounded = tirx.max(tirx.min(scaled, lanes.const(1 << 17)), lanes.const(-(1 << 17))) + zero_point
+        return tirx.Cast(f"int16x{lanes.isa.lanes}", tirx.max(tirx.min(bounded, high), low))
+
+
+@dataclass(frozen=True)
+class SingleRounding(Requantization):
+    """`OneRounding`: a 31-bit significand, applied in 64 bits; no shift is to the left."""
+
+    significands: Array
+    shifts: Array
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.significands.astype(np.int32), (31 - self.shifts).astype(np.int32)
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return lanes.scale_once(lanes.keep(accumulator), *channels, away=True)
+
+
+@dataclass(frozen=True)
+class FusedScale(Requantization):
+    """`TwoRoundings` or `OneRounding` by one fused multiplication and addition in float32 (`fused.fused_scale`).
+
+    Attributes:
+        scales, offsets: float32.
+        starts: what accumulators start from besides the bias.
+        exceptions: accumulators, and those that are taken instead.
+        mirrored: whether offsets have the sign of the accumulator.
+    """
+
+    scales: Array
+    offsets: Array
+    starts: Array
+    exceptions: tuple[tuple[Array, Array], ...]
+    mirrored: bool
+    centred: bool  # type: ignore[misc]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return (self.scales, self.offsets, *(array for pair in self.exceptions for array in pair))
+
+    def filled(self, channels: int) -> FusedScale:
+        """For so many channels, the further ones like the last."""
+
+        def fill(values: Array) -> Array:
+            return np.pad(values, (0, channels - len(values)), mode="edge")
+
+        exceptions = tuple((fill(wrong), fill(right)) for wrong, right in self.exceptions)
+        return replace(
+            self,
+            scales=fill(self.scales),
+            offsets=fill(self.offsets),
+            starts=fill(self.starts),
+            exceptions=exceptions,
+        )
+
+    def started(self, bias: Array) -> Array:
+        return (bias.astype(np.int64) + self.starts).astype(np.int32)
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        scale, offset, *exceptions = channels
+        replaced = accumulator
+        for wrong, right in zip(exceptions[::2], exceptions[1::2], strict=True):
+            replaced = lanes.keep(tirx.Select(tirx.EQ(accumulator, wrong), right, replaced))
+        x = lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", replaced), "float32")
+        if self.mirrored:
+            dtype, sign = f"int32x{lanes.isa.lanes}", lanes.const(-(1 << 31))
+            offset = bits(f"float32x{lanes.isa.lanes}", bits(dtype, offset) ^ (bits(dtype, x) & sign))
+        return lanes.keep(lanes.isa.round_even(lanes.multiply_add(x, scale, offset)))

@@ -1,0 +1,105 @@
+"""TFLite's addition of two 8-bit tensors by one multiplication each and one shift, where that is proven to be the same.
+
+`FixedPointAdd` rounds up to six times. But it has 256 * 256 pairs of operands only, and so it can be compared with
+floor((a * ma + b * mb + bias) / 2**shift) at all of them: for given multipliers each pair bounds the bias from below,
+from above or not at all (where the result is clamped), and any bias within the bounds of all pairs gives equal results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from service.compiler.kernels.arithmetic.addition import SharedShiftSum
+from service.compiler.kernels.arithmetic.epilogue import Bounds
+from service.compiler.kernels.kernel import Array
+from service.compiler.qnn.numerics import fixed_point
+
+# Multipliers that are tried: so far from the nearest to the real ones, nearest first.
+_FARTHEST = 8
+_MOVES = sorted(product(range(-_FARTHEST, _FARTHEST + 1), repeat=2), key=lambda move: max(map(abs, move)))
+_LEAST_SHIFT, _LARGEST_SHIFT = 16, 30
+
+
+@dataclass(frozen=True)
+class _Demands:
+    """The constraints on the bias, one for each pair: `value`, `residual` and `bound`, `[pairs]`.
+
+    The bias is at least (or at most) the bound less the products of the pair.
+    """
+
+    value: Array
+    residual: Array
+    bound: Array
+
+    def biases(self, factors: list[int]) -> Array:
+        return np.asarray(self.bound - self.value * factors[0] - self.residual * factors[1])
+
+    def near(self, biases: Array, extreme: int) -> _Demands:
+        """The constraints that may decide for any of `_MOVES`: a move changes a bias by at most 510 a step."""
+        near = np.abs(biases - extreme) <= 2 * _FARTHEST * 510
+        return _Demands(self.value[near], self.residual[near], self.bound[near])
+
+
+def shared_shift_sum(
+    multipliers: tuple[tuple[int, int], ...], zero_points: tuple[int, int], out: Bounds, left_shift: int
+) -> SharedShiftSum | None:
+    """The sum that gives what `FixedPointAdd` gives, for all pairs of stored operands; None if none was found.
+
+    Args:
+        multipliers: of the layer's value, of the residual and of their sum: (significand, shift) each.
+        zero_points: of the value and the residual, as stored.
+        left_shift: of both operands.
+    """
+    operands = [np.arange(256) - zero_point for zero_point in zero_points]
+    terms = [
+        fixed_point.multiply_by_quantized_multiplier(operand << left_shift, *multiplier)
+        for operand, multiplier in zip(operands, multipliers, strict=False)
+    ]
+    total = fixed_point.multiply_by_quantized_multiplier(terms[0][:, None] + terms[1], *multipliers[2])
+    low, high = out.low - out.zero_point, out.high - out.zero_point
+    wanted = np.clip(total, low, high)
+    above, below = (np.nonzero(free) for free in (wanted > low, wanted < high))
+    if not above[0].size or not below[0].size:
+        return None
+    # Residuals count as stored here, as they do in the kernels.
+    least = _Demands(operands[0][above[0]], above[1], wanted[above])
+    most = _Demands(operands[0][below[0]], below[1], wanted[below] + 1)
+    scale = _ratio(multipliers[2]) * 2.0**left_shift
+    ratios = [_ratio(multiplier) * scale for multiplier in multipliers[:2]]
+    # So that the products' sum fits, even where a zero point is taken out of it later.
+    largest_shift = min(_LARGEST_SHIFT, 31 - int(np.ceil(np.log2(255 * sum(ratios) + 1))))
+    for shift in range(largest_shift, _LEAST_SHIFT - 1, -1):
+        found = _search(least, most, ratios, shift)
+        if found is not None and _fits(found, int(operands[0][0])):
+            return found
+    return None
+
+
+def _search(least: _Demands, most: _Demands, ratios: list[float], shift: int) -> SharedShiftSum | None:
+    nearest = [round(ratio * (1 << shift)) for ratio in ratios]
+    least, most = (_Demands(each.value, each.residual, each.bound << shift) for each in (least, most))
+    lows, highs = least.biases(nearest), most.biases(nearest)
+    least, most = least.near(lows, lows.max()), most.near(highs, highs.min())
+    for moves in _MOVES:
+        factors = [factor + move for factor, move in zip(nearest, moves, strict=True)]
+        low, high = int(least.biases(factors).max()), int(most.biases(factors).min())
+        if low < high:
+            return SharedShiftSum(factors[0], factors[1], (low + high) // 2, shift)
+    return None
+
+
+def _fits(found: SharedShiftSum, least_value: int) -> bool:
+    """Whether nothing leaves int32 on the way, wherever the value's zero point is taken out: in it, or in the bias."""
+    values, residuals = np.array([least_value, least_value + 255]), np.array([0, 255])
+    products = values[:, None] * found.multiplier + residuals * found.residual_multiplier
+    stored_bias = found.bias + least_value * found.multiplier
+    largest = max(np.abs(products + found.bias).max(), abs(found.bias), abs(stored_bias))
+    return bool(largest < 1 << 31)
+
+
+def _ratio(multiplier: tuple[int, int]) -> float:
+    significand, shift = multiplier
+    return significand * 2.0 ** (shift - 31)

@@ -1,0 +1,93 @@
+"""Tables of operators: what becomes of each byte, as stored, where one operand alone decides it."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.type_parser import parse
+
+ENTRIES = 256
+
+
+def is_identity(table: Array) -> bool:
+    return bool((table == np.arange(ENTRIES)).all())
+
+
+def table_of(mode: Mode, operation: Operation) -> Array:
+    """The look-up table of an operator on one 8-bit tensor, `[256] uint8`, from `mode`'s own oracle.
+
+    Raises:
+        Declined: a type is not 8 bits with one scale.
+    """
+    constants = [value_of(operand) for operand in operation.call.args]
+    place = next(place for place, constant in enumerate(constants) if constant is None)
+    name = "in_type" if len(constants) == 1 else ("lhs_type", "rhs_type")[place]
+    in_type, out_type = operation.quantized(name), operation.quantized("out_type")
+    bounds(in_type), bounds(out_type)
+    stored = (np.arange(ENTRIES) - BIAS[in_type.storage]).astype(in_type.storage)
+    operands = [stored if constant is None else constant.reshape(-1)[:1] for constant in constants]
+    result = mode.formula(operation).evaluate(operation, *operands)
+    return (result.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8)
+
+
+def part_tables(mode: Mode, operation: Operation) -> list[Array]:
+    """The look-up table of each part of a `qnn.concatenate`, `[256] uint8`, from `mode`'s own oracle.
+
+    Raises:
+        Declined: a type that is not 8 bits with one scale.
+    """
+    in_types = [parse(str(text)) for text in operation.attr("in_types")]
+    out_type, axis = operation.per_tensor("out_type"), operation.integer("axis")
+    for quantized in (*in_types, out_type):
+        bounds(quantized)
+    rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
+    if rank < 2:
+        raise Declined("it joins vectors")
+    shape = [1] * rank
+    shape[axis - 1] = ENTRIES  # any other axis than the one along which they are joined
+    parts = [(np.arange(ENTRIES) - BIAS[part.storage]).astype(part.storage).reshape(shape) for part in in_types]
+    result = np.moveaxis(mode.formula(operation).evaluate(operation, *parts), axis, -1).reshape(ENTRIES, -1)
+    return [(column.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8) for column in result.T]
+
+
+def channel_tables(mode: Mode, operation: Operation) -> list[Array]:
+    """`part_tables` of what joins channels.
+
+    Raises:
+        Declined: another axis than the last, or as `part_tables`.
+    """
+    rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
+    if operation.integer("axis") != rank - 1:
+        raise Declined(f"axis {operation.integer('axis')} of {rank} is not the channels'")
+    return part_tables(mode, operation)
+
+
+def first_channels(operation: Operation) -> list[int]:
+    """The first channel of each part of a `qnn.concatenate`, in the destination."""
+    *before, _ = (part.ty.shape[-1] for part in operation.call.args[0].fields)
+    return [0, *accumulate(int(channels) for channels in before)]
+
+
+def places(lanes: int, mode: Mode, operation: Operation) -> list[int | None]:
+    """For each part the destination's block that it begins, if it may be written there instead of being copied.
+
+    It then has to be written before its neighbours are copied: it may fill up its last block.
+
+    Args:
+        lanes: channels of a block.
+
+    Raises:
+        Declined: as `channel_tables`.
+    """
+    found: list[int | None] = []
+    for values, channel in zip(channel_tables(mode, operation), first_channels(operation), strict=True):
+        block, lane = divmod(channel, lanes)
+        found.append(block if lane == 0 and is_identity(values) else None)
+    return found

@@ -1,0 +1,90 @@
+"""The accumulators of a tile of pixels by blocks of channels, in registers from the bias to the epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.program import Buffer, Expr, load
+from service.compiler.kernels.simd.convolution.output import Output
+from service.compiler.kernels.simd.convolution.wide import WideOutput
+from service.compiler.kernels.vector.isa import Pairs
+from service.compiler.kernels.vector.lanes import Lanes
+
+Operand = tuple[Expr, ...]  # what `Isa.dot` multiplies
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The part of an output held in registers: `rows` x `columns` pixels by `blocks` blocks of output channels."""
+
+    rows: int
+    columns: int
+    blocks: int
+
+    def steps(self, layer: Layer) -> list[int]:
+        """Bytes from the window of the first pixel to that of each, row by row."""
+        down, right = layer.steps
+        return [row * down + column * right for row in range(self.rows) for column in range(self.columns)]
+
+
+class Accumulators:
+    """One accumulator for each pixel and block."""
+
+    def __init__(self, lanes: Lanes, tile: Tile, bias: Buffer, block: Expr, pairs: Pairs | None = None) -> None:
+        """Starts the accumulators with the bias; `block` is the tile's first.
+
+        Args:
+            pairs: what multiplies pairs of neighbouring pixels: two accumulators belong to both until `settle`.
+        """
+        self._isa, self._tile, self._block, self._pairs = lanes.isa, tile, block, pairs
+        self._pixels = [(row, column) for row in range(tile.rows) for column in range(tile.columns)]
+        self._registers = {}
+        for place in range(tile.blocks):
+            start = lanes.keep(load(bias, (block + place) * self._isa.lanes, self._isa.lanes))
+            starts = [start] if pairs is None else [lanes.keep(value) for value in pairs.started(start)]
+            for row, column in self._held:
+                register = self._registers[(row, column), place] = lanes.program.register("int32", self._isa.lanes)
+                register.value = starts[column % len(starts)]
+
+    @property
+    def _held(self) -> list[tuple[int, int]]:
+        """The pixels that have accumulators: an even number of a row, where they go by pairs."""
+        columns = self._tile.columns + (self._tile.columns % 2 if self._pairs else 0)
+        return [(row, column) for row in range(self._tile.rows) for column in range(columns)]
+
+    def add(self, operands: Iterable[Operand], weights: Sequence[Operand]) -> None:
+        """Adds to each the product of its pixel's operand (row by row) and its block's weights."""
+        for pixel, activations in zip(self._pixels, operands, strict=True):
+            for place, factors in enumerate(weights):
+                accumulator = self._registers[pixel, place]
+                accumulator.value = self._isa.dot(accumulator.value, activations, factors)
+
+    def add_pairs(self, rows: Sequence[Sequence[Expr]], weights: Sequence[tuple[Expr, Expr]]) -> None:
+        """Adds to each pair of pixels the products of its operand (by row) and its block's weights."""
+        assert self._pairs is not None
+        for row, operands in enumerate(rows):
+            for pair, operand in enumerate(operands):
+                for place, factors in enumerate(weights):
+                    for half, own in enumerate(factors):
+                        totals = self._registers[(row, 2 * pair + half), place]
+                        totals.value = self._pairs.multiply(totals.value, operand, own)
+
+    def settle(self, lanes: Lanes) -> None:
+        """From accumulators of pairs of pixels to those of single ones."""
+        if self._pairs is None:
+            return
+        for place in range(self._tile.blocks):
+            for row, column in self._held[::2]:
+                both = [self._registers[(row, at), place] for at in (column, column + 1)]
+                values = [lanes.keep(value) for value in self._pairs.settled(both[0].value, both[1].value)]
+                for register, value in zip(both, values, strict=True):
+                    register.value = value
+
+    def store(self, output: Output | WideOutput, image: Expr, row: Expr, column: Expr) -> None:
+        """Finishes them all; `row` and `column` are those of the tile's first pixel."""
+        for place in range(self._tile.blocks):
+            values = [self._registers[pixel, place].value for pixel in self._pixels]
+            block = self._block + place
+            output.store_tile(values, self._tile.columns, output.channels(block), image, block, row, column)

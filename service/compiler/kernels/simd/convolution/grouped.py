@@ -1,0 +1,300 @@
+"""Grouped convolution: each filter reads the channels of its own group.
+
+As in `conv`, a tile of pixels by blocks of output channels stays in registers over the whole reduction. What is summed
+over is a list of *reads*, one list for each tile of blocks: input blocks that none of a tile's filters read cost
+nothing. There are two kinds. A *shared* read gives the same `Isa.group` neighbouring channels to every lane; where
+groups are narrower than a block, the weights are block-diagonal: zero for the channels of other groups. With an *own*
+read each lane takes up to as many channels of its own group out of one block, by one shuffle of bytes: with groups of
+four channels (ResNeXt 32x4d) a fourth of the products, and as many shuffles. A depth multiplier is groups of one
+channel each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
+from service.compiler.kernels.choices import Numbers
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.program import Expr, Program, at_most, load
+from service.compiler.kernels.simd.convolution.accumulators import Accumulators, Tile
+from service.compiler.kernels.simd.convolution.output import output_of
+from service.compiler.kernels.simd.convolution.reduction import Excess
+from service.compiler.kernels.simd.convolution.tiles import candidates, tile_cycles
+from service.compiler.kernels.vector.isa import Isa
+from service.compiler.kernels.vector.lanes import Lanes
+
+_NOTHING = -1  # instead of a channel
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The channels that each filter reads.
+
+    Attributes:
+        channels: input channels of a group.
+        filters: output channels of a group.
+        total: filters of all groups.
+    """
+
+    channels: int
+    filters: int
+    total: int
+
+    @staticmethod
+    def of(weights: Array, groups: int) -> Grouping:
+        """The grouping of weights `[O, KH, KW, C / groups]`."""
+        return Grouping(weights.shape[-1], len(weights) // groups, len(weights))
+
+    def span(self, filters: Array) -> tuple[Array, Array]:
+        """The first channel that each filter reads, and the one behind the last; the same one beyond all filters."""
+        first = np.minimum(filters, self.total - 1) // self.filters * self.channels
+        return first, np.where(filters < self.total, first + self.channels, first)
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The reads of a tile of blocks.
+
+    Attributes:
+        starts: `[reads, 2]`, the source's block and the channel in it from which each takes its bytes.
+        channels: `[reads, filters, group]`, which channel of the source meets each filter; `_NOTHING` for none.
+    """
+
+    starts: Array
+    channels: Array
+
+    @staticmethod
+    def shared(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
+        """The same neighbouring channels for all filters."""
+        low, high = (bound[:, None] for bound in grouping.span(filters))
+        first = np.arange(low.min() // isa.group, -(-high.max() // isa.group)) * isa.group
+        channels = (first[:, None] + np.arange(isa.group))[:, None, :]
+        starts = np.stack([first // isa.lanes, first % isa.lanes], axis=1)
+        return Reads(starts, np.where((low <= channels) & (channels < high), channels, _NOTHING))
+
+    @staticmethod
+    def own(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
+        """For each filter the next channels that it reads in a block of the source."""
+        low, high = grouping.span(filters)
+        starts, channels, lanes, size = [], [], isa.lanes, isa.group
+        for block in range(low.min() // lanes, -(-high.max() // lanes)):
+            first, end = (np.clip(bound, block * lanes, (block + 1) * lanes) for bound in (low, high))
+            for step in range(-(-(end - first).max() // size)):
+                taken = first[:, None] + step * size + np.arange(size)
+                starts.append((block, 0))
+                channels.append(np.where(taken < end[:, None], taken, _NOTHING))
+        return Reads(np.array(starts), np.array(channels))
+
+    def weights(self, grouping: Grouping, filters: Array, weights: Array) -> Array:
+        """`[O, KH, KW, C / groups]` -> `[reads, KH, KW, filters, group]`, with zeros where nothing is read."""
+        low, _ = grouping.span(filters)
+        within = np.clip(self.channels - low[:, None], 0, grouping.channels - 1)
+        rows = np.minimum(filters, grouping.total - 1)[:, None]
+        taken = weights[rows, :, :, within]
+        taken[self.channels == _NOTHING] = 0
+        return np.moveaxis(taken, (3, 4), (1, 2))
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The scheme of a grouped convolution: what is held in registers, and the kind of reads."""
+
+    tile: Tile
+    own: bool
+
+    @property
+    def numbers(self) -> Numbers:
+        """As plain data."""
+        return *astuple(self.tile), int(self.own)
+
+    @staticmethod
+    def of(numbers: Numbers) -> Scheme:
+        *tile, own = numbers
+        return Scheme(Tile(*tile), bool(own))
+
+    def starts(self, layer: Layer) -> list[int]:
+        """The first block of each tile of blocks; the last overlaps."""
+        blocks = layer.destination.blocks
+        return [min(start, blocks - self.tile.blocks) for start in range(0, blocks, self.tile.blocks)]
+
+    def reads(self, isa: Isa, grouping: Grouping, start: int) -> tuple[Array, Reads]:
+        """The filters of the tile of blocks from `start` on, and their reads."""
+        filters = np.arange(start * isa.lanes, (start + self.tile.blocks) * isa.lanes)
+        return filters, (Reads.own if self.own else Reads.shared)(isa, grouping, filters)
+
+
+def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> tuple[list[Scheme], float]:
+    """The schemes that may be chosen, the one with the least estimated cycles first; and those."""
+    estimate = _estimate(isa, layer, grouping, epilogue_cycles)
+    schemes = [Scheme(tile, own) for tile in candidates(isa, layer) for own in (False, True)]
+    fitting = [scheme for scheme in schemes if not scheme.own or _fits(isa, scheme.tile)]
+    in_order = sorted(fitting, key=estimate)
+    return in_order, estimate(in_order[0])
+
+
+def _fits(isa: Isa, tile: Tile) -> bool:
+    """Whether own reads fit the registers: each block would have shuffles of its own, so there is one block."""
+    return tile.blocks == 1 and tile.rows * tile.columns + 2 * isa.weight_vectors + 1 <= isa.registers
+
+
+def _estimate(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> Callable[[Scheme], float]:
+    rate, positions = isa.rates, layer.window.kernel[0] * layer.window.kernel[1]
+    counts: dict[tuple[int, bool], int] = {}
+
+    def estimate(scheme: Scheme) -> float:
+        key = scheme.tile.blocks, scheme.own
+        starts = scheme.starts(layer)
+        if key not in counts:
+            counts[key] = sum(len(scheme.reads(isa, grouping, start)[1].starts) for start in starts)
+        operand = rate.operand + (rate.gather if scheme.own else 0)
+        steps = counts[key] * positions / len(starts)
+        return tile_cycles(isa, layer, scheme.tile, steps, operand, epilogue_cycles)
+
+    return estimate
+
+
+def grouped(
+    isa: Isa,
+    layer: Layer,
+    grouping: Grouping,
+    weights: Array,
+    bias: Array,
+    epilogue: AnyEpilogue,
+    scheme: Scheme,
+    *,
+    parallel: bool,
+) -> Kernel:
+    """A grouped convolution, its requantization, and a residual addition if the epilogue has one.
+
+    Args:
+        weights: `[O, KH, KW, C / groups]` integers less their zero point.
+        bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`), filled up to whole blocks.
+        epilogue: its arrays are filled up to whole blocks.
+        scheme: e.g. from `ranked`.
+        parallel: whether tiles are shared between threads.
+
+    Raises:
+        Declined: the source is packed.
+    """
+    if layer.source.packed:
+        raise Declined("a grouped convolution reads blocks of channels")
+    return _Grouped(isa, layer, grouping, weights, bias, epilogue, scheme, parallel).kernel()
+
+
+class _Grouped:
+    def __init__(
+        self,
+        isa: Isa,
+        layer: Layer,
+        grouping: Grouping,
+        weights: Array,
+        bias: Array,
+        epilogue: AnyEpilogue,
+        scheme: Scheme,
+        parallel: bool,
+    ) -> None:
+        self.isa, self.layer, self.grouping, self.epilogue = isa, layer, grouping, epilogue
+        self.scheme, self.tile, self.parallel = scheme, scheme.tile, parallel
+        self.starts = scheme.starts(layer)
+        self.constants: list[Array] = [*self._listed(weights), epilogue.requantization.started(bias)]
+        self.constants += epilogue.constants
+        self.constants = [array for array in self.constants if array.size]
+
+    def _listed(self, weights: Array) -> tuple[Array, Array, Array, Array]:
+        """Every product of the layer, in the order of computation.
+
+        What `dot` cannot hold of a weight is a further read, so there is no other loop for it.
+
+        Returns:
+            first: int32 `[tiles of blocks + 1]`, where each one's reads begin.
+            offsets: int32 `[reads]`, bytes from the first one of a window.
+            weights: flat, as `Isa.weights` loads them.
+            places: int8 `[reads * 4 * lanes]`, which channel of its block each byte is; empty for shared reads.
+        """
+        isa, excess = self.isa, Excess(weights, self.isa)
+        first, offsets, listed, places = [0], [], [], []
+        for start in self.starts:
+            filters, reads = self.scheme.reads(isa, self.grouping, start)
+            at = self._offsets(reads)
+            for part in (excess.weights, *excess.parts):
+                arranged = reads.weights(self.grouping, filters, part)
+                # Only what is left of large weights is sought out by value: layers of one shape share their program.
+                kept = np.ones(at.shape, bool) if part is excess.weights else arranged.any(axis=(3, 4))
+                offsets.append(at[kept])
+                listed.append(arranged[kept].reshape(-1, self.tile.blocks, isa.lanes, isa.group))
+                places.append((np.maximum(reads.channels, 0) % isa.lanes)[np.nonzero(kept)[0]])
+            first.append(sum(map(len, offsets)))
+        return (
+            np.array(first, np.int32),
+            np.concatenate(offsets).astype(np.int32),
+            isa.pack_weights(np.concatenate(listed)).reshape(-1),
+            np.concatenate(places).astype(np.int8).reshape(-1) if self.scheme.own else np.zeros(0, np.int8),
+        )
+
+    def _offsets(self, reads: Reads) -> Array:
+        """`[reads, KH, KW]`, bytes from a window's first."""
+        source, (kernel_h, kernel_w) = self.layer.source, self.layer.window.kernel
+        dilation_h, dilation_w = self.layer.window.dilation
+        down, right = np.arange(kernel_h) * dilation_h * source.row, np.arange(kernel_w) * dilation_w * source.pixel
+        within = reads.starts[:, 0] * source.plane + reads.starts[:, 1]
+        return within[:, None, None] + down[:, None] + right
+
+    def kernel(self) -> Kernel:
+        program, layer, tile = Program(), self.layer, self.tile
+        self.program, self.lanes = program, Lanes(program, self.isa)
+        self.source = program.parameter("source", "uint8", layer.source.size_bytes)
+        residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
+        buffers = [
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(self.constants)
+        ]
+        destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
+        self.first, self.offsets, self.weights, *rest = buffers
+        self.indices = rest.pop(0) if self.scheme.own else None
+        self.bias, *constants = rest
+        self.output = output_of(self.lanes, self.epilogue, layer, destination, residual, constants)
+
+        height, width = layer.output
+        columns, rows = -(-width // tile.columns), -(-height // tile.rows)
+        tiles, blocks = rows * columns, layer.destination.blocks
+        of_image = len(self.starts) * tiles
+        with program.loop(layer.source.batch * of_image, "item", parallel=self.parallel) as item:
+            image, rest_of = program.bind(item // of_image), item % of_image
+            block_tile, at = program.bind(rest_of // tiles), rest_of % tiles
+            block = program.bind(at_most(block_tile * tile.blocks, blocks - tile.blocks))
+            row = program.bind(at_most(at // columns * tile.rows, height - tile.rows))
+            column = program.bind(at_most(at % columns * tile.columns, width - tile.columns))
+            self.output.fill_halo(image, block, blocks=tile.blocks, when=at == 0)
+            self._tile(image, block_tile, block, row, column)
+        facts = {
+            "tile": f"{tile.rows}x{tile.columns} pixels, {tile.blocks} blocks",
+            "reads": f"{self.constants[1].size}, {'own' if self.scheme.own else 'shared'}",
+        }
+        return Kernel("grouped", program.function(), tuple(self.constants), self.output.size_bytes, facts)
+
+    def _tile(self, image: Expr, block_tile: Expr, block: Expr, row: Expr, column: Expr) -> None:
+        program = self.program
+        accumulators = Accumulators(self.lanes, self.tile, self.bias, block)
+        window = program.bind(self.layer.first_byte(image, row, column))
+        start = program.bind(load(self.first, block_tile, 1))
+        with program.loop(load(self.first, block_tile + 1, 1) - start, "read") as place:
+            read = program.bind(start + place)
+            self._accumulate(accumulators, program.bind(window + load(self.offsets, read, 1)), read)
+        accumulators.store(self.output, image, row, column)
+
+    def _accumulate(self, accumulators: Accumulators, at: Expr, read: Expr) -> None:
+        """One read of every pixel times its weights of every block."""
+        isa, program, blocks = self.isa, self.program, range(self.tile.blocks)
+        steps = self.tile.steps(self.layer)
+        first = read * (len(blocks) * isa.weight_elements)
+        weights = [isa.weights(program, self.weights, first + place * isa.weight_elements) for place in blocks]
+        if self.indices is None:
+            accumulators.add(isa.operands(program, self.source, at, steps), weights)
+            return
+        indices = isa.gather_indices(program, self.indices, read * isa.bytes)
+        accumulators.add((isa.gather(program, self.source, at + step, indices) for step in steps), weights)

@@ -1,0 +1,116 @@
+"""The elements that a convolution sums over, and the order of its weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.program import Expr
+from service.compiler.kernels.vector.isa import Isa, Pairs
+
+
+def pairs_of(isa: Isa, layer: Layer, columns: int) -> Pairs | None:
+    """The instructions by which a tile of so many columns multiplies pairs of pixels, if it does.
+
+    Pixels have to be neighbours, of an even number of blocks.
+    """
+    source, pairs = layer.source, isa.pairs
+    if pairs is None or source.packed or columns == 1 or layer.window.strides[1] > 1:
+        return None
+    return pairs if source.blocks * source.block % pairs.depth == 0 and layer.steps[1] == source.block else None
+
+
+class Reduction:
+    """The steps over which products are summed: kernel positions, and groups of bytes at each.
+
+    Attributes:
+        groups: groups at a kernel position (or in a kernel row, for a packed source).
+        unrolled: groups of one step; it divides `groups`.
+        positions: kernel rows and columns that are looped over.
+    """
+
+    def __init__(self, isa: Isa, layer: Layer, group: int | None = None) -> None:
+        """`group`: bytes of one; by default `Isa.group`, which a block holds one or more of."""
+        source, (kernel_h, kernel_w) = layer.source, layer.window.kernel
+        self._layer, self._bytes = layer, group or isa.group
+        self.positions = (kernel_h, 1) if layer.source.packed else layer.window.kernel
+        elements = kernel_w * source.channels if layer.source.packed else source.channels
+        self.groups = -(-elements // self._bytes)
+        self.unrolled = next(count for count in (4, 2, 1) if count <= isa.unrolled and self.groups % count == 0)
+        self.in_block = self.groups if layer.source.packed else source.block // self._bytes
+
+    @property
+    def steps(self) -> int:
+        return self.groups // self.unrolled
+
+    def offset(self, step: Expr, row: Expr, column: Expr, unrolled: int) -> Expr:
+        """From a window's first byte to a group, in bytes."""
+        source, (dilation_h, dilation_w) = self._layer.source, self._layer.window.dilation
+        return self._group(step, unrolled) + row * (dilation_h * source.row) + column * (dilation_w * source.pixel)
+
+    def _group(self, step: Expr, unrolled: int) -> Expr:
+        plane, group = self._layer.source.plane, step * self.unrolled
+        if not self.in_block:  # blocks in a group
+            blocks = self._bytes // self._layer.source.block * plane
+            return step * (self.unrolled * blocks) + unrolled * blocks
+        if self.unrolled % self.in_block == 0:  # whole blocks in a step
+            first = step * (self.unrolled // self.in_block * plane)
+            return first + unrolled // self.in_block * plane + unrolled % self.in_block * self._bytes
+        if self._layer.source.packed:
+            return group * self._bytes + unrolled * self._bytes
+        return group // self.in_block * plane + group % self.in_block * self._bytes + unrolled * self._bytes
+
+    def arrange(self, weights: Array) -> Array:
+        """`[O, KH, KW, C]` -> `[O, steps, rows, columns, unrolled, group]`, filled up with zeros."""
+        filters, (rows, columns) = len(weights), self.positions
+        lines = weights.reshape(filters, rows, columns, -1)
+        filled = np.zeros((filters, rows, columns, self.groups * self._bytes), weights.dtype)
+        filled[..., : lines.shape[-1]] = lines
+        grouped = filled.reshape(filters, rows, columns, self.steps, self.unrolled, self._bytes)
+        return grouped.transpose(0, 3, 1, 2, 4, 5)
+
+
+class Excess:
+    """Weights that `dot` cannot hold: what is left of them, as further groups that few channels have.
+
+    Legacy uint8 models have a zero point for weights. Less that they reach -255..255, but only one or two of a layer
+    do leave the range of int8. Those are split into parts, and all but the first are added by a loop over the groups
+    that have them: term 2 of the expansion (Jain et al. 2020) vanishes, and nearly nothing takes its place.
+
+    Attributes:
+        weights: what fits, of the same shape.
+        parts: what is left, in arrays that fit.
+    """
+
+    def __init__(self, weights: Array, isa: Isa) -> None:
+        self.weights = np.clip(weights, *isa.weight_limits)
+        self.parts: list[Array] = []
+        rest = weights - self.weights
+        while rest.any():
+            self.parts.append(np.clip(rest, *isa.weight_limits))
+            rest = rest - self.parts[-1]
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    @staticmethod
+    def groups(reduction: Reduction, parts: list[Array]) -> tuple[Array, Array, Array]:
+        """For each tile of output blocks, the groups with a rest.
+
+        Args:
+            parts: each `[tiles, blocks of a tile, lanes, steps, rows, columns, unrolled, group]`.
+
+        Returns:
+            first: int32 [tiles + 1], where each tile's groups begin.
+            offsets: int32, the groups' bytes from a window's first.
+            weights: `[groups, blocks of a tile, lanes, group]`.
+        """
+        first, offsets, weights = [0], [], []
+        for tile in range(len(parts[0])):
+            for part in (part[tile] for part in parts):
+                for step, row, column, unrolled in np.argwhere(part.any(axis=(0, 1, 6))).tolist():
+                    offsets.append(reduction.offset(step, row, column, unrolled))
+                    weights.append(part[:, :, step, row, column, unrolled])
+            first.append(len(offsets))
+        return np.array(first, np.int32), np.array(offsets, np.int32), np.array(weights)

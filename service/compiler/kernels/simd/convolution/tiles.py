@@ -1,0 +1,109 @@
+"""The choice of tiles to hold in registers: the cost model of convolutions.
+
+Cycles of one core, from what an instruction set can start per cycle (`Isa.rates`). What counts is that the order of the
+candidates is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.simd.convolution.accumulators import Tile
+from service.compiler.kernels.simd.convolution.reduction import Reduction, pairs_of
+from service.compiler.kernels.vector.isa import PIXELS, Isa
+from service.core.digest import digest_of_json
+
+_MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
+
+
+def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
+    """Estimated cycles of the whole layer on one core.
+
+    Args:
+        epilogue_cycles: for one vector of accumulators.
+    """
+    pairs = pairs_of(isa, layer, tile.columns)
+    reduction = Reduction(isa, layer, pairs.depth if pairs else None)
+    steps = reduction.groups * reduction.positions[0] * reduction.positions[1]
+    return tile_cycles(isa, layer, tile, steps, isa.rates.operand, epilogue_cycles, paired=pairs is not None)
+
+
+def tile_cycles(
+    isa: Isa,
+    layer: Layer,
+    tile: Tile,
+    steps: float,
+    operand_cycles: float,
+    epilogue_cycles: float,
+    *,
+    paired: bool = False,
+) -> float:
+    """Estimated cycles of a layer that is computed tile by tile.
+
+    Args:
+        steps: of one tile's reduction; each multiplies one operand of every pixel with the weights of every block.
+        operand_cycles: for an operand, besides loading it.
+        epilogue_cycles: for one vector of accumulators.
+        paired: whether an operand is two blocks of two pixels, which are loaded apart (`isa.Pairs`).
+    """
+    rate, blocks = isa.rates, tile.blocks
+    pixels = tile.rows * (tile.columns + (tile.columns % 2 if paired else 0))
+    vectors = blocks * (2 if paired else isa.weight_vectors)
+    far = steps * vectors * isa.bytes > rate.near_bytes
+    together = rate.together if layer.steps[1] == isa.group else 1
+    operands = tile.rows * -(-tile.columns // together)
+    if paired:
+        operands, operand_cycles = 2 * operands, rate.dot
+    loads = (operands + vectors * (rate.far_load if far else 1)) * rate.load
+    work = pixels * blocks * rate.dot + operands * operand_cycles
+    # Loads and products overlap, but not wholly.
+    step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
+    return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + rate.tile)
+
+
+def _stored(tile: Tile) -> int:
+    """Pixels of a block that are requantized: by fours where there are as many, and one alone costs twice."""
+    pixels = tile.rows * tile.columns
+    if tile.columns >= PIXELS:
+        return tile.rows * -(-tile.columns // PIXELS) * PIXELS
+    return -(-pixels // PIXELS) * PIXELS if pixels >= PIXELS else 2 * pixels
+
+
+def choose(isa: Isa, layer: Layer, epilogue_cycles: float) -> Tile:
+    """The tile with the least estimated cycles."""
+    return min(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
+
+
+def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[Tile]:
+    """The candidates, the one with the least estimated cycles first."""
+    return sorted(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
+
+
+def key_of(isa: Isa, layer: Layer, epilogue_cycles: float, groups: int = 1) -> str:
+    """Names all that decides which tile is fastest: the instructions, the geometry, and what follows a sum."""
+    parts = {"isa": isa.name, "layer": asdict(layer), "epilogue_cycles": epilogue_cycles}
+    return digest_of_json(parts if groups == 1 else {**parts, "groups": groups})
+
+
+def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
+    """The tiles whose accumulators, weights and one operand fit the registers."""
+    height, width = layer.output
+    most_rows = min(_MOST_ROWS if width > 1 else _MOST_COLUMNS, height)
+    for blocks in range(1, min(_MOST_BLOCKS, layer.destination.blocks) + 1):
+        for rows in range(1, most_rows + 1):
+            for columns in range(1, min(_MOST_COLUMNS, width) + 1):
+                if rows > 1 and columns < width:
+                    continue  # a tile of several rows spans them
+                paired = pairs_of(isa, layer, columns) is not None
+                across, vectors = columns + columns % 2 if paired else columns, 2 if paired else isa.weight_vectors
+                held = rows * across * blocks + (blocks + 1) * vectors
+                if held <= isa.registers:
+                    yield Tile(rows, columns, blocks)
+
+
+def _tiles(layer: Layer, tile: Tile) -> int:
+    height, width = layer.output
+    spatial = -(-height // tile.rows) * -(-width // tile.columns)
+    return layer.source.batch * spatial * -(-layer.destination.blocks // tile.blocks)

@@ -1,0 +1,61 @@
+"""Output of layers that are not stored in 8 bits: accumulators go to a contiguous tensor of int32 or float32.
+
+Nothing but the model itself, or an operator without a kernel, reads such a tensor, so it has no blocks and no halo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.kernels.arithmetic.epilogue import WideEpilogue
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.program import Buffer, Expr
+from service.compiler.kernels.vector.lanes import Lanes
+
+
+@dataclass(frozen=True)
+class WideOutput:
+    """As `Output`, of a layer whose destination is `Contiguous`."""
+
+    lanes: Lanes
+    epilogue: WideEpilogue
+    layer: Layer
+    destination: Buffer
+    constants: tuple[Buffer, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.layer.destination.size_bytes * np.dtype(self.epilogue.dtype).itemsize
+
+    def channels(self, block: Expr) -> tuple[Expr, ...]:
+        return self.epilogue.requantization.channels(self.lanes, self.constants, block * self.lanes.isa.lanes)
+
+    def fill_halo(self, image: Expr, block: Expr, *, blocks: int = 1, when: Expr) -> None:
+        """There is none."""
+
+    def store_tile(
+        self,
+        accumulators: Sequence[Expr],
+        columns: int,
+        channels: tuple[Expr, ...],
+        image: Expr,
+        block: Expr,
+        row: Expr,
+        column: Expr,
+    ) -> None:
+        """One block of some rows of pixels, `columns` wide; of the last block only the channels that there are."""
+        program, tensor, lanes = self.lanes.program, self.layer.destination, self.lanes.isa.lanes
+        at = program.bind(tensor.at(image, block, row, column))
+        values = [self.epilogue.requantization.apply(self.lanes, accumulator, channels) for accumulator in accumulators]
+        places = [
+            at + down * tensor.row + right * tensor.pixel
+            for down, right in (divmod(place, columns) for place in range(len(values)))
+        ]
+        whole, rest = divmod(tensor.channels, lanes)
+        for condition, count in ((block < whole, lanes), (block >= whole, rest)) if rest else ((True, lanes),):
+            with program.when(condition):
+                for place, value in zip(places, values, strict=True):
+                    program.store_first(self.destination, place, value, lanes, count)

@@ -1,0 +1,58 @@
+"""Operands of float products in memory: copied, converted, and with a border of zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from service.compiler.kernels.layout import Halo
+from service.compiler.kernels.program import Buffer, Program, at_most, splat
+from service.compiler.kernels.simd.float.factors import Factors, Place, widest
+from service.compiler.kernels.vector.lanes import Lanes
+
+
+@dataclass(frozen=True)
+class Padded:
+    """An image `[N, H, W, C]` that gets a border of zeros before it is read."""
+
+    shape: tuple[int, int, int, int]
+    halo: Halo
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns with the border."""
+        (_, height, width, _), (top, left, bottom, right) = self.shape, self.halo.sides
+        return height + top + bottom, width + left + right
+
+    @property
+    def size(self) -> int:
+        height, width = self.extents
+        return self.shape[0] * height * width * self.shape[3]
+
+
+def pad(lanes: Lanes, factors: Factors, source: Buffer, memory: Buffer, padded: Padded, *, parallel: bool) -> None:
+    """Writes the image with its border to memory, as it is multiplied."""
+    (batch, height, width, channels), (top, left, bottom, right) = padded.shape, padded.halo.sides
+    rows, columns = padded.extents
+    program, line, vector = lanes.program, columns * channels, lanes.isa.lanes
+    with program.loop(batch * height, "line", parallel=parallel) as at:
+        y = program.bind(at % height)
+        to = program.bind((at // height * rows + y + top) * line)
+        clear(program, vector, (memory, to), left * channels)
+        inside = (memory, to + left * channels)
+        factors.copy(lanes, (source, at * (width * channels)), inside, width * channels)
+        clear(program, vector, (memory, to + (left + width) * channels), right * channels)
+    with program.loop(batch, "image") as image:
+        clear(program, vector, (memory, image * (rows * line)), top * line)
+        clear(program, vector, (memory, (image * rows + top + height) * line), bottom * line)
+
+
+def clear(program: Program, lanes: int, destination: Place, size: int) -> None:
+    """Zeros in place of `size` elements."""
+    if not size:
+        return
+    width, zero = widest(lanes, size), tirx.const(0, str(destination[0].dtype))
+    with program.loop(-(-size // width), "part") as part:
+        at = program.bind(at_most(part * width, size - width))
+        program.store(destination[0], destination[1] + at, splat(zero, width) if width > 1 else zero, width)

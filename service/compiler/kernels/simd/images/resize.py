@@ -1,0 +1,103 @@
+"""Bilinear interpolation: each output pixel of a block of channels between four pixels of the same block.
+
+Where the four lie, and how far the output is from each, are tables: one entry for each row and column of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.arithmetic.interpolation import Blend, blend_of, tables_of
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.halo import fill_halo
+from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load, splat
+from service.compiler.kernels.simd.images.table import require_blocks
+from service.compiler.kernels.vector.isa import PIXELS, Isa
+from service.compiler.kernels.vector.lanes import Lanes
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import Operation
+
+
+def resize_bilinear(
+    isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
+) -> Kernel:
+    """`qnn.resize_bilinear`.
+
+    Args:
+        parallel: whether rows of the output are shared between threads.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it, or an image is packed.
+    """
+    require_blocks(isa, source, destination)
+    formula, blend = blend_of(mode, operation)
+    zero_point = bounds(operation.per_tensor("out_type")).zero_point
+    return _Resize(
+        isa, source, destination, tables_of(formula, operation, source), blend, zero_point, parallel
+    ).kernel()
+
+
+class _Resize:
+    def __init__(
+        self,
+        isa: Isa,
+        source: Image,
+        destination: Image,
+        tables: list[Array],
+        blend: Blend,
+        zero_point: int,
+        parallel: bool,
+    ) -> None:
+        self.isa, self.source, self.destination, self.blend = isa, source, destination, blend
+        self.parallel, self.constants = parallel, [*tables, np.array([zero_point], np.uint8)]
+
+    def kernel(self) -> Kernel:
+        """One item is one row of pixels of one block of channels."""
+        program, destination = Program(), self.destination
+        self.program, self.lanes = program, Lanes(program, self.isa)
+        self.read = program.parameter("source", "uint8", self.source.size_bytes)
+        *tables, fill = (
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(self.constants)
+        )
+        self.rows, self.columns = tables[:3], tables[3:]
+        self.written = program.parameter("destination", "uint8", destination.size_bytes)
+        rows = destination.batch * destination.blocks * destination.height
+        with program.loop(rows, "item", parallel=self.parallel) as item:
+            plane, row = program.bind(item // destination.height), program.bind(item % destination.height)
+            value = load(fill, 0, 1)
+            fill_halo(program, self.isa.bytes, self.written, destination, value, plane=plane, when=row == 0)
+            to = program.bind(destination.plane_start(plane) + row * destination.row + destination.margin)
+            self._row(program.bind(self.source.plane_start(plane) + self.source.margin), row, to)
+        return Kernel("resize", program.function(), tuple(self.constants), destination.size_bytes)
+
+    def _row(self, start: Expr, row: Expr, to: Expr) -> None:
+        """One row of the output, to byte `to`, of the plane whose first pixel is at byte `start`."""
+        program, width, pixel = self.program, self.destination.width, self.destination.pixel
+        lines = [program.bind(start + load(table, row, 1)) for table in self.rows[:2]]
+        down = self._splat(self.rows[2], row)
+        count = min(PIXELS, width)
+        with program.loop(-(-width // count), "step") as step:
+            column = program.bind(at_most(step * count, width - count))
+            values = [self._value(lines, down, column + place) for place in range(count)]
+            if count == PIXELS:
+                first, second, third, fourth = values
+                packed = self.isa.pack((first, second, third, fourth), None)
+                program.store(self.written, to + column * pixel, packed, self.isa.bytes)
+            else:
+                for place, value in enumerate(values):
+                    narrow = tirx.Cast(f"uint8x{self.isa.lanes}", value)
+                    program.store(self.written, to + (column + place) * pixel, narrow, self.isa.lanes)
+
+    def _value(self, lines: Sequence[Expr], down: Expr, column: Expr) -> Expr:
+        sides = [self.program.bind(load(table, column, 1)) for table in self.columns[:2]]
+        corners = [self.lanes.keep(self.lanes.widen(self.read, line + side)) for line in lines for side in sides]
+        return self.lanes.keep(self.blend.apply(self.lanes, corners, down, self._splat(self.columns[2], column)))
+
+    def _splat(self, table: Buffer, place: Expr) -> Expr:
+        return self.lanes.keep(splat(load(table, place, 1), self.isa.lanes))

@@ -1,0 +1,202 @@
+"""The kernel of moves: vectors are loaded, put together in a pattern of lanes, and stored.
+
+Where the next vector lies one vector further in all memories, as the pixels of a block do, several are moved at once:
+the pattern of a block's pixel is repeated for the next ones. Squares are transposed by interleaving vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.arithmetic.tables import ENTRIES
+from service.compiler.kernels.halo import fill_halo
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.moves import Memory, Move, Pattern, Square, patterns
+from service.compiler.kernels.program import Buffer, Expr, Program, interleaved, load, load_first
+from service.compiler.kernels.simd.memory.reorder import as_shown, as_stored
+from service.compiler.kernels.vector.isa import Isa, worth_sharing
+
+_CHUNK = 256  # vectors of one item, where threads share them
+_DTYPES = (*BIAS, "float32", "int32")
+
+
+def move(isa: Isa, made: Move) -> Kernel:
+    """The kernel of a move. One item is a part of a progression of vectors.
+
+    Raises:
+        Declined: as `patterns`, or a dtype that is not of 8 or 32 bits.
+    """
+    dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
+    if not dtypes <= set(_DTYPES) or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):
+        raise Declined(f"it moves {', '.join(sorted(dtypes))}")
+    return _Move(isa, made).kernel()
+
+
+class _Move:
+    def __init__(self, isa: Isa, made: Move) -> None:
+        self.isa, self.made, self.program = isa, made, Program()
+        self.lanes = isa.lanes
+        self.of_bytes = made.destination.dtype in BIAS
+        self.at_once = isa.bytes // isa.lanes if self.of_bytes else 1
+        self.patterns, self.squares = patterns(made.sources, made.destination, made.elements, isa.lanes)
+        self.tables = [table for table in made.tables if table is not None]
+        loads = sum(pattern.vectors * len(pattern.parts) for pattern in self.patterns)
+        loads += sum(square.vectors for square in self.squares)
+        self.parallel = worth_sharing(isa, isa.rates.elementwise * loads)
+        # Signed bytes are stored 128 higher in images, and everything is where a table is looked up.
+        ends = (*made.sources, made.destination)
+        self.as_stored = bool(self.tables) or any(memory.image is not None for memory in ends) or not self._alike(ends)
+
+    @staticmethod
+    def _alike(ends: Sequence[Memory]) -> bool:
+        return len({memory.dtype for memory in ends}) == 1
+
+    def kernel(self) -> Kernel:
+        program, made = self.program, self.made
+        self.read = [self._parameter(f"source_{place}", memory) for place, memory in enumerate(made.sources)]
+        items = self._items()
+        constants: list[Array] = [items.reshape(-1)]
+        self.items = program.parameter("items", "int32", items.size)
+        if self.tables:
+            constants.append(np.concatenate([self.isa.arrange_table(table) for table in self.tables]))
+            self.entries = program.parameter("tables", "uint8", constants[-1].size)
+        image = made.destination.image
+        if image is not None and image.halo:
+            constants.append(np.array([made.fill], np.uint8))
+            fill = load(program.parameter("fill", "uint8", 1), 0, 1)
+        self.written = self._parameter("destination", made.destination)
+        if image is not None and image.halo:
+            planes = image.batch * image.blocks
+            fill_halo(program, self.isa.bytes, self.written, image, fill, plane=0, planes=planes, when=True)
+        with program.loop(len(items), "item", parallel=self.parallel and len(items) > 1) as item:
+            row = program.bind(item * items.shape[1])
+            kind = program.bind(load(self.items, row, 1))
+            for number, pattern in enumerate(self._kinds):
+                with program.when(kind == number if len(self._kinds) > 1 else True):
+                    self._vectors(pattern, row)
+        facts = {"patterns": len(self.patterns), "squares": len(self.squares), "tables": len(self.tables)}
+        size = made.destination.size * np.dtype(made.destination.dtype).itemsize
+        return Kernel("move", program.function(), tuple(constants), size, facts)
+
+    def _parameter(self, name: str, memory: Memory) -> Buffer:
+        return self.program.parameter(name, "uint8" if memory.image is not None else memory.dtype, memory.size)
+
+    def _items(self) -> Array:
+        """`[items, columns]` int32: the number of a kind of loop, how many vectors, and where they begin."""
+        self._kinds: list[tuple[Pattern | Square, int]] = []
+        rows: list[list[int]] = []
+        chunk = _CHUNK if self.parallel else 1 << 30
+        every: list[Pattern | Square] = [*self.patterns, *self.squares]
+        for pattern in every:
+            numbers: dict[int, int] = {}
+            for progression in pattern.progressions:
+                neighbours = isinstance(pattern, Pattern) and set(pattern.steps) == {self.lanes}
+                together = neighbours and progression.count >= self.at_once
+                width = self.at_once if together else 1
+                if width not in numbers:
+                    numbers[width] = len(self._kinds)
+                    self._kinds.append((pattern, width))
+                parts = max(1, progression.count // chunk)
+                bounds = [progression.count * part // parts for part in range(parts + 1)]
+                for begin, end in pairwise(bounds):
+                    starts = [
+                        start + begin * step for start, step in zip(progression.starts, pattern.steps, strict=True)
+                    ]
+                    rows.append([numbers[width], end - begin, *starts])
+        columns = max(len(row) for row in rows)
+        return np.array([row + [0] * (columns - len(row)) for row in rows], np.int32)
+
+    def _vectors(self, kind: tuple[Pattern | Square, int], row: Expr) -> None:
+        """The loop over the vectors of an item, `width` of them at once."""
+        program, (pattern, width) = self.program, kind
+        count, *starts = (program.bind(load(self.items, row + 1 + place, 1)) for place in range(1 + len(pattern.steps)))
+        with program.loop((count + (width - 1)) // width, "step") as step:
+            place = program.bind(tirx.min(step * width, count - width))
+            to, *places = (
+                program.bind(start + place * size) for start, size in zip(starts, pattern.steps, strict=True)
+            )
+            if isinstance(pattern, Square):
+                self._transposed(pattern, to, places[0])
+            else:
+                lanes = self.lanes * width
+                loaded = [load(self.read[part], at, lanes) for part, at in zip(pattern.parts, places, strict=True)]
+                program.store(self.written, to, self._moved(pattern, loaded, width), lanes)
+
+    def _transposed(self, square: Square, to: Expr, start: Expr) -> None:
+        """Interleaving the first half of some vectors with the second, as often as their number can be halved, has lane
+        by lane take the place of vector by vector."""
+        program, lanes, source = self.program, self.lanes, self.made.sources[square.part]
+        read = self.read[square.part]
+        dtype = "uint8" if self.as_stored else str(read.dtype)
+        vectors = []
+        for column in range(lanes):
+            at = start + min(column, square.columns - 1) * square.step
+            inside = source.image is not None or square.rows == lanes  # an image has slack behind it
+            loaded = load(read, at, lanes) if inside else load_first(read, at, lanes, square.rows)
+            vectors.append(self._kept(self._converted(square.part, loaded, lanes), dtype))
+        half = lanes // 2
+        for _ in range(lanes.bit_length() - 1):
+            vectors = [
+                self._kept(interleaved(vectors[place], vectors[place + half], lanes, upper=upper), dtype)
+                for place in range(half)
+                for upper in (False, True)
+            ]
+        for row in range(square.rows):
+            program.store(self.written, to + row * square.to, self._shown(vectors[row], lanes), lanes)
+
+    def _kept(self, vector: Expr, dtype: str) -> Expr:
+        register = self.program.register(dtype, self.lanes)
+        register.value = vector
+        return register.value
+
+    def _shown(self, vector: Expr, lanes: int) -> Expr:
+        """Bytes as the destination has them."""
+        shown = self.as_stored and self.made.destination.image is None
+        return as_shown(self.made.destination.dtype, vector, lanes) if shown else vector
+
+    def _moved(self, pattern: Pattern, loaded: Sequence[Expr], width: int) -> Expr:
+        lanes = self.lanes * width
+        if len({self._conversion(part) for part in pattern.parts}) == 1:
+            made = self._converted(pattern.parts[0], self._merged(pattern, loaded, width), lanes)
+        else:
+            converted = [
+                self._converted(part, vector, lanes) for part, vector in zip(pattern.parts, loaded, strict=True)
+            ]
+            made = self._merged(pattern, converted, width)
+        return self._shown(made, lanes)
+
+    def _conversion(self, part: int) -> tuple[str, int]:
+        """What `_converted` does to a source; equal for sources that are treated alike."""
+        source, table = self.made.sources[part], self.made.tables[part]
+        own = next((place for place, each in enumerate(self.tables) if each is table), -1)
+        return ("uint8" if source.image is not None else source.dtype), own
+
+    def _converted(self, part: int, vector: Expr, lanes: int) -> Expr:
+        """Bytes of a source as kernels store the destination's."""
+        dtype, table = self._conversion(part)
+        if self.as_stored:
+            vector = as_stored(dtype, vector, lanes)
+        if table < 0:
+            return vector
+        return self.isa.lookup(self.program, self.entries, table * ENTRIES)(vector, lanes)
+
+    def _merged(self, pattern: Pattern, vectors: Sequence[Expr], width: int) -> Expr:
+        """The lanes that the pattern names, of each of `width` neighbours."""
+        lanes, (merged, *others) = self.lanes * width, vectors
+        windows = [place // self.lanes for place in pattern.order] * width
+        own = [vector * self.lanes + place % self.lanes for vector in range(width) for place in pattern.order]
+        if not others and own != list(range(lanes)):
+            merged = tirx.Shuffle([merged], [tirx.const(lane, "int32") for lane in own])
+        for window, vector in enumerate(others, 1):
+            before = own if window == 1 else list(range(lanes))
+            order = [
+                lanes + lane if which == window else kept
+                for which, lane, kept in zip(windows, own, before, strict=True)
+            ]
+            merged = tirx.Shuffle([merged, vector], [tirx.const(lane, "int32") for lane in order])
+        return merged

@@ -1,0 +1,154 @@
+"""A product's second matrix, laid out for `Isa.dot`: for each group of rows, its blocks of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, bits, load, splat
+from service.compiler.kernels.vector.isa import PIXELS, Isa
+
+
+@dataclass(frozen=True)
+class Source:
+    """A matrix whose rows are runs of a block's size, in a buffer of bytes.
+
+    Attributes:
+        start: its first byte.
+        row: from one row to the next.
+        block: from one run to the next.
+        dtype: of what is there.
+    """
+
+    buffer: Buffer
+    start: Expr
+    row: int
+    block: int
+    dtype: str
+
+    def load(self, row: Expr, run: Expr, lanes: int) -> Expr:
+        return load(self.buffer, self.start + row * self.row + run * self.block, lanes)
+
+    def group(self, number: Expr, isa: Isa) -> Expr:
+        """Where a group of a row begins."""
+        if self.block == isa.lanes:
+            return number * isa.group
+        of_run = isa.lanes // isa.group
+        return number // of_run * self.block + number % of_run * isa.group
+
+
+class ColumnLayout:
+    """
+    Attributes:
+        memory: what is written, from its beginning: `[groups, blocks]` vectors of `Isa.group` signed bytes of each
+            column. Rows behind the last one are zeros.
+        depth: rows of the matrix.
+    """
+
+    def __init__(self, program: Program, isa: Isa, memory: Buffer, blocks: int, depth: int) -> None:
+        self.program, self.isa, self.memory, self.blocks, self.depth = program, isa, memory, blocks, depth
+        self._vector = f"uint8x{isa.bytes}"
+
+    def rows(self, source: Source, block: Expr) -> list[Register]:
+        """Of a matrix whose rows are the product's: the columns from number `block` of its blocks on.
+
+        Returns:
+            the sums of each block's columns.
+        """
+        program, isa, lanes = self.program, self.isa, self.isa.lanes
+        sums = self._sums()
+        order = [row * lanes + lane for lane in range(lanes) for row in range(isa.group)]
+
+        def group_of(group: Expr, count: int) -> None:
+            for place in range(self.blocks):
+                rows = [source.load(group * isa.group + row, block + place, lanes) for row in range(count)]
+                rows += [splat(tirx.const(_zero(source), source.dtype), lanes)] * (isa.group - count)
+                joined = tirx.Shuffle(rows, [tirx.const(at, "int32") for at in order])
+                self._store(source, joined, group, place, sums)
+
+        whole, rest = divmod(self.depth, isa.group)
+        if whole:
+            with program.loop(whole, "group") as group:
+                group_of(group, isa.group)
+        if rest:
+            group_of(whole, rest)
+        return sums
+
+    def transposed(self, source: Source, column: Expr, columns: int) -> list[Register]:
+        """Of a matrix whose rows are the product's `columns`: those from number `column` on.
+
+        Behind the last one it is repeated.
+
+        Returns:
+            the sums of each block's columns.
+        """
+        program, isa, lanes = self.program, self.isa, self.isa.lanes
+        sums, of_run = self._sums(), lanes // isa.group
+        across = [  # of four rows: a group of each, then the next one
+            row * lanes + group * isa.group + byte
+            for group in range(of_run)
+            for row in range(PIXELS)
+            for byte in range(isa.group)
+        ]
+
+        def run_of(run: Expr, depth: int) -> None:
+            for place in range(self.blocks):
+                fours = []
+                for first in range(0, lanes, PIXELS):
+                    numbers = [at_most(column + (place * lanes + first + row), columns - 1) for row in range(PIXELS)]
+                    four = [source.load(number, run, lanes) for number in numbers]
+                    joined = tirx.Shuffle(four, [tirx.const(at, "int32") for at in across])
+                    fours.append(program.bind(bits(self._vector, joined), self._vector))
+                for group in range(-(-depth // isa.group)):
+                    width = PIXELS * isa.group
+                    order = [
+                        four * isa.bytes + group * width + byte for four in range(len(fours)) for byte in range(width)
+                    ]
+                    joined = tirx.Shuffle(fours, [tirx.const(at, "int32") for at in order])
+                    self._store(source, joined, run * of_run + group, place, sums, depth - group * isa.group)
+
+        whole, rest = divmod(self.depth, lanes)
+        if whole:
+            with program.loop(whole, "run") as run:
+                run_of(run, lanes)
+        if rest:
+            run_of(whole, rest)
+        return sums
+
+    def _store(
+        self, source: Source, vector: Expr, group: Expr, place: int, sums: Sequence[Register], valid: int | None = None
+    ) -> None:
+        """
+        Args:
+            valid: how many of a column's bytes, and those behind them, belong to the matrix; None for all.
+        """
+        program, isa = self.program, self.isa
+        vector = bits(self._vector, vector)
+        if source.dtype == "uint8":
+            vector = turned(vector, isa.bytes)
+        if valid is not None and valid < isa.group:
+            mask = splat(tirx.const((1 << 8 * valid) - 1, "int32"), isa.lanes)
+            vector = bits(self._vector, bits(f"int32x{isa.lanes}", vector) & mask)
+        vector = program.bind(vector, self._vector)
+        program.store(self.memory, (group * self.blocks + place) * isa.bytes, vector, isa.bytes)
+        one = int.from_bytes(bytes([isa.operand_zero_point + 1]) * 4, "little", signed=True)
+        ones = isa.operand(program, splat(tirx.const(one, "int32"), isa.lanes))
+        sums[place].value = isa.dot(sums[place].value, ones, isa.computed_weights(program, vector))
+
+    def _sums(self) -> list[Register]:
+        registers = [self.program.register("int32", self.isa.lanes) for _ in range(self.blocks)]
+        for register in registers:
+            register.value = splat(tirx.const(0, "int32"), self.isa.lanes)
+        return registers
+
+
+def turned(vector: Expr, lanes: int) -> Expr:
+    """Between bytes as kernels store them and signed ones: the highest bit of each."""
+    highest = tirx.const(128, "uint8")
+    return vector ^ (splat(highest, lanes) if lanes > 1 else highest)
+
+
+def _zero(source: Source) -> int:
+    return 128 if source.dtype == "uint8" else 0

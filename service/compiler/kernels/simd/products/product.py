@@ -1,0 +1,361 @@
+"""Products of two computed matrices of 8 bits, as attention has them: `qnn.matmul`, requantized or dequantized.
+
+An item takes some blocks of columns of the product. It lays the second matrix's columns out for `Isa.dot` in memory of
+its own, which stays in the first level of cache, and multiplies rows of the first matrix by them. Both zero points are
+taken out of sums: of the columns while they are laid out, and of the rows before they are multiplied.
+
+Matrices lie in contiguous tensors or in images; the second may be transposed. What does not fill vectors is copied
+first, or multiplied by zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue, WideEpilogue
+from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.arithmetic.requantization import DoubleRounding, FloatScale, FloatValues, Requantization
+from service.compiler.kernels.group import Group, shape_of
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.matrices import Matrices
+from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, bits, load, shuffle, splat
+from service.compiler.kernels.simd.products.layout import ColumnLayout, Source, turned
+from service.compiler.kernels.vector.isa import PIXELS, Isa, worth_sharing
+from service.compiler.kernels.vector.lanes import Lanes
+from service.compiler.kernels.walk import map_bytes
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.affine import Dequantize
+from service.compiler.qnn.numerics.requantize import FloatRequantize, TwoRoundings, multipliers
+from service.compiler.qnn.operation import Operation
+
+_LARGEST = 255 * 255  # magnitude of a product
+_MOST_ROWS = 16
+_MOST_BLOCKS = 8
+_FEWEST_ITEMS = 8  # that a product of many rows is divided into
+_ROWS_OF_AN_ITEM = 64  # at least, as each lays the columns out
+
+
+def product(
+    isa: Isa, mode: Mode, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool
+) -> Kernel:
+    """The kernel for a `qnn.matmul` and its `qnn.requantize` or `qnn.dequantize`, which `numbers_of` takes.
+
+    Args:
+        lhs: `[…, M, K]`.
+        rhs: `[…, K, N]`, or `[…, N, K]` where they are `transposed`.
+        out: `[…, M, N]`; in no image with a halo.
+    """
+    return _Product(isa, numbers_of(isa, mode, group), lhs, rhs, out, transposed).kernel()
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What differs between products of one shape: constants of the kernel, so that they share the code.
+
+    Attributes:
+        zero_points: of the first matrix as unsigned bytes, of the second as signed ones.
+    """
+
+    zero_points: tuple[int, int]
+    epilogue: AnyEpilogue
+
+
+def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
+    """
+    Raises:
+        Declined: its sums are not scaled, or no kernel computes `mode`'s formula.
+    """
+    core, requantize = group.core, group.requantize
+    if requantize is None:
+        raise Declined("its sums are not scaled")
+    depth = shape_of(core.call.args[0])[-1]
+    if depth * _LARGEST >= 1 << 31:
+        raise Declined(f"sums of {depth} products may leave 32 bits")
+    lhs, rhs = (bounds(core.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
+    scale = _scale(isa, mode, requantize, depth)
+    epilogue = WideEpilogue(scale, "float32") if group.wide else Epilogue(scale, bounds(group.out_type))
+    return Numbers((lhs, rhs - 128), epilogue)
+
+
+def _scale(isa: Isa, mode: Mode, requantize: Operation, depth: int) -> Requantization:
+    """What takes sums of `depth` products to bytes, or to real values: by one scale."""
+    formula, in_type = mode.formula(requantize), requantize.per_tensor("in_type")
+    if in_type.zero_point:
+        raise Declined(f"sums of type {in_type} have a zero point")
+    if isinstance(formula, Dequantize):
+        return FloatValues(np.repeat(np.array(in_type.scales, np.float32), isa.lanes))
+    if isinstance(formula, TwoRoundings):
+        significands, shifts = (np.repeat(values.reshape(-1)[:1], isa.lanes) for values in multipliers(requantize))
+        if shifts[0] > 0 and depth * _LARGEST << int(shifts[0]) >= 1 << 31:
+            raise Declined("its scaled sums may leave 32 bits")
+        return DoubleRounding(significands, shifts, bounded=depth * _LARGEST < 1 << 30)
+    if isinstance(formula, FloatRequantize):
+        scales = np.repeat(np.asarray(formula.scales(requantize), np.float32).reshape(-1)[:1], isa.lanes)
+        return FloatScale(scales, bounded=bool(depth * _LARGEST * float(scales[0]) < 1 << 31))
+    raise Declined(f"no kernel computes {formula.summary}")
+
+
+@dataclass(frozen=True)
+class _Tile:
+    rows: int
+    blocks: int
+
+    @staticmethod
+    def of(isa: Isa, height: int, blocks: int, groups: int) -> _Tile:
+        """The tile that takes the fewest cycles, of those whose totals stay in registers."""
+        fits = [
+            _Tile(rows, deep)
+            for deep in range(1, min(_MOST_BLOCKS, blocks) + 1)
+            for rows in range(1, min(_MOST_ROWS, height) + 1)
+            if (rows + isa.weight_vectors) * deep + isa.weight_vectors + 1 < isa.registers
+        ]
+        return min(fits, key=lambda tile: tile._cycles(isa, height, blocks, groups))
+
+    def _cycles(self, isa: Isa, height: int, blocks: int, groups: int) -> float:
+        rates = isa.rates
+        work = self.rows * (self.blocks * rates.dot + rates.operand)
+        loads = (self.rows + self.blocks) * rates.load
+        step = max(work, loads, rates.latency) + rates.overlap * min(work, loads)
+        quads = -(-self.rows // PIXELS) * PIXELS if self.rows >= PIXELS else 2 * self.rows
+        own = groups * step + quads * self.blocks * rates.epilogue.float_scale + rates.tile
+        return -(-height // self.rows) * -(-blocks // self.blocks) * own
+
+
+class _Product:
+    def __init__(
+        self, isa: Isa, numbers: Numbers, lhs: Matrices, rhs: Matrices, out: Matrices, transposed: bool
+    ) -> None:
+        self.isa, self.numbers, self.epilogue, self.transposed = isa, numbers, numbers.epilogue, transposed
+        self.lhs, self.rhs, self.out = lhs, rhs, out
+        self.height, self.depth, self.width = lhs.rows, lhs.columns, out.columns
+        self.groups, self.blocks = -(-self.depth // isa.group), -(-self.width // isa.lanes)
+        self.tile = _Tile.of(isa, self.height, self.blocks, self.groups)
+        self.batch, self.parts = math.prod(out.batch), -(-self.blocks // self.tile.blocks)
+        few = -(-_FEWEST_ITEMS // (self.batch * self.parts))
+        self.shares = max(1, min(few, self.height // _ROWS_OF_AN_ITEM))
+        self.own_rows = -(-self.height // self.shares)
+        self.tile = _Tile(min(self.tile.rows, self.own_rows), self.tile.blocks)
+
+    def kernel(self) -> Kernel:
+        program, isa = Program(), self.isa
+        self.program, self.lanes = program, Lanes(program, isa)
+        (lhs, rhs), epilogue = self.numbers.zero_points, self.epilogue
+        lhs -= isa.operand_zero_point
+        constants = np.array([self.depth * lhs * rhs, lhs, rhs], np.int32), *epilogue.constants
+        sources = [
+            program.parameter(name, matrices.dtype, matrices.size)
+            for name, matrices in (("lhs", self.lhs), ("rhs", self.rhs))
+        ]
+        points, *numbers = (
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(constants)
+        )
+        count = len(epilogue.requantization.arrays)
+        self.factors, self.parameters = numbers[:count], numbers[count:]
+        self.written = program.parameter("destination", self.out.dtype, self.out.size)
+        macs = self.batch * self.height * self.groups * isa.group * self.blocks * isa.lanes
+        parallel = worth_sharing(isa, macs / isa.bytes * isa.rates.dot)
+        items = self.batch * self.parts * self.shares
+        with program.loop(items, "item", parallel=parallel and items > 1) as item:
+            self.both, self.lhs_point, self.rhs_point = (
+                self.lanes.keep(splat(load(points, place, 1), isa.lanes)) for place in range(3)
+            )
+            self.channels = epilogue.requantization.channels(self.lanes, self.factors, 0)
+            self._item(item, *sources)
+        facts = {"tile": f"{self.tile.rows} rows, {self.tile.blocks} blocks"}
+        return Kernel("product", program.function(), constants, self.out.size, facts)
+
+    def _item(self, item: Expr, lhs: Buffer, rhs: Buffer) -> None:
+        program, isa = self.program, self.isa
+        number, rest = program.bind(item // (self.parts * self.shares)), item % (self.parts * self.shares)
+        block = program.bind(at_most(rest // self.shares * self.tile.blocks, self.blocks - self.tile.blocks))
+        row = program.bind(at_most(rest % self.shares * self.own_rows, self.height - self.own_rows))
+        places = self._places(number)
+        reads = self.rhs.rows, self.own_rows
+        copied = self._uneven(self.rhs), self._uneven(self.lhs)
+        laid_out = self.groups * self.tile.blocks * isa.bytes
+        sizes = (
+            laid_out,
+            max(self.own_rows, PIXELS) * isa.lanes,
+            *map(self._copy_bytes, (self.rhs, self.lhs), reads, copied),
+        )
+        self.memory = program.workspace(1 << (sum(sizes) + isa.bytes - 1).bit_length())
+        sums_at, rhs_at, lhs_at = (sum(sizes[:place]) for place in (1, 2, 3))
+        first_row = program.bind(self.lhs.start(places) + row * self.lhs.row)
+        left = self._source(lhs, self.lhs, first_row, reads[1], lhs_at, copied[1])
+        right = self._source(rhs, self.rhs, program.bind(self.rhs.start(places)), reads[0], rhs_at, copied[0])
+        layout = ColumnLayout(program, isa, self.memory, self.tile.blocks, self.depth)
+        columns = program.bind(block * isa.lanes)
+        sums = layout.transposed(right, columns, self.rhs.rows) if self.transposed else layout.rows(right, block)
+        for register in sums:
+            register.value = self.both - register.value * self.lhs_point
+        if self.numbers.zero_points[1]:
+            self._sum_rows(left, sums_at)
+        to = program.bind(self.out.start(places) + row * self.out.row)
+        with program.loop(-(-self.own_rows // self.tile.rows), "tile") as tile:
+            self._tile(
+                left,
+                program.bind(at_most(tile * self.tile.rows, self.own_rows - self.tile.rows)),
+                sums_at,
+                sums,
+                to,
+                block,
+            )
+
+    def _places(self, number: Expr) -> list[Expr]:
+        places: list[Expr] = []
+        for extent in reversed(self.out.batch):
+            places.append(self.program.bind(number % extent) if extent > 1 else 0)
+            number = number // extent if extent > 1 else number
+        return places[::-1]
+
+    # --- what lies otherwise than the code reads it ---
+
+    def _uneven(self, matrices: Matrices) -> bool:
+        """Whether rows are copied: vectors would read beyond them, or they hold signed bytes."""
+        if matrices.image is not None:
+            return False
+        return bool(matrices.columns % self.isa.lanes) or (matrices is self.lhs and matrices.dtype == "int8")
+
+    def _copy_bytes(self, matrices: Matrices, rows: int, copied: bool) -> int:
+        return rows * self._padded(matrices) if copied else 0
+
+    def _padded(self, matrices: Matrices) -> int:
+        return -(-matrices.columns // self.isa.lanes) * self.isa.lanes
+
+    def _source(self, buffer: Buffer, matrices: Matrices, start: Expr, rows: int, at: int, copied: bool) -> Source:
+        """The matrix that begins at `start`; its first `rows` rows, copied to `at` where they are `copied`."""
+        if not copied:
+            return Source(buffer, start, matrices.row, matrices.block, matrices.dtype)
+        width, function = self._padded(matrices), partial(_unsigned, matrices.dtype)
+        with self.program.loop(rows, "line") as line:
+            source = buffer, self.program.bind(start + line * matrices.row)
+            target = self.memory, self.program.bind(line * width + at)
+            map_bytes(self.program, self.isa.bytes, [source], target, matrices.columns, function)
+        return Source(self.memory, at, width, self.isa.lanes, "uint8")
+
+    # --- products ---
+
+    def _sum_rows(self, left: Source, at: int) -> None:
+        """Sums of the first matrix's rows, times the second's zero point: each in `lanes` bytes from byte `at`."""
+        program, isa = self.program, self.isa
+        together = min(PIXELS, self.own_rows)
+        whole, rest = divmod(self.depth, isa.lanes)
+        with program.loop(-(-self.own_rows // together), "quad") as quad:
+            row = program.bind(at_most(quad * together, self.own_rows - together))
+            sums = self._register(self.lanes.const(0))
+
+            def add(run: Expr, columns: int) -> None:
+                rows = [left.load(row + min(line, together - 1), run, isa.lanes) for line in range(PIXELS)]
+                joined = tirx.Shuffle(rows, [tirx.const(byte, "int32") for byte in range(isa.bytes)])
+                if left.row == isa.lanes and together == PIXELS:
+                    joined = left.load(row, run, isa.bytes)
+                operand = isa.operand(program, program.bind(joined, f"uint8x{isa.bytes}"))
+                sums.value = isa.dot(sums.value, operand, isa.computed_weights(program, self._ones(columns)))
+
+            if whole:
+                with program.loop(whole, "run") as run:
+                    add(run, isa.lanes)
+            if rest:
+                add(whole, rest)
+            distance = 1
+            while distance < isa.lanes // PIXELS:  # within the words of a row
+                order = [lane ^ distance for lane in range(isa.lanes)]
+                sums.value = sums.value + shuffle(self.lanes.keep(sums.value), order)
+                distance *= 2
+            stored = bits(f"uint8x{isa.bytes}", sums.value * self.rhs_point)
+            program.store(self.memory, program.bind(row * isa.lanes + at), stored, isa.bytes)
+
+    def _ones(self, columns: int) -> Expr:
+        """Bytes of 1 for the first columns of a run, and 0 for the others: those of `PIXELS` rows."""
+        isa = self.isa
+        counts = [max(0, min(4, columns - 4 * word)) for word in range(isa.lanes // 4)] * PIXELS
+        words = [tirx.const(0x01010101 & ((1 << 8 * count) - 1), "int32") for count in counts]
+        joined = tirx.Shuffle(words, [tirx.const(lane, "int32") for lane in range(isa.lanes)])
+        return self.program.bind(bits(f"uint8x{isa.bytes}", joined), f"uint8x{isa.bytes}")
+
+    def _tile(self, left: Source, row: Expr, sums_at: int, starts: Sequence[Register], to: Expr, block: Expr) -> None:
+        """Some rows times the item's columns."""
+        program, isa = self.program, self.isa
+        totals = []
+        for line in range(self.tile.rows):
+            values = [start.value for start in starts]
+            if self.numbers.zero_points[1]:
+                own = bits("int32", load(self.memory, (row + line) * isa.lanes + sums_at, 4))
+                own = self.lanes.keep(splat(own, isa.lanes))
+                values = [value - own for value in values]
+            totals.append([self._register(value) for value in values])
+        base = program.bind(left.start + row * left.row)
+        with program.loop(self.groups, "group") as group:
+            weights = [
+                isa.computed_weights(
+                    program, load(self.memory, (group * self.tile.blocks + place) * isa.bytes, isa.bytes)
+                )
+                for place in range(self.tile.blocks)
+            ]
+            at = program.bind(base + left.group(group, isa))
+            operands = isa.operands(program, left.buffer, at, [line * left.row for line in range(len(totals))])
+            for registers, operand in zip(totals, operands, strict=True):
+                for register, factors in zip(registers, weights, strict=True):
+                    register.value = isa.dot(register.value, operand, factors)
+        for place in range(self.tile.blocks):
+            column = [registers[place] for registers in totals]
+            self._store(column, program.bind(to + row * self.out.row + (block + place) * self.out.block), block + place)
+
+    def _store(self, totals: Sequence[Register], at: Expr, block: Expr) -> None:
+        """Some rows of one block."""
+        program, isa, lanes = self.program, self.isa, self.isa.lanes
+        whole, rest = self.width // lanes, self.width % lanes if self.out.image is None else 0
+        scale = self.epilogue.requantization
+        values = [scale.apply(self.lanes, total.value, self.channels) for total in totals]
+        shown = partial(_shown, self.out.dtype)
+
+        def store(line: int, row: Expr) -> None:
+            to, row = at + line * self.out.row, program.bind(shown(row, lanes), f"{self.out.dtype}x{lanes}")
+            if rest:
+                with program.when(block == whole):
+                    program.store_first(self.written, to, row, lanes, rest)
+            if whole or not rest:
+                with program.when(block < whole) if rest else program.when(True):
+                    program.store(self.written, to, row, lanes)
+
+        if isinstance(self.epilogue, WideEpilogue):
+            for line, value in enumerate(values):
+                store(line, value)
+            return
+        (parameters,) = self.parameters
+        if len(values) < PIXELS:
+            for line, value in enumerate(values):
+                store(line, self.epilogue.narrow(self.lanes, value, parameters))
+            return
+        for first in [*range(0, len(values) - PIXELS, PIXELS), len(values) - PIXELS]:
+            a, b, c, d = values[first : first + PIXELS]
+            packed = self.epilogue.pack(self.lanes, (a, b, c, d), parameters)
+            if self.out.row == lanes and not rest:
+                program.store(self.written, at + first * lanes, shown(packed, isa.bytes), isa.bytes)
+                continue
+            packed = program.bind(packed, f"uint8x{isa.bytes}")
+            for line in range(PIXELS):
+                store(first + line, shuffle(packed, range(line * lanes, (line + 1) * lanes)))
+
+    def _register(self, value: Expr) -> Register:
+        register = self.program.register("int32", self.isa.lanes)
+        register.value = value
+        return register
+
+
+def _unsigned(dtype: str, vector: Expr, lanes: int) -> Expr:
+    """Bytes of a tensor as kernels store them."""
+    return turned(bits(f"uint8x{lanes}" if lanes > 1 else "uint8", vector), lanes) if BIAS[dtype] else vector
+
+
+def _shown(dtype: str, vector: Expr, lanes: int) -> Expr:
+    """The other way."""
+    return bits(f"int8x{lanes}", turned(vector, lanes)) if BIAS.get(dtype) else vector

@@ -1,0 +1,138 @@
+"""The plan of a region's kernel: in which pass each value is known, which wait for later passes, what is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.program import Buffer, Program
+from service.compiler.kernels.rows import Access, Operand, Output, Region, Step
+from service.compiler.kernels.simd.rows.values import Computation, kind_of, number_of
+from service.compiler.kernels.vector.isa import Isa
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.ops.real import PARTIAL_SUMS
+
+STEP = PARTIAL_SUMS  # columns of a step of a pass
+_TILE = 4  # rows whose sums hide each other's latency
+_LARGEST_TILE_BYTES = 1 << 15  # of values that wait: what is larger leaves the first level of cache
+
+
+@dataclass
+class Value:
+    """A value of the region.
+
+    Attributes:
+        phase: the pass in which it is known; a row's value is known before that pass.
+        kept: where it waits for later passes, in vectors of columns; -1 where it does not.
+    """
+
+    step: Step
+    computation: Computation
+    phase: int
+    kind: str
+    kept: int = -1
+    arrays: list[Buffer] = field(default_factory=list)
+
+
+class RowPlan:
+    """
+    Attributes:
+        values: of the region, by variable.
+        phases: how many passes there are.
+        vectors: of a step.
+        steps, rest: whole steps of a row, and the columns that are left.
+        waiting: how many values wait for later passes.
+        tile: rows at once.
+        buffers, written: the parameters of the region's inputs and outputs.
+        array_buffers, number_places: for each operand of a step that is constant, its parameter, or its place in
+            `number_buffer` where it is uniform.
+    """
+
+    def __init__(
+        self, isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], outputs: Sequence[Output]
+    ) -> None:
+        self.isa, self.region, self.outputs = isa, region, dict(zip(region.outputs, outputs, strict=True))
+        self.sources = dict(zip(region.inputs, sources, strict=True))
+        self.values: dict[relax.Var, Value] = {}
+        for step in region.steps:
+            kind = kind_of(str(step.var.ty.dtype))
+            self.values[step.var] = Value(step, Computation(mode, step), self._phase(step), kind)
+        self.phases = 1 + max(value.phase + value.step.reduces for value in self.values.values())
+        self.vectors = STEP // isa.lanes
+        self.steps, self.rest = divmod(region.columns, STEP)
+        self.numbers: list[int] = []
+        self.constants: list[Array] = []
+        self._keep()
+        self.count = math.prod(region.outer)
+        own = max(1, self.waiting * (self.steps + 1) * STEP * 4)
+        self.tile = max(1, min(_TILE if self.phases > 1 else 2, self.count, _LARGEST_TILE_BYTES // own))
+
+    def _phase(self, step: Step) -> int:
+        """One more than that of a reduction that it needs."""
+        before = [self.values[operand] for operand in step.operands if isinstance(operand, relax.Var)]
+        return max((value.phase + value.step.reduces for value in before), default=0)
+
+    def _keep(self) -> None:
+        """Gives each value that a later pass needs its place."""
+        self.waiting = 0
+        for step in self.region.steps:
+            phase = self.values[step.var].phase
+            for operand in step.operands:
+                value = self.values[operand] if isinstance(operand, relax.Var) else None
+                if value is not None and not value.step.of_row:
+                    self._keep_for(value, phase)
+
+    def _keep_for(self, value: Value, phase: int) -> None:
+        if value.phase < phase and value.kept < 0 and value.kind != "bool":
+            value.kept, self.waiting = self.waiting, self.waiting + 1
+
+    def declare(self, program: Program) -> None:
+        """Has a parameter for each input, for each array, one for all numbers, and one for each output."""
+        self.buffers = {
+            var: program.parameter(f"source_{place}", _stored(access.dtype), access.size)
+            for place, (var, access) in enumerate(self.sources.items())
+        }
+        self._take_constants(program)
+        self.written = {
+            var: program.parameter(f"destination_{place}", _stored(output.access.dtype), output.access.size)
+            for place, (var, output) in enumerate(self.outputs.items())
+        }
+
+    def _take_constants(self, program: Program) -> None:
+        self.number_places: dict[tuple[relax.Var, int], int] = {}
+        self.array_buffers: dict[tuple[relax.Var, int], Buffer] = {}
+        for value in self.values.values():
+            for place, operand in enumerate(value.step.operands):
+                if isinstance(operand, Operand) and not isinstance(operand.tensor, relax.Var):
+                    array = _as_stored(operand.tensor)
+                    self.array_buffers[value.step.var, place] = self._parameter(program, array)
+                elif isinstance(operand, bool | int | float):
+                    self.number_places[value.step.var, place] = len(self.numbers)
+                    self.numbers.append(number_of(operand, operand_kind(value.step, place)))
+            value.arrays = [self._parameter(program, array) for array in value.computation.arrays]
+        if self.numbers:
+            self.number_buffer = self._parameter(program, np.array(self.numbers, np.int32))
+
+    def _parameter(self, program: Program, array: Array) -> Buffer:
+        self.constants.append(array)
+        return program.parameter(f"constant_{len(self.constants)}", str(array.dtype), array.size)
+
+
+def operand_kind(step: Step, place: int) -> str:
+    """The kind of what a step takes."""
+    return kind_of(str(step.call.args[place].ty.dtype))
+
+
+def _stored(dtype: str) -> str:
+    """A buffer's dtype: booleans and bytes of either sign are unsigned bytes."""
+    return "uint8" if dtype in ("bool", "int8") else dtype
+
+
+def _as_stored(array: Array) -> Array:
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8) if str(array.dtype) in ("bool", "int8") else flat

@@ -1,0 +1,200 @@
+"""How the elements of a row become one value: partial sums in registers, which are then folded.
+
+A reduction takes the columns of a row in steps of 16 and keeps 16 or 8 partial values of its own, whatever the vectors'
+width, so that its order is the same on every target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from service.compiler.kernels.program import Expr, Program, Register, splat
+from service.compiler.kernels.rows import Step
+from service.compiler.kernels.simd.rows.values import Vectors
+from service.compiler.qnn.numerics.fused import lowered_fma
+from service.compiler.qnn.numerics.moments import rounded_squares
+from service.compiler.qnn.ops.real import EIGHTS, FOLDS, PACKETS, PARTIAL_SUMS
+
+# Vectors, what is there, what comes: what is there then.
+Join = Callable[[Vectors, Expr, Expr], Expr]
+
+
+@dataclass(frozen=True)
+class _InLanes:
+    """16 partial values; beyond the end of a row comes what changes none of them.
+
+    Attributes:
+        identity: that.
+        kind: what is joined.
+    """
+
+    join: Join
+    identity: float
+    kind: str = "float32"
+
+
+_IN_LANES: Mapping[str, _InLanes] = {
+    "relax.max": _InLanes(lambda _, a, b: tirx.max(a, b), -math.inf),
+    "relax.min": _InLanes(lambda _, a, b: tirx.min(a, b), math.inf),
+    "qnn.real_mean": _InLanes(lambda _, a, b: a + b, 0.0, "float64"),
+    "qnn.real_sum": _InLanes(lambda _, a, b: a + b, 0.0),
+}
+
+
+def reduction_of(program: Program, lanes: int, step: Step) -> RowReduction:
+    """The reduction of a step, of one row.
+
+    Args:
+        lanes: of a vector.
+    """
+    if step.name == "qnn.real_squares":
+        return _Squares(program, lanes, step)
+    if step.name == "qnn.real_sum" and step.operation is not None and str(step.operation.attr("order")) == PACKETS:
+        return _Packets(program, lanes, step)
+    return _Lanes(program, lanes, step, _IN_LANES[step.name])
+
+
+class RowReduction:
+    """Partial values of one row, as they are being computed."""
+
+    def __init__(self, program: Program, lanes: int, step: Step) -> None:
+        self.program, self.lanes = program, lanes
+        self.columns = int(step.call.args[0].ty.shape[-1])
+
+    def add(self, element: Expr, vector: int, columns: int) -> None:
+        """Takes a vector of a step of `columns` columns. What lies behind the last of them is not looked at."""
+        raise NotImplementedError
+
+    def folded(self) -> Expr:
+        """The row's value, once all are taken."""
+        raise NotImplementedError
+
+    def _registers(self, count: int, lanes: int, value: float, kind: str) -> list[Register]:
+        registers = [self.program.register(kind, lanes) for _ in range(count)]
+        for register in registers:
+            register.value = splat(tirx.const(value, kind), lanes)
+        return registers
+
+    def _joined(self, registers: Sequence[Register], count: int, kind: str) -> Expr:
+        """Their `count` lanes one behind the other."""
+        values = [register.value for register in registers]
+        return self.program.bind(_shuffled(values, range(count)), f"{kind}x{count}")
+
+
+class _Lanes(RowReduction):
+    """`_InLanes`, folded in the order of `ops.real.FOLDS`."""
+
+    def __init__(self, program: Program, lanes: int, step: Step, form: _InLanes) -> None:
+        super().__init__(program, lanes, step)
+        self._step, self._form = step, form
+        self._sums = self._registers(PARTIAL_SUMS // lanes, lanes, form.identity, form.kind)
+
+    def add(self, element: Expr, vector: int, columns: int) -> None:
+        valid, form, vectors = columns - vector * self.lanes, self._form, Vectors(self.program, self.lanes)
+        if valid < self.lanes:
+            places = [lane if lane < valid else lane + self.lanes for lane in range(self.lanes)]
+            element = _shuffled([element, vectors.const(form.identity, "float32")], places)
+        if form.kind != "float32":
+            element = vectors.cast(element, form.kind)
+        self._sums[vector].value = form.join(vectors, self._sums[vector].value, element)
+
+    def folded(self) -> Expr:
+        kind, half = self._form.kind, PARTIAL_SUMS // 2
+        whole = self._joined(self._sums, PARTIAL_SUMS, kind)
+        vector = self._join(half, _part(whole, range(half)), _part(whole, range(half, 2 * half)))
+        for distance in FOLDS[1:]:
+            assert distance == PARTIAL_SUMS // 2 // half
+            vector = self.program.bind(vector, f"{kind}x{half}")
+            vector = self._join(half // 2, _part(vector, range(0, half, 2)), _part(vector, range(1, half, 2)))
+            half //= 2
+        if self._step.name == "qnn.real_mean":
+            vector = tirx.Cast("float32", vector / tirx.const(float(self.columns), kind))
+        return self.program.bind(vector, "float32")
+
+    def _join(self, lanes: int, a: Expr, b: Expr) -> Expr:
+        return self._form.join(Vectors(self.program, lanes), a, b)
+
+
+class _Eights(RowReduction):
+    """8 partial sums, of which the upper half is added to the lower one until one is left. The elements behind the last
+    eight wait until then."""
+
+    def __init__(self, program: Program, lanes: int, step: Step) -> None:
+        super().__init__(program, lanes, step)
+        self._width = min(EIGHTS, lanes)
+        count = EIGHTS // self._width
+        self._sums = self._registers(count, self._width, 0.0, "float32")
+        self._rest = self._registers(count if self.columns % EIGHTS else 0, self._width, 0.0, "float32")
+
+    def add(self, element: Expr, vector: int, columns: int) -> None:
+        if self._width < self.lanes:
+            element = Vectors(self.program, self.lanes).keep(element, "float32")
+        for first in range(0, self.lanes, self._width):
+            place = vector * self.lanes + first
+            if place >= columns:
+                break
+            part = _part(element, range(first, first + self._width)) if self._width < self.lanes else element
+            number = place % EIGHTS // self._width
+            if place // EIGHTS * EIGHTS + EIGHTS <= columns:
+                self._sums[number].value = self._taken(self._sums[number].value, part)
+            else:
+                self._rest[number].value = part
+
+    def _taken(self, total: Expr, part: Expr) -> Expr:
+        raise NotImplementedError
+
+    def _halved(self, vector: Expr, lanes: int) -> Expr:
+        """Of `lanes` sums half as many."""
+        half = lanes // 2
+        sums = _part(vector, range(half)) + _part(vector, range(half, lanes))
+        return self.program.bind(sums, f"float32x{half}" if half > 1 else "float32")
+
+
+class _Squares(_Eights):
+    """`ops.real_squares`."""
+
+    def _taken(self, total: Expr, part: Expr) -> Expr:
+        return lowered_fma(part, part, total, self._width)
+
+    def folded(self) -> Expr:
+        total = self._joined(self._sums, EIGHTS, "float32")
+        for lanes in (8, 4, 2):
+            total = self._halved(total, lanes)
+        one, rest = Vectors(self.program, 1), self.columns % EIGHTS
+        elements = self._joined(self._rest, EIGHTS, "float32") if rest else None
+        for place in range(rest):
+            element = self.program.bind(_part(elements, [place]), "float32")
+            if place < rounded_squares(self.columns):
+                total = total + one.rounded(element * element)
+            else:
+                total = lowered_fma(element, element, total)
+            total = self.program.bind(total, "float32")
+        return total
+
+
+class _Packets(_Eights):
+    """`PACKETS` of rows that all begin at aligned addresses: one more packet may be left behind the pairs."""
+
+    def _taken(self, total: Expr, part: Expr) -> Expr:
+        return total + part
+
+    def folded(self) -> Expr:
+        total = self._halved(self._joined(self._sums, EIGHTS, "float32"), EIGHTS)
+        if self._rest:
+            packet = _part(self._joined(self._rest, EIGHTS, "float32"), range(EIGHTS // 2))
+            total = self.program.bind(total + packet, f"float32x{EIGHTS // 2}")
+        for lanes in (4, 2):
+            total = self._halved(total, lanes)
+        return total
+
+
+def _part(vector: Expr, lanes: Sequence[int]) -> Expr:
+    return _shuffled([vector], lanes)
+
+
+def _shuffled(vectors: Sequence[Expr], lanes: Sequence[int]) -> Expr:
+    return tirx.Shuffle(list(vectors), [tirx.const(lane, "int32") for lane in lanes])

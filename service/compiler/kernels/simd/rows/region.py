@@ -1,0 +1,64 @@
+"""The kernel of a region (`kernels.rows`): a few rows at a time, in as many passes over them as reductions follow upon
+each other.
+
+A value that a later pass needs again waits in memory of the kernel's own, which stays in the first level of cache; what
+lies in memory anyway is loaded again. A step of a pass takes `STEP` columns of each of the rows, whatever the vectors'
+width, so that a sum's order (`summation.LANES`) is the same on every target; the last step may have fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import tirx
+
+from service.compiler.kernels.halo import fill_halo
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.program import Program, at_most, load
+from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
+from service.compiler.kernels.simd.rows.plan import STEP, RowPlan
+from service.compiler.kernels.simd.rows.tile import Tile
+from service.compiler.kernels.vector.isa import Isa, worth_sharing
+from service.compiler.qnn.numerics import Mode
+
+_ITEMS = 16  # shared between threads
+
+
+def rows(isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
+    """The kernel of `region`.
+
+    Args:
+        sources: of its `inputs`, as they lie in memory.
+        outputs: of its `outputs`.
+    """
+    program, plan = Program(), RowPlan(isa, mode, region, sources, outputs)
+    plan.declare(program)
+    tiles = -(-plan.count // plan.tile)
+    parallel = worth_sharing(isa, plan.count * region.columns * len(region.steps) / isa.lanes)
+    each = -(-tiles // _ITEMS) if parallel else tiles
+    items = -(-tiles // each)  # or the last ones would compute the last rows again
+    own = plan.tile * plan.waiting * (plan.steps + 1) * STEP
+    memory = program.parameter("memory", "float32", items * own) if own else None
+    _fill_halos(program, isa, plan)
+    with program.loop(items, "item", parallel=parallel) as item, program.loop(each, "tile") as tile:
+        first = program.bind(at_most((item * each + tile) * plan.tile, plan.count - plan.tile))
+        Tile(program, isa, plan, first, (memory, item * own)).write()
+    facts = {"rows": plan.count, "columns": region.columns}
+    size = next(iter(plan.outputs.values())).access.size
+    return RowsKernel(Kernel("rows", program.function(), tuple(plan.constants), size, facts), items * own)
+
+
+def _fill_halos(program: Program, isa: Isa, plan: RowPlan) -> None:
+    for var, output in plan.outputs.items():
+        image, fill = output.image, output.fill
+        if image is None or not image.halo:
+            continue
+        if isinstance(fill, int):
+            value, planes = tirx.const(fill, "uint8"), image.batch * image.blocks
+            fill_halo(program, isa.bytes, plan.written[var], image, value, plane=0, planes=planes, when=True)
+            continue
+        with program.loop(image.batch, "image") as number:
+            stored = tirx.Cast("int32", load(plan.buffers[fill], number, 1)) + BIAS["int8"]
+            value, first = program.bind(tirx.Cast("uint8", stored), "uint8"), number * image.blocks
+            fill_halo(program, isa.bytes, plan.written[var], image, value, plane=first, planes=image.blocks, when=True)

@@ -1,0 +1,177 @@
+"""Softmax of 8-bit rows where exponentials come from a table of 256 float32 values and are added up in order.
+
+The order of a sum allows no vectors of columns, so an item takes several rows, whose sums do not wait for each other:
+one load looks an exponential up, and one addition takes it in. Quotients are vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.group import Group, PlainKernel, shape_of
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layout import BIAS, NO_HALO
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, shuffle
+from service.compiler.kernels.simd.rows.values import Vectors
+from service.compiler.kernels.vector.isa import Isa, worth_sharing
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.mlas_functions import ScaledSoftmax
+from service.compiler.qnn.numerics.softmax import TableSoftmax
+from service.compiler.qnn.operation import Operation
+
+_ROWS = 8  # at once: their sums hide an addition's latency
+_CYCLES = 2.0  # of an element
+
+
+def softmax_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
+    """The kernel of a `qnn.softmax` along the last axis.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula.
+    """
+    *outer, columns = shape_of(group.output)
+    quotient = _quotient_of(mode, group.core)
+    in_type, out_type = group.core.per_tensor("in_type"), group.core.per_tensor("out_type")
+    if not {in_type.storage, out_type.storage} <= BIAS.keys():
+        raise Declined("it is not of 8 bits")
+    biased = BIAS[in_type.storage], BIAS[out_type.storage]
+    kernel = _Softmax(isa, (math.prod(outer), columns), quotient, biased).kernel()
+    return PlainKernel(kernel, NO_HALO, 0)
+
+
+@dataclass(frozen=True)
+class _Quotient:
+    """How an exponential and its row's sum become a stored value.
+
+    Attributes:
+        table: of exponentials, `[256] float32`, by the distance from the largest.
+        factor: of `1 / (sum * factor)` where `inverts`, else of the exponential.
+        inverts: multiplies by a reciprocal and rounds halves up; else divides, and rounds halves to even.
+        zero_point, low, high: of what is stored.
+    """
+
+    table: Array
+    factor: float
+    inverts: bool
+    zero_point: int
+    low: int
+    high: int
+
+    @property
+    def numbers(self) -> Array:
+        factor = int(np.array(self.factor, np.float32).view(np.int32))
+        return np.array([factor, self.zero_point, self.low, self.high], np.int32)
+
+    def scale_of(self, vectors: Vectors, total: Expr, numbers: Buffer) -> Expr:
+        """What a row's exponentials are multiplied with, or divided by."""
+        if not self.inverts:
+            return total
+        return vectors.const(1.0, "float32") / (total * vectors.number(numbers, 0, "float32"))
+
+    def apply(self, vectors: Vectors, exponential: Expr, scale: Expr, numbers: Buffer) -> Expr:
+        """int32, within the bounds."""
+        if self.inverts:
+            moved = vectors.rounded(exponential * scale) + vectors.const(0.5, "float32")
+            rounded = vectors.cast(moved, "int32")
+        else:
+            quotient = exponential * vectors.number(numbers, 0, "float32") / scale
+            rounded = vectors.cast(tirx.nearbyint(quotient), "int32")
+        zero_point, low, high = (vectors.number(numbers, place, "int32") for place in (1, 2, 3))
+        return tirx.max(tirx.min(rounded + zero_point, high), low)
+
+
+def _quotient_of(mode: Mode, operation: Operation) -> _Quotient:
+    formula, out = mode.formula(operation), operation.per_tensor("out_type")
+    bounds = out.zero_point, out.min, out.max
+    if isinstance(formula, ScaledSoftmax):
+        columns = shape_of(operation.call)[-1]
+        if not formula.fits(operation, columns):
+            raise Declined("its products leave float32")
+        return _Quotient(formula.table(operation, columns), float(formula.inverse(operation)), False, *bounds)
+    if isinstance(formula, TableSoftmax):
+        return _Quotient(formula.table(operation), out.scale, True, *bounds)
+    raise Declined(f"no kernel computes {formula.summary}")
+
+
+class _Softmax:
+    def __init__(self, isa: Isa, shape: tuple[int, int], quotient: _Quotient, biased: tuple[int, int]) -> None:
+        self.isa, self.quotient, self.biased = isa, quotient, biased
+        self.count, self.columns = shape
+        self.rows = min(_ROWS, self.count)
+
+    def kernel(self) -> Kernel:
+        program = self.program = Program()
+        size = self.count * self.columns
+        self.source = program.parameter("source", "uint8", size)
+        constants = (self.quotient.table.astype(np.float32), self.quotient.numbers)
+        self.table, self.numbers = (
+            program.parameter(name, str(array.dtype), array.size)
+            for name, array in zip(("table", "numbers"), constants, strict=True)
+        )
+        self.written = program.parameter("destination", "uint8", size)
+        tiles = -(-self.count // self.rows)
+        with program.loop(tiles, "tile", parallel=worth_sharing(self.isa, size * _CYCLES)) as tile:
+            first = program.bind(at_most(tile * self.rows, self.count - self.rows))
+            self.exponentials = program.workspace(self.rows * self.columns, "float32")
+            starts = [program.bind((first + row) * self.columns) for row in range(self.rows)]
+            totals = self._summed(starts)
+            for row, (start, total) in enumerate(zip(starts, totals, strict=True)):
+                self._divided(row, start, total)
+        return Kernel("softmax", program.function(), constants, size, {"rows": self.count, "columns": self.columns})
+
+    def _summed(self, starts: list[Expr]) -> list[Expr]:
+        """Looks all exponentials up; the sum of each row's."""
+        program = self.program
+        largest = [self._largest(start) for start in starts]
+        totals = [program.register("float32", 1) for _ in starts]
+        for total in totals:
+            total.value = tirx.const(0.0, "float32")
+        with program.loop(self.columns, "column") as column:
+            for row, (start, most, total) in enumerate(zip(starts, largest, totals, strict=True)):
+                distance = most - tirx.Cast("int32", self._moved(load(self.source, start + column, 1), 1))
+                exponential = program.bind(load(self.table, distance, 1), "float32")
+                program.store(self.exponentials, row * self.columns + column, exponential, 1)
+                total.value = total.value + exponential
+        return [total.value for total in totals]
+
+    def _moved(self, vector: Expr, width: int) -> Expr:
+        """Bytes in their order, unsigned."""
+        if not self.biased[0]:
+            return vector
+        return vector ^ Vectors(self.program, width).const(self.biased[0], "uint8")
+
+    def _largest(self, start: Expr) -> Expr:
+        """Of a row, int32; vectors overlap at its end."""
+        program, width = self.program, self.isa.bytes
+        while width > self.columns:
+            width //= 2
+        most = program.register("uint8", width)
+        most.value = self._moved(load(self.source, start, width), width)
+        if width < self.columns:
+            with program.loop(-(-self.columns // width), "vector") as vector:
+                at = program.bind(start + at_most(vector * width, self.columns - width))
+                most.value = tirx.max(most.value, self._moved(load(self.source, at, width), width))
+        value = most.value
+        while width > 1:
+            value = program.bind(value, f"uint8x{width}")
+            width //= 2
+            value = tirx.max(shuffle(value, range(width)), shuffle(value, range(width, 2 * width)))
+        return program.bind(tirx.Cast("int32", value), "int32")
+
+    def _divided(self, row: int, start: Expr, total: Expr) -> None:
+        """Stores a row's quotients."""
+        program, width = self.program, self.isa.lanes
+        while width > self.columns:
+            width //= 2
+        vectors = Vectors(program, width)
+        scale = vectors.splat(program.bind(self.quotient.scale_of(Vectors(program, 1), total, self.numbers), "float32"))
+        with program.loop(-(-self.columns // width), "vector") as vector:
+            column = program.bind(at_most(vector * width, self.columns - width))
+            exponential = load(self.exponentials, row * self.columns + column, width)
+            value = self.quotient.apply(vectors, exponential, scale, self.numbers)
+            stored = vectors.cast(value, "int8" if self.biased[1] else "uint8")
+            program.store(self.written, start + column, bits(vectors.dtype("uint8"), stored), width)

@@ -1,0 +1,248 @@
+"""What each operator of a region computes, on vectors of any width.
+
+Real values are float32, and every operator rounds once, as the oracle does: products are kept from joining sums.
+Bytes are unsigned, as kernels store them. Booleans are lanes of a comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from service.compiler.kernels.arithmetic.conversion import dequantization_of, quantization_of
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
+from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
+from service.compiler.qnn.numerics import Mode, dynamic
+from service.compiler.qnn.numerics.fused import lowered_fma
+from service.compiler.qnn.numerics.real_functions import FUNCTIONS
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.real import LANES, PACKETS
+
+_PACKET = 4  # elements: rows of a multiple of them all begin at an aligned address
+
+_KINDS = {"float32": "float32", "int32": "int32", "bool": "bool", "int8": "uint8", "uint8": "uint8"}
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The program being written, and how many values are computed at once."""
+
+    program: Program
+    width: int
+
+    def dtype(self, name: str) -> str:
+        return f"{name}x{self.width}" if self.width > 1 else name
+
+    def keep(self, value: Expr, kind: str) -> Expr:
+        """`value`, computed here, once. A variable would do, but for TVM's analysis of what variables are bound to: its
+        time doubles with each that is read twice."""
+        register = self.program.register(kind, self.width)
+        register.value = value
+        return register.value
+
+    def bind(self, value: Expr, dtype: str) -> Expr:
+        """The same for a dtype with lanes."""
+        return self.keep(value, dtype.split("x")[0])
+
+    def splat(self, value: Expr) -> Expr:
+        return splat(value, self.width) if self.width > 1 else value
+
+    def const(self, value: float, dtype: str) -> Expr:
+        return self.splat(tirx.const(value, dtype))
+
+    def number(self, numbers: Buffer, place: int, dtype: str) -> Expr:
+        """A number of a buffer of int32."""
+        value = load(numbers, place, 1)
+        return self.splat(bits("float32", value) if dtype == "float32" else value)
+
+    def rounded(self, product: Expr) -> Expr:
+        """A float32 product that is rounded before it is added to (as `Lanes.rounded`)."""
+        return intrinsic(self.dtype("float32"), "llvm.arithmetic.fence", product)
+
+    def cast(self, value: Expr, kind: str) -> Expr:
+        return tirx.Cast(self.dtype(kind), value)
+
+
+Compute = Callable[..., Expr]  # Vectors, operands -> a value
+
+
+def _multiply(vectors: Vectors, a: Expr, b: Expr) -> Expr:
+    return vectors.rounded(a * b) if str(a.ty).startswith("float") else a * b
+
+
+def _is_nan(vectors: Vectors, a: Expr) -> Expr:
+    """By its bits: that a value differs from itself is simplified to false."""
+    size = bits(vectors.dtype("int32"), a) & vectors.const(0x7FFFFFFF, "int32")
+    return tirx.GT(size, vectors.const(0x7F800000, "int32"))
+
+
+def _plain(function: Callable[..., Expr]) -> Compute:
+    return lambda vectors, *operands: function(*operands)
+
+
+# Of float32 and int32 values, and of booleans.
+_COMPUTE: dict[str, Compute] = {
+    "relax.abs": _plain(tirx.abs),
+    "relax.add": _plain(lambda a, b: a + b),
+    "relax.ceil": _plain(tirx.ceil),
+    "relax.divide": _plain(lambda a, b: a / b),
+    "relax.equal": _plain(lambda a, b: tirx.EQ(a, b)),
+    "relax.floor": _plain(tirx.floor),
+    "relax.greater": _plain(lambda a, b: tirx.GT(a, b)),
+    "relax.greater_equal": _plain(lambda a, b: tirx.GE(a, b)),
+    "relax.isnan": _is_nan,
+    "relax.less": _plain(lambda a, b: tirx.LT(a, b)),
+    "relax.less_equal": _plain(lambda a, b: tirx.LE(a, b)),
+    "relax.logical_and": _plain(lambda a, b: tirx.And(a, b)),
+    "relax.logical_not": _plain(lambda a: tirx.Not(a)),
+    "relax.logical_or": _plain(lambda a, b: tirx.Or(a, b)),
+    "relax.maximum": _plain(tirx.max),
+    "relax.minimum": _plain(tirx.min),
+    "relax.multiply": _multiply,
+    "relax.negative": _plain(lambda a: -a),
+    "relax.nn.relu": lambda vectors, a: tirx.max(a, vectors.const(0.0, "float32")),
+    "relax.not_equal": _plain(lambda a, b: tirx.NE(a, b)),
+    "relax.round": _plain(tirx.nearbyint),
+    "relax.sqrt": lambda vectors, a: intrinsic(vectors.dtype("float32"), "llvm.sqrt", a),
+    "relax.subtract": _plain(lambda a, b: a - b),
+    "relax.where": _plain(lambda condition, a, b: tirx.Select(condition, a, b)),
+    "qnn.real_fma": lambda vectors, a, b, c: lowered_fma(a, b, c, vectors.width),
+}
+_DYNAMIC = ("qnn.dynamic_parameter", "qnn.dynamic_quantize", "qnn.dynamic_scale")
+_REAL_ONLY = ("relax.ceil", "relax.divide", "relax.floor", "relax.isnan", "relax.nn.relu", "relax.round", "relax.sqrt")
+
+
+def kind_of(dtype: str) -> str:
+    """The dtype of a tensor's values in registers.
+
+    Raises:
+        Declined: there are no such values.
+    """
+    if dtype not in _KINDS:
+        raise Declined(f"it is computed in {dtype}")
+    return _KINDS[dtype]
+
+
+def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) -> None:
+    """Whether a region may have an operator.
+
+    Raises:
+        Declined: it may not.
+    """
+    kinds = [kind_of(str(arg.ty.dtype)) for arg in getattr(call, "args", ()) if _is_tensor(arg)]
+    made = kind_of(str(call.ty.dtype))
+    if name in IDENTITIES or name == "relax.astype":
+        return
+    if name == "qnn.quantize" and operation is not None:
+        quantization_of(mode, operation)
+    elif name == "qnn.dequantize" and operation is not None:
+        if operation.quantized("in_type").storage not in BIAS:
+            raise Declined("it is not of 8 bits")
+        dequantization_of(mode, operation)
+    elif name == "qnn.real_sum" and operation is not None:
+        order = str(operation.attr("order"))
+        aligned = order == PACKETS and operation.tensor(0)[0][-1] % _PACKET == 0
+        if order != LANES and not aligned:
+            raise Declined("its sum has another order")
+    elif name in _DYNAMIC and operation is not None:
+        _check_dynamic(mode, operation)
+    elif _function(name):
+        return
+    elif name in REDUCTIONS:
+        if made != "float32":
+            raise Declined(f"it reduces {made}")
+    elif name not in _COMPUTE:
+        raise Declined("no kernel computes this operator")
+    elif "uint8" in (*kinds, made) or (name in _REAL_ONLY and kinds[0] != "float32"):
+        raise Declined(f"it computes on {kinds[0]}")
+
+
+def _check_dynamic(mode: Mode, operation: Operation) -> None:
+    match mode.formula(operation):
+        case dynamic.Parameter() as formula if formula.joins_rows(operation):
+            raise Declined("rows share one range")
+        case dynamic.ScaleByParameters() as formula if formula.whole_vectors(operation) < _channels(operation):
+            raise Declined("its last channels are scaled in another order")
+
+
+def _channels(operation: Operation) -> int:
+    return int(operation.call.ty.shape[-1])
+
+
+def _function(name: str) -> str:
+    """Which of `FUNCTIONS` an operator is; "" for others."""
+    function = name.removeprefix("qnn.real_")
+    return function if function in FUNCTIONS and name != function else ""
+
+
+def _is_tensor(arg: Any) -> bool:
+    return isinstance(arg.ty, relax.TensorType)
+
+
+class Computation:
+    """One step's arithmetic, with the numbers that it reads.
+
+    Attributes:
+        arrays: constants of its own.
+    """
+
+    def __init__(self, mode: Mode, step: Step) -> None:
+        self.step = step
+        self.arrays: list[Array] = []
+        if step.operation is not None and step.name in _DYNAMIC:
+            self._formula = mode.formula(step.operation)
+        if step.operation is not None and step.name in ("qnn.quantize", "qnn.dequantize"):
+            make = quantization_of if step.name == "qnn.quantize" else dequantization_of
+            self._conversion = make(mode, step.operation)
+            self.arrays = [self._conversion.numbers]
+
+    def apply(self, vectors: Vectors, operands: list[Expr], buffers: list[Buffer]) -> Expr:
+        """The values, of those of the operands and what `arrays` became."""
+        if buffers:
+            made = self._conversion.apply(buffers[0], operands[0], vectors.width)
+            return vectors.rounded(made) if self.step.name == "qnn.dequantize" else made
+        if self.step.name in IDENTITIES:
+            return operands[0]
+        if self.step.name == "relax.astype":
+            return self._cast(vectors, operands[0])
+        if self.step.name in _DYNAMIC:
+            return self._dynamic(vectors, operands)
+        if _function(self.step.name):
+            return FUNCTIONS[_function(self.step.name)].express(operands[0], vectors.width, vectors.bind)
+        return _COMPUTE[self.step.name](vectors, *operands)
+
+    def _dynamic(self, vectors: Vectors, operands: list[Expr]) -> Expr:
+        operation, formula = self.step.operation, self._formula
+        assert operation is not None
+        match formula:
+            case dynamic.Parameter():
+                return formula.express(operation, *operands)
+            case dynamic.QuantizeByParameters():
+                x, point, factor = operands
+                stored = formula.express(operation, x, point, factor, lanes=vectors.width)
+                return vectors.cast(stored + vectors.const(BIAS["int8"], "int32"), "uint8")
+            case dynamic.ScaleByParameters():
+                return formula.express(operation, *operands, lanes=vectors.width)
+        raise TypeError(formula.summary)
+
+    def _cast(self, vectors: Vectors, value: Expr) -> Expr:
+        before, after = str(self.step.call.args[0].ty.dtype), str(self.step.call.ty.dtype)
+        if before == "int8":
+            value = vectors.cast(value, "int32") - vectors.const(BIAS["int8"], "int32")
+        if after == "bool":
+            kind = "int32" if before == "int8" else kind_of(before)
+            return tirx.NE(value, vectors.const(0, kind))
+        if after == "int8":
+            return vectors.cast(vectors.cast(value, "int8"), "uint8") ^ vectors.const(BIAS["int8"], "uint8")
+        return value if before == after else vectors.cast(value, kind_of(after))
+
+
+def number_of(value: float, dtype: str) -> int:
+    """A constant as an element of a buffer of int32."""
+    return int(np.array(value, np.float32).view(np.int32)) if dtype == "float32" else int(value)

@@ -1,0 +1,8 @@
+"""The interface of a vector instruction set, in which the arithmetic and the SIMD kernels are written.
+
+- `isa`: the interface. `kernels/x86`, `kernels/arm` and `kernels/riscv` implement it.
+- `rates`: the costs of instructions, for the cost models.
+- `lanes`: arithmetic on one vector of int32 accumulators.
+- `fixed_point`, `bfloat16`: parts of the interface, for instruction sets without instructions of their own for them.
+- `portable`: the whole interface in operations that LLVM supports on every CPU.
+"""

@@ -1,0 +1,133 @@
+"""Convolutions and dense layers on AMX's tiles equal the oracle of every mode, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
+from service.compiler.kernels.arithmetic.requantization import FloatScale
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layer import Layer, Window
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.libraries import ISAS
+from service.compiler.kernels.simd.convolution.matrix import finished_at_once, matrix
+from service.compiler.kernels.simd.convolution.matrix_schemes import Scheme, ranked, tile_rows
+from service.compiler.kernels.simd.convolution.tiles import choose, cycles
+from service.compiler.kernels.vector.isa import Isa
+from service.compiler.kernels.x86.amx import AMX
+from service.compiler.qnn.numerics import Mode, get_mode
+from service.compiler.targets import codegen_target
+from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.target import parse_target
+from tests.support.images import RUNNABLE, Draw, at_a_wall, built
+from tests.support.layers import Case, convolution, dense
+
+import tvm  # isort: skip
+
+NAME = "x86-64-v4+amx"
+ISA = ISAS[NAME]
+runs_here = pytest.mark.skipif(ISA not in RUNNABLE, reason="NOT TESTED: this CPU has no AMX")
+EXAMPLES = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+
+
+def holds(draw: Draw, mode: str, make: Callable[[Draw, Isa, Mode], Case]) -> None:
+    """A layer by any of its schemes."""
+    try:
+        case = make(draw, ISA, get_mode(mode))
+    except Declined:
+        assert mode == LITERT_REFERENCE  # whose dense layers round in 64 bits: scales of 1 or more have no kernel
+        return
+    schemes = ranked(ISA, case.layer, 2.0)
+    assume(schemes)
+    _, scheme = draw(st.sampled_from(schemes))
+    operands = case.weights, case.bias, case.epilogue
+    case.check(ISA, matrix(ISA, case.layer, *operands, scheme, parallel=draw(st.booleans())))
+
+
+@runs_here
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES))
+def test_convolution(data: st.DataObject, mode: str) -> None:
+    holds(data.draw, mode, convolution)
+
+
+@runs_here
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES))
+def test_dense(data: st.DataObject, mode: str) -> None:
+    holds(data.draw, mode, dense)
+
+
+def layer_of(size: int, channels: int, kernel: int) -> Layer:
+    pad = kernel // 2
+    image = Image(1, size, size, channels, ISA.lanes, Halo(pad, pad, pad, pad))
+    return Layer(image, image, Window((kernel, kernel), padding=(pad, pad)))
+
+
+def small(*, weight: int = 7, scale: float = 0.01, out: Bounds | None = None) -> Kernel:
+    """3x3 over 8x8 pixels of 64 channels, from a halo to a halo."""
+    epilogue = Epilogue(FloatScale(np.full(64, scale, np.float32), bounded=True), out or Bounds(3))
+    operands = np.full((64, 3, 3, 64), weight), np.zeros(64, np.int32), epilogue
+    return matrix(ISA, layer_of(8, 64, 3), *operands, Scheme(8, 8, 2, 2, 1, separate=False), parallel=False)
+
+
+def test_products_are_of_tiles() -> None:
+    """Code for AMX is generated on any machine."""
+    module = tvm.IRModule({"kernel": small().tensor_program.with_attr("global_symbol", "kernel")})
+    target = tvm.target.Target(dict(codegen_target(parse_target(NAME)).llvm))
+    assembly = tvm.tirx.build(module, target=target).inspect_source("asm")
+    assert assembly.count("tdpbusd") >= 4
+    assert assembly.count("ldtilecfg") == assembly.count("tilerelease") == 1
+    assert "vpdpbusd" not in assembly
+
+
+def test_layers_that_differ_in_numbers_share_their_code() -> None:
+    assert small().content == small(weight=-3, scale=0.5, out=Bounds(200)).content
+
+
+@runs_here
+def test_nothing_beyond_a_buffer_is_touched() -> None:
+    """A kernel that does dies of it, and the test run with it."""
+    kernel = small()
+    source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))
+    source[:] = 1
+    arguments = [tvm.runtime.tensor(constant) for constant in kernel.constants]
+    built(ISA, kernel)(tvm.runtime.from_dlpack(source), *arguments, tvm.runtime.from_dlpack(destination))
+    assert destination[0] == 3
+
+
+@pytest.mark.parametrize(("size", "channels", "kernel"), [(56, 64, 1), (56, 64, 3), (14, 256, 3), (7, 512, 1)])
+def test_large_layers_are_estimated_to_be_faster_on_tiles(size: int, channels: int, kernel: int) -> None:
+    layer = layer_of(size, channels, kernel)
+    of_vectors = AMX.rates.vector * cycles(ISA, layer, choose(ISA, layer, 2.0), 2.0)
+    assert ranked(ISA, layer, 2.0)[0][0] < of_vectors
+
+
+def test_one_pixel_is_estimated_to_be_faster_on_vectors() -> None:
+    image = Image(1, 1, 1, 64, ISA.lanes)
+    layer = Layer(image, image, Window((1, 1)))
+    of_vectors = AMX.rates.vector * cycles(ISA, layer, choose(ISA, layer, 2.0), 2.0)
+    assert ranked(ISA, layer, 2.0)[0][0] > of_vectors
+
+
+def test_other_targets_have_no_tiles() -> None:
+    layer = layer_of(14, 64, 1)
+    assert [name for name, isa in ISAS.items() if ranked(isa, layer, 2.0)] == [NAME]
+
+
+@pytest.mark.parametrize("pixel_tiles", [1, 2, 4])
+def test_groups_of_tiles_stay_inside_their_panel(pixel_tiles: int) -> None:
+    for pixels in range(4, 130):
+        assert 1 <= tile_rows(AMX, pixels, pixel_tiles) <= min(AMX.rows, pixels // pixel_tiles)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 7), (4, 8), (5, 1), (2, 3), (1, 196), (1, 1)])
+def test_the_epilogue_finishes_no_more_than_there_is(rows: int, columns: int) -> None:
+    high, wide = finished_at_once(rows, columns)
+    assert 1 <= high <= rows
+    assert 1 <= wide <= columns
