@@ -1,10 +1,13 @@
-"""Canonicalize: every QNN operator that no kernel took becomes plain Relax, by its formula in the numerics mode.
+"""Canonicalize: replaces every QNN operator that no kernel took by plain Relax, using its formula in the numerics mode.
 
 Requires: a model of `qnn.*` operators and operators that only move elements.
-Ensures: no `qnn.*` is left; the outputs are those of the oracle, bit for bit. Float sums stand alone: fused with the
-product of an operator before them, LLVM would contract the two and round once less. What is only widened to be summed
-up is widened there. The place of an extreme is that of the first, also where all elements are the smallest of their
-type, of which TVM's own argmax knows none.
+Ensures: no `qnn.*` operator is left; the outputs are those of the oracle, bit for bit.
+
+- Each float sum is a function of its own. Fused with the product of an operator before it, LLVM would contract the two
+  and round once less.
+- A value that is widened to float64 only to be summed is widened inside the sum.
+- The position of an extreme is that of its first occurrence, even if all elements are the smallest value of their type,
+  for which TVM's own argmax returns no position.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ _SUMS = {"relax.add": operator.add, "relax.subtract": operator.sub}
 
 
 def canonicalize(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
-    """`module` in terms of plain Relax, target-independent."""
-    widened: dict[relax.Expr, relax.Expr] = {}  # float64 values -> those of float32 that they are
+    """Returns `module` in terms of plain Relax, independent of the target."""
+    widened: dict[relax.Expr, relax.Expr] = {}  # float64 value -> the float32 value that it was widened from
 
     def lower(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
@@ -59,7 +62,9 @@ def _wide_sum(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> r
 
 
 def _place(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr:
-    """Where the first of the largest elements, or of the smallest, is along an axis; NaN is more than any (NumPy)."""
+    """Emits the position of the first largest (or smallest) element along an axis. NaN counts as more extreme than any
+    number, as in NumPy.
+    """
     axis, keepdims = int(call.attrs.axis) % len(x.ty.shape), bool(call.attrs.keepdims)
     exceeds, dtype = _PLACES[call.op.name], str(x.ty.dtype)
     kept = [int(dim) for place, dim in enumerate(x.ty.shape) if place != axis]
@@ -88,7 +93,7 @@ def _place(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rela
 
 
 def _is_nan(value: Scalar, dtype: str) -> Scalar:
-    """By its bits: vectors of `tirx.isnan` are miscompiled."""
+    """Tests for NaN by the bits, because vectors of `tirx.isnan` are miscompiled."""
     bits, infinity = _INFINITY[dtype]
     return (tirx.reinterpret(bits, value) & tirx.const(np.iinfo(bits).max, bits)) > tirx.const(infinity, bits)
 

@@ -1,8 +1,9 @@
-"""Decompose: transposed convolutions become ordinary ones, whose phases interleave (`numerics.transposed`).
+"""Decompose: turns transposed convolutions into ordinary ones, whose phases are interleaved (`numerics.transposed`).
 
 Requires: a model of `qnn.*` operators.
-Ensures: no `qnn.conv2d_transpose` is left but simulated ones, and every output is what it was. Where accumulators are
-requantized, that comes before the phases interleave: a quarter of the bytes move, and one kernel may compute both.
+Ensures: no `qnn.conv2d_transpose` is left except simulated ones, and every output is unchanged. If accumulators are
+requantized, that happens before the phases are interleaved: a quarter of the bytes move, and one kernel may compute
+both.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from service.compiler.qnn.numerics.transposed import Phases
 
 
 def decompose(module: tvm.IRModule) -> tvm.IRModule:
-    """`module` without transposed convolutions."""
-    phased: dict[relax.Expr, tuple[Phases, relax.Var]] = {}  # what interleaves phases -> they themselves
+    """Returns `module` without transposed convolutions."""
+    phased: dict[relax.Expr, tuple[Phases, relax.Var]] = {}  # interleaved result -> its phases
 
     def decompose_call(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found

@@ -1,7 +1,7 @@
-"""Walking and rewriting a model's one function.
+"""Walks and rewrites a model's only function.
 
-A model is `main`, one dataflow block of single assignments: what importers emit. So a pass over it is a loop over
-bindings, with an environment from old variables to new expressions; nothing needs a visitor.
+A model is `main`: one dataflow block of single assignments, as importers emit it. A pass over it is therefore a loop
+over bindings, with an environment from old variables to new expressions. No visitor is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rewrite = Callable[[relax.BlockBuilder, relax.Call, list[relax.Expr], Found], re
 
 
 class Values(Protocol):
-    """The values that variables are bound to."""
+    """A mapping from variables to the expressions that replace them."""
 
     def __getitem__(self, var: relax.Var, /) -> relax.Expr: ...
 
@@ -33,40 +33,43 @@ def main_of(module: tvm.IRModule) -> relax.Function:
 
 
 def bindings(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr]]:
-    """The function's bindings in order.
+    """Iterates over the function's bindings in order.
 
     Raises:
-        IllTyped: it holds something else than plain assignments.
+        IllTyped: the function contains something other than plain assignments.
     """
     for block in function.body.blocks:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
-                raise IllTyped(f"a model holds plain assignments only, not {type(binding).__name__}")
+                raise IllTyped(f"a model must consist of plain assignments, not of {type(binding).__name__}")
             yield binding.var, binding.value
 
 
 def operations(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr, Found]]:
-    """`bindings`, each with the QNN operation that it is, linked to the operation that made its first operand."""
+    """Iterates over `bindings`, each with its QNN operation (None for other operators).
+
+    An operation is linked to the operation that computed its first operand.
+    """
     found: dict[relax.Var, Operation] = {}
     for var, value in bindings(function):
         operation = None
         if ops.name_of(value) is not None:
             first = value.args[0] if value.args else None
             operation = Operation(value, found.get(first) if isinstance(first, relax.Var) else None)
-            is_passed_on = operation.name == "qnn.simulated_accumulate"  # the sums, in another type
+            is_passed_on = operation.name == "qnn.simulated_accumulate"  # returns the sums, in another type
             if made := operation.producer if is_passed_on else operation:
                 found[var] = made
         yield var, value, operation
 
 
 def results_of(function: relax.Function) -> list[relax.Expr]:
-    """The function's results, one by one."""
+    """Returns the function's results as a list."""
     body = function.body.body
     return list(body.fields) if isinstance(body, relax.Tuple) else [body]
 
 
 def variables(expr: relax.Expr) -> Iterator[relax.Var]:
-    """The variables that `expr` reads, as often as it does."""
+    """Iterates over the variables that `expr` reads, once for each read."""
     if isinstance(expr, relax.Var):
         yield expr
         return
@@ -79,15 +82,16 @@ def variables(expr: relax.Expr) -> Iterator[relax.Var]:
 
 
 def uses_of(function: relax.Function) -> Counter[relax.Var]:
-    """The number of reads of each variable, those by the function's results included."""
+    """Counts the reads of each variable, including those by the function's results."""
     read = [value for _, value in bindings(function)] + results_of(function)
     return Counter(var for expr in read for var in variables(expr))
 
 
 def rewrite(module: tvm.IRModule, rewrite_call: Rewrite) -> tvm.IRModule:
-    """`module` with every call of `main` replaced by what `rewrite_call(builder, call, new_args, operation)` emits.
+    """Returns `module` with every call of `main` replaced by what `rewrite_call(builder, call, new_args, operation)`
+    emits.
 
-    Rewritten values keep the names of what they replace, so that a later error can still name the operator.
+    New values keep the names of the values that they replace, so that a later error can still name the operator.
     """
     function = main_of(module)
     builder = relax.BlockBuilder()
@@ -120,7 +124,7 @@ def _rewritten(
 
 
 def substitute(expr: relax.Expr, environment: Values) -> relax.Expr:
-    """`expr` with its variables replaced."""
+    """Returns `expr` with its variables replaced."""
     if isinstance(expr, relax.Var):
         return environment[expr]
     if isinstance(expr, relax.Tuple):
@@ -131,31 +135,31 @@ def substitute(expr: relax.Expr, environment: Values) -> relax.Expr:
 
 
 def name_of(value: relax.Expr) -> str:
-    """The operator that a binding calls, as errors name it: `qnn.add`, `reshape`; "" if it calls none."""
+    """Returns the operator that a binding calls, as errors name it (`qnn.add`, `reshape`), or "" if it calls none."""
     called = getattr(getattr(value, "op", None), "name", "")
     return str(called).removeprefix("relax.")
 
 
 def with_args(call: relax.Call, args: list[relax.Expr]) -> relax.Call:
-    """`call` with other operands."""
+    """Returns `call` with other operands."""
     return relax.Call(call.op, args, call.attrs, call.ty_args)
 
 
 def emit(builder: relax.BlockBuilder, expr: relax.Expr, name: str = "") -> relax.Var:
-    """Binds `expr`.
+    """Binds `expr` and returns its variable.
 
     Raises:
-        IllTyped: its type inference refuses it.
+        IllTyped: type inference rejects the expression.
     """
     with _typing(name):
         return builder.emit(expr, name)
 
 
 def typed(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Expr:
-    """`expr` with its type.
+    """Returns `expr` with its inferred type.
 
     Raises:
-        IllTyped: as `emit`.
+        IllTyped: as for `emit`.
     """
     with _typing(""):
         return builder.normalize(expr)
@@ -163,8 +167,8 @@ def typed(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Expr:
 
 @contextmanager
 def _typing(name: str) -> Iterator[None]:
-    """Translates type errors: for operands that do not fit, TVM's own operators raise a ValueError or TypeError, ours a
-    RuntimeError.
+    """Translates type errors to IllTyped. For operands that do not fit, TVM's own operators raise a ValueError or
+    TypeError, and QNN operators a RuntimeError.
     """
     try:
         yield

@@ -1,12 +1,12 @@
-"""Joins: several reshapes and permutations after each other become one permutation between two reshapes.
+"""Joins: replaces several successive reshapes and permutations by one permutation between two reshapes.
 
-Frameworks write what regroups an image as steps that their own layout makes cheap: MobileViT's patches are two
-reshapes and two permutations of `[N, C, H, W]`, and an importer adds one on both sides, because kernels have channels
-last. All together they move whole pixels. What is seen is the source's axes, divided as finely as any step divides
-them; so the steps between need not be computed.
+Frameworks regroup an image in steps that are cheap in their own layout: MobileViT's patches are two reshapes and two
+permutations of `[N, C, H, W]`, and an importer adds a permutation on both sides, because kernels have channels last.
+All steps together move whole pixels. The pass tracks the source's axes, divided as finely as any step divides them, so
+that the steps between need not be computed.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; moves with fewer than two permutations, or no reshape between them, are as they were.
+Ensures: the same outputs. Moves with fewer than two permutations, or without a reshape between them, are unchanged.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 
-Factor = tuple[int, int]  # of an axis: its extent, and its stride in the source
+Factor = tuple[int, int]  # a factor of an axis: its extent, and its stride in the source
 
 
 @dataclass(frozen=True)
 class _Moved:
-    """A tensor that moves make of another.
+    """A tensor that results from moves (reshapes and permutations) of another one.
 
     Attributes:
-        source: a new expression.
-        axes: for each axis its factors, the outermost first; those of 1 are left out.
-        permuted: whether a move is a permutation.
-        regrouped: whether a reshape stands behind it.
-        worthwhile: whether a permutation stands behind that.
+        source: the other tensor, an expression of the new function.
+        axes: the factors of each axis, outermost first; factors of 1 are left out.
+        permuted: true if a move is a permutation.
+        regrouped: true if a reshape follows a permutation.
+        worthwhile: true if another permutation follows that reshape.
     """
 
     source: relax.Expr
@@ -53,7 +53,9 @@ class _Moved:
         return replace(self, axes=axes, permuted=True, worthwhile=self.worthwhile or self.regrouped)
 
     def reshape(self, shape: Sequence[int]) -> _Moved | None:
-        """None where an axis would get a part of a factor that is no factor of it."""
+        """Returns the tensor after a reshape, or None if a new axis would need a part of a factor that does not divide
+        it evenly.
+        """
         left = [factor for axis in self.axes for factor in axis]
         axes = []
         for extent in shape:
@@ -76,7 +78,7 @@ class _Moved:
 
     @property
     def factors(self) -> list[Factor]:
-        """All of them in order; neighbours that are neighbours in the source are one."""
+        """All factors in order. Neighbours that are neighbours in the source too are merged into one."""
         joined: list[Factor] = []
         for size, stride in (factor for axis in self.axes for factor in axis):
             if joined and joined[-1][1] == size * stride:
@@ -94,19 +96,19 @@ def _after(moved: _Moved, value: relax.Call) -> _Moved | None:
 
 
 def join_moves(module: tvm.IRModule) -> tvm.IRModule:
-    """`module` with one permutation where several regrouped axes."""
+    """Returns `module` with one permutation in place of several that regrouped axes."""
     return _Joiner(graph.main_of(module)).run()
 
 
 class _Joiner:
-    """Writes the new function, binding by binding; a move when something else than a move reads it."""
+    """Rewrites the function binding by binding. A move is written only when an operator other than a move reads it."""
 
     def __init__(self, function: relax.Function) -> None:
         self.function = function
         self._builder = relax.BlockBuilder()
-        self._values: dict[relax.Var, relax.Expr] = {}  # of the old variables
+        self._values: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression
         self._moves: dict[relax.Var, tuple[relax.Call, _Moved]] = {}
-        self._names: dict[relax.Var, relax.Var] = {}  # other names of a variable
+        self._names: dict[relax.Var, relax.Var] = {}  # alias -> the variable that it stands for
 
     def run(self) -> tvm.IRModule:
         params = [relax.Var(param.name, param.ty) for param in self.function.params]

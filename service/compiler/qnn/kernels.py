@@ -1,8 +1,10 @@
-"""Choose kernels: an operation that LiteRT's default delegate leaves keeps the name of its kernel in the modes that
-have a formula for that kernel, and loses it in the others.
+"""Choose kernels: removes the names of LiteRT kernels that the numerics mode has no formula for.
 
-Some of those kernels round by the position of an element. They become `qnn.vector_requantize`, an operator that no
-later pass moves, splits or tabulates.
+An operation that LiteRT's default delegate does not take carries the name of the kernel that computes it. Modes that
+have a formula for that kernel keep the name; the others lose it.
+
+Some of those kernels round by the position of an element. Their operations become `qnn.vector_requantize`, an operator
+that no later pass moves, splits or tabulates.
 
 Requires: a model as it was imported.
 Ensures: the same outputs, in `mode`.
@@ -19,7 +21,7 @@ from service.compiler.qnn.ops.builtin import vectorized, without_builtin
 
 
 def choose_kernels(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
-    """`module` with no kernel named that `mode` does not know."""
+    """Returns `module` without the kernel names that `mode` has no formula for."""
 
     def choose(
         _builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found

@@ -1,15 +1,15 @@
-"""Legalize: give each convolution and dense layer the operand types that the target's instructions want.
+"""Legalize: gives each convolution and dense layer the operand types that the target's instructions need.
 
 Requires: a model of `qnn.*` operators.
-Ensures: every `qnn.conv2d` and `qnn.dense` of 8-bit operands has the target's operand types, and the same real values;
-what is simulated stays so.
+Ensures: every `qnn.conv2d` and `qnn.dense` of 8-bit operands has the target's operand types, and the same real values.
+Simulated operators are unchanged.
 
 Three conventions cover the targets (Jain et al. 2020, section 4.3):
-- u8 x s8, for x86 VNNI: a signed activation moves up by 128 and its zero point with it; legacy unsigned weights move
+- u8 x s8, for x86 VNNI: a signed activation and its zero point are moved up by 128; legacy unsigned weights are moved
   down.
 - s8 x s8, for ARM's dot product.
-- s16 x s16, where 8-bit multiplication is no faster than 16-bit: both are stored less their zero points, so that
-  padding is zero and three of the four terms of the expansion vanish.
+- s16 x s16, for targets on which 8-bit multiplication is not faster than 16-bit: both operands are stored less their
+  zero points, so that padding is zero and three of the four terms of the expansion vanish.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from service.compiler.targets import OperandTypes
 
 
 def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
-    """`module` with the operands of its convolutions and dense layers stored as `operands`."""
-    moved: dict[tuple[relax.Var, str], relax.Var] = {}  # one shift serves every reader of a tensor
+    """Returns `module` with the operands of its convolutions and dense layers stored as `operands`."""
+    # (tensor, new type) -> shifted tensor; one shift serves every reader
+    moved: dict[tuple[relax.Var, str], relax.Var] = {}
 
     def legalize_call(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
@@ -51,9 +52,9 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
 
 
 def _stored_as(quantized: QuantizedType, storage: str) -> QuantizedType:
-    """The same real values stored as `storage`; 16-bit storage takes the zero points out.
+    """Returns the type of the same real values stored as `storage`. For 16-bit storage, its zero point is 0.
 
-    Storage bounds are dropped: moving a tensor must not clamp one that does not keep to its own.
+    Storage bounds are dropped: shifting a tensor must not clamp values that exceed the tensor's own bounds.
     """
     if quantized.storage not in ("int8", "uint8") or quantized.storage == storage:
         return quantized

@@ -1,4 +1,4 @@
-"""A call of a QNN operator, with its operands and attributes typed."""
+"""A call of a QNN operator, with typed access to its operands and attributes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ VECTORIZED = "qnn.vector_requantize"  # a `qnn.requantize` whose rounding depend
 
 
 class IllTyped(InvalidInput):
-    """A quantized operator's operands do not fit together."""
+    """The operands of a quantized operator do not fit together."""
 
     code = "ill_typed"
 
 
 class Operation:
-    """Reads a call. Every method raises `IllTyped`, with the attribute's name, if the call is not well formed."""
+    """Reads a call. Every method raises `IllTyped`, with the attribute's name, if the call is malformed."""
 
     def __init__(self, call: relax.Call, producer: Operation | None = None) -> None:
-        """`producer` is the operation that made the first operand, where that is a QNN operation too."""
+        """`producer` is the operation that computed the first operand, if that is a QNN operation too."""
         self.call, self.producer = call, producer
         self.name = str(call.op.name.removeprefix("relax."))
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """`make()`, the first time: what a formula makes of its constants, while the operation is evaluated."""
+        """Returns `make()`, which is called once and cached as `name`: a value that a formula derives from its
+        constants while the operation is evaluated.
+        """
         if name not in self._made:
             self._made[name] = make()
         made: T = self._made[name]
@@ -50,7 +52,7 @@ class Operation:
             self.fail(what)
 
     def require_defined(self, condition: bool, what: str) -> None:
-        """For formulas: a numerics mode does not define the operation, whose operands fit together.
+        """Checks, for a formula, that the numerics mode defines an operation whose operands do fit together.
 
         Raises:
             UnsupportedOperator: `condition` is false.
@@ -65,7 +67,7 @@ class Operation:
 
     def attr(self, name: str) -> Any:
         if self.call.attrs is None or name not in self.call.attrs.keys():  # noqa: SIM118 (DictAttrs has no `in`)
-            self.fail(f"lacks its attribute {name}")
+            self.fail(f"attribute {name} is missing")
         return self.call.attrs[name]
 
     def quantized(self, name: str) -> QuantizedType:
@@ -73,19 +75,19 @@ class Operation:
 
     def per_tensor(self, name: str) -> QuantizedType:
         quantized = self.quantized(name)
-        self.require(quantized.is_per_tensor, f"{name} is per-axis or in blocks, but has to be per-tensor")
+        self.require(quantized.is_per_tensor, f"{name} must be per-tensor, not per-axis or in blocks")
         return quantized
 
     @property
     def builtin(self) -> str | None:
-        """The kernel of LiteRT that computes this operation, where its default delegate does not take it."""
+        """The LiteRT kernel that computes this operation, if LiteRT's default delegate does not take it."""
         if self.call.attrs is None or BUILTIN not in self.call.attrs.keys():  # noqa: SIM118 (DictAttrs has no `in`)
             return None
         return str(self.call.attrs[BUILTIN])
 
     @property
     def storages(self) -> set[str]:
-        """The storage types of operands and result, as far as the attributes give them."""
+        """The storage types of the operands and the result that the attributes name."""
         present = set(() if self.call.attrs is None else self.call.attrs.keys())
         return {self.quantized(name).storage for name in present & {"in_type", "lhs_type", "rhs_type", "out_type"}}
 
@@ -93,12 +95,12 @@ class Operation:
         values = tuple(int(value) for value in self.attr(name))
         self.require(
             len(values) == length and all(value >= least for value in values),
-            f"{name} has to be {length} integers of at least {least}, not {list(values)}",
+            f"{name} must be {length} integers of at least {least}, not {list(values)}",
         )
         return values
 
     def tensor(self, index: int, rank: int | None = None) -> tuple[tuple[int, ...], str]:
-        """Static shape and dtype of an operand."""
+        """Returns the static shape and the dtype of an operand."""
         return self.static(self.call.args[index].ty, f"operand {index}", rank)
 
     def static(self, type_: Any, what: str, rank: int | None = None) -> tuple[tuple[int, ...], str]:
@@ -116,29 +118,30 @@ class Operation:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its operands are stored values that are held as float32."""
+        """True if the operands are stored integers that are held as float32."""
         is_real = self.call.attrs is not None and str(dict(self.call.attrs.items()).get("accum_dtype")) == "float32"
         return is_real and self.tensor(0)[1] == "float32"
 
     def stored(self, index: int, quantized: QuantizedType, rank: int | None = None) -> tuple[int, ...]:
-        """Shape of an operand, which has to fit `quantized` and be stored as it says, or be held as float32 where the
-        operation is simulated."""
+        """Returns the shape of an operand. The operand must fit `quantized` and have its dtype, or be float32 if the
+        operation is simulated.
+        """
         shape, dtype = self.tensor(index, rank)
         if dtype != (
             "float32" if self.is_simulated else quantized.dtype
-        ):  # spelling a type of a thousand scales takes a while
+        ):  # not `require`: formatting a type with a thousand scales is slow
             self.fail(f"operand {index} is {dtype}, but its type is {quantized}")
         self.fits(shape, quantized)
         return shape
 
     def fits(self, shape: tuple[int, ...], quantized: QuantizedType) -> None:
-        """Requires that a tensor of `shape` can be of type `quantized`."""
+        """Requires that a tensor of `shape` can have the type `quantized`."""
         misfit = quantized.misfit(shape)
         if misfit is not None:
             self.fail(misfit)
 
     def window(self, shape: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, int]:
-        """Output height and width of a sliding window over `[N, H, W, C]`."""
+        """Returns the output height and width of a sliding window over `[N, H, W, C]`."""
         top, left, bottom, right = self.ints("padding", 4, 0)
         strides = self.ints("strides", 2, 1)
         padded = (shape[1] + top + bottom, shape[2] + left + right)
@@ -157,7 +160,7 @@ class Operation:
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether it is a pooling whose result has a given size."""
+        """True for a pooling whose output size is given."""
         return self.call.attrs is not None and "adaptive" in self.call.attrs.keys() and self.flag("adaptive")  # noqa: SIM118
 
     def flag(self, name: str) -> bool:
@@ -165,5 +168,5 @@ class Operation:
 
 
 def value_of(expr: relax.Expr) -> NDArray[Any] | None:
-    """The value of a constant; None for anything that is computed."""
+    """Returns the value of a constant, or None for anything that is computed."""
     return np.asarray(expr.value.numpy()) if isinstance(expr, tvm.ir.GenericConst) else None

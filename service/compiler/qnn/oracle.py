@@ -1,4 +1,4 @@
-"""The oracle: runs a model of QNN operators in NumPy, on wide integers, one operator at a time."""
+"""The oracle: evaluates a model of QNN operators in NumPy, on wide integers, one operator at a time."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ Values = dict[relax.Var, Any]
 
 
 class Observe(Protocol):
-    """Receives what the operators of a model meet."""
+    """Receives the operands and results of a model's operators."""
 
     def __call__(self, name: str, operation: Operation, sample: int, operand: Any, result: Any, ties: int) -> None:
         """
         Args:
-            name: of the variable that the operator's result is bound to.
-            sample: the number of the sample that is computed.
-            operand: the first one.
+            name: the variable that the operator's result is bound to.
+            sample: the index of the sample that is computed.
+            operand: the operator's first operand.
+            result: the operator's result.
             ties: how many values exactly between two integers the operator rounded.
         """
 
 
 def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array]:
-    """Evaluates `module` in `mode`: one array for each output, of the dtype that the module declares.
+    """Evaluates `module` in `mode`: returns one array for each output, of the dtype that the module declares.
 
     Raises:
-        UnsupportedOperator: an operator that neither the mode's table nor `PLAIN` knows.
+        UnsupportedOperator: neither the mode's table nor `PLAIN` contains an operator.
     """
     return run_all(module, mode, [inputs])[0]
 
@@ -46,7 +47,7 @@ def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array
 def run_all(
     module: tvm.IRModule, mode: Mode, samples: Sequence[Sequence[Array]], observe: Observe | None = None
 ) -> list[list[Array]]:
-    """`run` for each of `samples`: operator by operator, so that what is made of its weights serves all of them.
+    """Runs `run` for each of `samples`, operator by operator, so that values derived from weights serve all of them.
 
     Args:
         observe: called for each QNN operator and sample.
@@ -73,10 +74,12 @@ def run_all(
 def run_sequence(
     module: tvm.IRModule, mode: Mode, calls: Sequence[Sequence[Array]], states: Sequence[Array]
 ) -> list[list[Array]]:
-    """The outputs of `calls` of a model that keeps state: each goes on from what the one before it left.
+    """Returns the outputs of successive `calls` of a model that keeps state. Each call starts from the state that the
+    previous one left.
 
     Args:
-        states: before the first call. `module` takes them after its inputs, and gives the next ones after its outputs.
+        states: the states before the first call. `module` takes them after its inputs, and returns the next ones after
+            its outputs.
     """
     answers = []
     for inputs in calls:
@@ -88,7 +91,7 @@ def run_sequence(
 
 
 def _last_uses(function: relax.Function, exprs: Sequence[relax.Expr]) -> dict[int, list[relax.Var]]:
-    """Place of a binding -> the variables that nothing after it reads."""
+    """Maps the index of a binding to the variables that nothing after it reads."""
     last: dict[relax.Var, int] = {}
     for place, expr in enumerate([*exprs, *graph.results_of(function)]):
         last.update((var, place) for var in graph.variables(expr))
@@ -100,16 +103,16 @@ def _last_uses(function: relax.Function, exprs: Sequence[relax.Expr]) -> dict[in
 
 
 def knows(call: relax.Call) -> bool:
-    """Whether `call` is of an operator that can be evaluated."""
+    """Returns true if the oracle can evaluate the operator of `call`."""
     name = call.op.name if isinstance(call.op, Op) else str(call.op)
     return name in PLAIN or name_of(call) is not None
 
 
 def evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values: Values) -> Any:
-    """The value of one binding, of those of the variables that it reads.
+    """Returns the value of one binding, given the values of the variables that it reads.
 
     Raises:
-        UnsupportedOperator: as `run`.
+        UnsupportedOperator: as for `run`.
     """
     if not isinstance(expr, relax.Call):
         return _value(expr, values)
@@ -119,7 +122,7 @@ def evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values: 
         return mode.formula(operation).evaluate(operation, *flat)
     name = expr.op.name if isinstance(expr.op, Op) else str(expr.op)
     if name not in PLAIN:
-        raise UnsupportedOperator(f"the oracle has no {name}", op=name)
+        raise UnsupportedOperator(f"the oracle cannot evaluate {name}", op=name)
     return PLAIN[name](expr, *operands)
 
 

@@ -1,8 +1,8 @@
 """NumPy implementations of the plain Relax operators that importers emit beside the QNN dialect.
 
 Most only move elements, so that they mean the same in every mode. The others compute on integers and booleans that are
-not quantized: shapes, indices and comparisons; or on real values between quantized parts, where each rounds once, as
-IEEE 754 defines it.
+not quantized (shapes, indices and comparisons), or on real values between quantized parts. There each operator rounds
+once, as IEEE 754 defines it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _strided_slice(call: relax.Call, x: Array, *_bounds: Any) -> Array:
 
 
 def _take(call: relax.Call, x: Array, indices: Array) -> Array:
-    """Indices beyond the ends are the ends (`mode` is clip)."""
+    """Indices beyond the ends are clamped to the ends (`mode` is clip)."""
     axis = int(call.attrs.axis)
     return np.take(x, np.clip(indices.astype(np.int64), 0, x.shape[axis] - 1), axis=axis)
 
@@ -53,7 +53,7 @@ def _reduced(function: Callable[..., Array]) -> Meaning:
 
 def _extreme_place(function: Callable[..., Array]) -> Meaning:
     def place(call: relax.Call, x: Array) -> Array:
-        """The first of equals."""
+        """Returns the position of the first of equal elements."""
         return np.asarray(function(x, axis=int(call.attrs.axis), keepdims=bool(call.attrs.keepdims))).astype(np.int64)
 
     return place
@@ -67,7 +67,8 @@ def _elementwise(function: Callable[..., Array]) -> Meaning:
     return compute
 
 
-# Each element of the result depends on those at its place alone, of operands that are repeated to one shape.
+# Each element of the result depends only on the elements at its position of the operands, which are broadcast to one
+# shape.
 ELEMENTWISE: dict[str, Meaning] = {
     "relax.abs": _elementwise(np.abs),
     "relax.acos": _elementwise(np.arccos),
@@ -138,7 +139,9 @@ PLAIN: dict[str, Meaning] = {
 
 
 def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int], bool]) -> relax.Expr | None:
-    """The value of a plain operator on constants; None if `expr` is none, or `affords` says no to its bytes."""
+    """Returns the value of a plain operator on constants, or None if `expr` is not one or `affords` refuses its size in
+    bytes.
+    """
     if not (isinstance(expr, relax.Call) and isinstance(expr.op, Op) and expr.op.name in PLAIN):
         return None
     operands = [_known(arg) for arg in expr.args]
@@ -152,7 +155,9 @@ def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int],
 
 
 def _known(arg: relax.Expr) -> Any:
-    """A constant's value, or those of a tuple of constants; what is no tensor stands for itself."""
+    """Returns the value of a constant, or the values of a tuple of constants. An argument that is not a tensor is
+    returned itself.
+    """
     if isinstance(arg, relax.Tuple):
         parts = [_known(field) for field in arg.fields]
         return None if any(part is None for part in parts) else parts

@@ -1,4 +1,4 @@
-"""A model's QNN graph as text for people, in the manner of MLIR: an operator a line, each with its quantized types.
+"""Prints a model's QNN graph in the style of MLIR: one operator per line, each with its quantized types.
 
 !0 = !quant.uniform<u8:f32, 0.0078125:128>
 main
@@ -21,7 +21,7 @@ _TYPE = "!quant."
 
 
 def text_of(module: tvm.IRModule) -> str:
-    """The graph of `module`. Constants show their types only; equal types share a name."""
+    """Returns the graph of `module` as text. Constants show only their types; equal types share a name."""
     return _Printer(graph.main_of(module)).text()
 
 
@@ -51,7 +51,7 @@ class _Printer:
         if not isinstance(value, relax.Call):
             return self._operand(value)
         name = str(getattr(value.op, "name", value.op)).removeprefix("relax.")
-        # In the order in which they were given.
+        # Attributes keep the order in which they were given.
         attributes = ", ".join(f"{key} = {self._attribute(given)}" for key, given in _attributes(value.attrs))
         return f"{name}({', '.join(map(self._operand, value.args))})" + (f" {{{attributes}}}" if attributes else "")
 
@@ -75,8 +75,8 @@ class _Printer:
 
 
 def _attributes(attrs: Any) -> list[tuple[str, Any]]:
-    """The attributes of an operator: a QNN operator has a dictionary, a plain one (`relax.permute_dims`) an object with
-    fields.
+    """Returns the attributes of an operator. A QNN operator has a dictionary, and a plain one (`relax.permute_dims`) an
+    object with fields.
     """
     if attrs is None:
         return []

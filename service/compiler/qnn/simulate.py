@@ -1,11 +1,14 @@
-"""Simulate: a quantized model in its simulated form, to see what narrower accumulators would do to it.
+"""Simulate: converts a quantized model to its simulated form, to see how narrower accumulators would change its
+results.
 
 Requires: a model of `qnn.*` operators, as an importer makes it.
-Ensures: what was stored in 8 or 16 bits is held as float32, between `qnn.simulated_quantize` and
-`qnn.simulated_dequantize`; sums of products are taken in float32 and wrapped around as accumulators of so many bits.
-What has no accumulator reads the integers that are held. Inputs and outputs keep their types. After the model's outputs
-come those of `qnn.simulated_extent`, one for each sum of products. While no sum exceeds 2**24, and with accumulators
-that hold all of them, the model's outputs are those of the integer form, bit for bit.
+Ensures: values that were stored in 8 or 16 bits are held as float32, between `qnn.simulated_quantize` and
+`qnn.simulated_dequantize`. Sums of products are taken in float32 and wrapped around like accumulators of the given
+width. Operators without an accumulator read the held values as integers. Inputs and outputs keep their types. The
+model's outputs are followed by those of `qnn.simulated_extent`, one for each sum of products.
+
+As long as no sum exceeds 2**24 and the accumulators hold all sums, the model's outputs are those of the integer form,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -20,17 +23,18 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.simulated import MOST_BITS
 
-EXACT_BITS = 25  # two's complement of the integers that float32 counts without gaps
+EXACT_BITS = 25  # two's complement of the integers that float32 represents without gaps
 SUMS = ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.matmul")
 _STORAGES = ("int8", "uint8", "int16", "uint16")
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """
+    """A model in its simulated form.
+
     Attributes:
-        module: its outputs are the model's, and then the extents of sums.
-        sums: the names of the values that these are of, in order.
+        module: its outputs are the model's, followed by the extents of sums.
+        sums: the names of the values that the extents belong to, in order.
     """
 
     module: tvm.IRModule
@@ -38,7 +42,7 @@ class Simulation:
 
 
 def simulate(module: tvm.IRModule, bits: int = 32) -> Simulation:
-    """`module` with accumulators of `bits`; with their own where that is more than `EXACT_BITS`."""
+    """Returns `module` with accumulators of `bits`. If `bits` is more than `EXACT_BITS`, they keep their own width."""
     return _Simulating(bits).run(graph.main_of(module))
 
 
@@ -46,8 +50,8 @@ class _Simulating:
     def __init__(self, bits: int) -> None:
         self._bits = bits
         self._builder = relax.BlockBuilder()
-        self._held: dict[relax.Var, relax.Var] = {}  # of what is stored: in float32
-        self._whole: dict[relax.Var, relax.Expr] = {}  # of anything: of the dtype that it had
+        self._held: dict[relax.Var, relax.Var] = {}  # old variable of a stored value -> its float32 value
+        self._whole: dict[relax.Var, relax.Expr] = {}  # old variable -> its value in the original dtype
         self._extents: dict[str, relax.Var] = {}
 
     def run(self, function: relax.Function) -> Simulation:
@@ -64,7 +68,7 @@ class _Simulating:
         return Simulation(self._builder.get(), tuple(self._extents))
 
     def __getitem__(self, var: relax.Var) -> relax.Expr:
-        """A value as what computes in integers reads it (`graph.Values`)."""
+        """Returns a value in the form that integer operators read (`graph.Values`)."""
         if var not in self._whole:
             held = relax.op.astype(self._held[var], str(var.ty.dtype))
             self._whole[var] = self._emit(held, f"{var.name}_stored")
@@ -93,7 +97,7 @@ class _Simulating:
         self._whole[var] = self._emit(ops.simulated_accumulate(sums, bits, dtype), var.name)
 
     def _real(self, expr: relax.Expr) -> relax.Expr:
-        """An operand of a sum of products: the same integers in float32."""
+        """Returns an operand of a sum of products: the same integers in float32."""
         value = value_of(expr)
         if value is not None:
             return relax.const(value.astype(np.float32))
@@ -102,7 +106,7 @@ class _Simulating:
         return self._emit(relax.op.astype(graph.substitute(expr, self), "float32"), "bias")
 
     def _plain(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
-        """The value as it was, of operands as they were."""
+        """Emits a value as it was, from operands in their original form."""
         if not isinstance(value, relax.Call):
             result = graph.substitute(value, self)
         else:

@@ -1,10 +1,10 @@
-"""Transposes: permutations of axes move towards the outputs and cancel, so that few are left to compute.
+"""Transposes: moves permutations of axes towards the outputs, where they cancel, so that few are left to compute.
 
 Importers of frameworks with images of `[N, C, H, W]` put every operator on rows and columns between two permutations
-(`importers/channels_first.py`). Here a permutation is not computed where it stands, but remembered. What is elementwise
-works on its operand as that lies in memory, and the result is permuted the same; two permutations after each other
-become one, or none. An operator that needs its axes where they are said to be has the permutation computed before it;
-so have the outputs.
+(`importers/channels_first.py`). This pass does not compute a permutation at its position but records it. An elementwise
+operator works on its operand in memory order, and its result is permuted like the operand. Two successive permutations
+become one, or none. Before an operator that needs its axes in their declared order, and before an output, the
+permutation is computed.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs. In a chain of convolutions, poolings and elementwise operators, at most one permutation of
@@ -32,7 +32,9 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Permuted:
-    """A tensor that is not computed: axis `i` of it is axis `axes[i]` of `source`, as `relax.permute_dims` has it."""
+    """A permuted tensor that is not computed: its axis `i` is axis `axes[i]` of `source`, as in
+    `relax.permute_dims`.
+    """
 
     source: relax.Expr
     axes: Axes
@@ -48,20 +50,21 @@ class Permuted:
 
 
 def move_transposes(module: tvm.IRModule) -> tvm.IRModule:
-    """`module` with few permutations of axes."""
+    """Returns `module` with few permutations of axes."""
     return _Mover(graph.main_of(module)).run()
 
 
 class _Mover:
-    """Writes the new function, binding by binding."""
+    """Rewrites the function binding by binding."""
 
     def __init__(self, function: relax.Function) -> None:
         self.function = function
         self.builder = relax.BlockBuilder()
-        self._values: dict[relax.Var, Permuted] = {}  # of the old variables
+        self._values: dict[relax.Var, Permuted] = {}  # old variable -> its value in the new function
         self._computed: dict[tuple[relax.Expr, Axes], relax.Expr] = {}
-        self._known: set[relax.Var] = set()  # new variables that no input decides
-        self.repeated: dict[relax.Expr, Permuted] = {}  # new variables that repeat something along some axes
+        self._known: set[relax.Var] = set()  # new variables that no input affects
+        # new variable that repeats a value along some axes -> that value
+        self.repeated: dict[relax.Expr, Permuted] = {}
 
     def run(self) -> tvm.IRModule:
         params = [relax.Var(param.name, param.ty) for param in self.function.params]
@@ -100,17 +103,17 @@ class _Mover:
         return self._values[expr] if isinstance(expr, relax.Var) else _plain(expr)
 
     def __getitem__(self, var: relax.Var) -> relax.Expr:
-        """The new value of `var`, as it is."""
+        """Returns the new value of `var` with its axes in their declared order."""
         value = self._values[var]
         return self.arranged(value, tuple(range(len(value.axes))))
 
     def arranged(self, value: Permuted, axes: Axes) -> relax.Expr:
-        """The tensor whose permutation by `axes` is `value`."""
+        """Returns the tensor whose permutation by `axes` is `value`."""
         inverse = np.argsort(axes)
         return self.permuted(value.source, tuple(value.axes[axis] for axis in inverse))
 
     def permuted(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
-        """`expr` with its axes permuted, computed once."""
+        """Returns `expr` with its axes permuted. The result is cached."""
         if axes == tuple(range(len(axes))):
             return expr
         key = (expr, axes)
@@ -136,12 +139,15 @@ class _Mover:
         return var
 
     def of_largest(self, operands: Sequence[Permuted]) -> Axes:
-        """The axes of the largest operand that an input decides, which stays as it is; a permuted one among equals."""
+        """Returns the axes of the largest operand that depends on an input, which needs no permutation. Among equals, a
+        permuted one is preferred.
+        """
         computed = [each for each in operands if value_of(each.source) is None and each.source not in self._known]
         return min(computed or operands, key=lambda operand: (-math.prod(operand.shape), operand.in_place)).axes
 
 
-# What an operator becomes: a call on operands as they lie, and the axes of its result; or no call at all.
+# What an operator becomes: a call on operands in memory order, and the axes of its result; or a permutation without a
+# call.
 Moved = Permuted | tuple[relax.Call, Axes]
 Rule = Callable[[_Mover, relax.Call, list[Permuted]], Moved]
 
@@ -153,7 +159,7 @@ def _permute(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved
 
 
 def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """Operands broadcast: those of fewer dimensions get leading ones."""
+    """An operator whose operands are broadcast: those with fewer dimensions get leading axes of length 1."""
     operands = _unrepeated(mover, call, operands)
     rank = max(len(operand.axes) for operand in operands)
     axes = mover.of_largest([operand for operand in operands if len(operand.axes) == rank])
@@ -165,7 +171,7 @@ def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> M
 
 
 def _unrepeated(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> list[Permuted]:
-    """`operands` without repetitions that others imply."""
+    """Returns `operands` without repetitions that the shapes of the others imply."""
     shape = graph.shape_of(call)
     if ops.name_of(call) is not None or not any(each.shape == shape and _own(mover, each) for each in operands):
         return operands
@@ -177,7 +183,9 @@ def _own(mover: _Mover, operand: Permuted) -> bool:
 
 
 def _names_axes(call: relax.Call) -> bool:
-    """Whether an operator says more of its axes than one of a type: blocks of one, or a bias of one value a channel."""
+    """Returns true if the axes of an operator appear in more than per-axis types: in blocks, or in a bias with one
+    value per channel.
+    """
     if ops.name_of(call) is None:
         return False
     operation = Operation(call)
@@ -197,7 +205,7 @@ def _widened(mover: _Mover, operand: Permuted, rank: int) -> Permuted:
 
 
 def _with_axes(call: relax.Call, args: list[relax.Expr], axes: Axes) -> relax.Call:
-    """`call` on operands whose axes lie elsewhere: per-axis types name another axis."""
+    """Returns `call` on operands with permuted axes: per-axis types name the new axis."""
     if ops.name_of(call) is None:
         return graph.with_args(call, args)
     operation, moved = Operation(call), {}
@@ -243,7 +251,9 @@ def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
 
 
 def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """One term after the other, or in rows, as long as the axes that they lie along keep their order."""
+    """Permutes the result if the terms are added in the same order as before; otherwise the operand is permuted
+    first.
+    """
     (x,) = operands
     reduced = [x.axes[int(axis)] for axis in call.attrs["axes"]]
     if str(call.attrs["order"]) == SEQUENTIAL and reduced == sorted(reduced):
@@ -254,15 +264,18 @@ def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Move
 
 
 def _last_axis(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """Rows in any order, as long as they are rows."""
+    """An operator on rows, which may be in any order as long as the last axis stays last."""
     (x,) = operands
     axes = x.axes if x.axes[-1] == len(x.axes) - 1 else _order(x)
     return graph.with_args(call, [mover.arranged(x, axes)]), axes
 
 
 def _reshape(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """Groups of axes that become other groups: each group is put together, and the groups stay in the order in which
-    they lie; or in their own, where that costs nothing more and what lies side by side still does."""
+    """Reshapes groups of axes into other groups. The axes of each group are brought together.
+
+    The groups stay in memory order. If that needs a permutation and the last group stays last, they take their declared
+    order instead.
+    """
     x, before, after = operands[0], operands[0].shape, graph.shape_of(call)
     if 0 in before:
         return relax.op.reshape(mover.arranged(x, _order(x)), after), tuple(range(len(after)))
@@ -282,7 +295,7 @@ def _reshape(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """The smallest groups of neighbouring axes with equal numbers of elements."""
+    """Iterates over the smallest groups of neighbouring axes with equal numbers of elements."""
     i = j = 0
     while i < len(before) or j < len(after):
         old, new = list(range(i, min(i + 1, len(before)))), list(range(j, min(j + 1, len(after))))
@@ -296,14 +309,16 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[
 
 
 def _place(x: Permuted, group: list[int]) -> tuple[int, int]:
-    """The position of a group's longest axis. A group of new axes of length 1 goes behind all others."""
+    """Returns a group's sort key: the position of its longest axis. A group of new axes of length 1 comes after all
+    others.
+    """
     if not group:
         return (1, 0)
     return (0, x.axes[max(group, key=lambda axis: x.shape[axis])])
 
 
 def _operands(call: relax.Call) -> list[relax.Expr]:
-    """The tensors among a call's arguments."""
+    """Returns the tensors among a call's arguments."""
     flat = [part for arg in call.args for part in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]
     return [part for part in flat if isinstance(part.ty, relax.TensorType)]
 

@@ -1,4 +1,4 @@
-"""Reads the text form of quantized types, that of MLIR's `quant` dialect (its TypeParser.cpp gives the grammar).
+"""Parses the text form of quantized types of MLIR's `quant` dialect (its TypeParser.cpp gives the grammar).
 
     !quant.uniform<i8:f32, 2.0:10>
     !quant.uniform<i8<-127:127>:f32:1, {2.0:10,3.0:20}>
@@ -29,10 +29,10 @@ Point = tuple[float, int]
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> QuantizedType:
-    """The type that `text` spells.
+    """Parses the text form of a quantized type.
 
     Raises:
-        InvalidQuantizedType: it spells none, or one that breaks a rule.
+        InvalidQuantizedType: `text` is not a quantized type, or the type breaks a rule.
     """
     match = _TYPE.fullmatch(text.strip())
     if not match or match["storage"] not in _LONG or match["expressed"] not in _LONG:
@@ -40,7 +40,7 @@ def parse(text: str) -> QuantizedType:
     points, grid = _parameters(match["parameters"], text)
     axis, blocks = match["axis"], match["blocks"]
     if len(grid) != (0 if axis is None and blocks is None else 1) and blocks is None:
-        raise InvalidQuantizedType(f"{text!r} nests its scales otherwise than its dimensions")
+        raise InvalidQuantizedType(f"{text!r} has scales that are not nested like its dimensions")
     return QuantizedType(
         _LONG[match["storage"]],
         tuple(scale for scale, _ in points),
@@ -55,7 +55,7 @@ def parse(text: str) -> QuantizedType:
 
 
 def _blocks(text: str, whole: str) -> tuple[tuple[int, int], ...]:
-    """`0:1, 1:2`: dimensions and block sizes."""
+    """Parses `0:1, 1:2` into pairs of a dimension and its block size."""
     found = []
     for pair in text.split(",") if text.strip() else []:
         match = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", pair)
@@ -66,17 +66,19 @@ def _blocks(text: str, whole: str) -> tuple[tuple[int, int], ...]:
 
 
 def _parameters(text: str, whole: str) -> tuple[list[Point], tuple[int, ...]]:
-    """Scales and zero points in order, and how they are nested: () for a single pair without braces."""
+    """Parses scales and zero points, in order; also returns the shape of their nesting, () for a single pair without
+    braces.
+    """
     tokens = iter(_TOKEN.findall(text))
     points: list[Point] = []
     grid = _element(next(tokens, ""), tokens, points, whole, 0)
     if next(tokens, None) is not None:
-        raise InvalidQuantizedType(f"{whole!r} goes on after its scales")
+        raise InvalidQuantizedType(f"{whole!r} has text after its scales")
     return points, grid
 
 
 def _element(token: str, tokens: Iterator[str], points: list[Point], whole: str, depth: int) -> tuple[int, ...]:
-    """Reads a pair, or a braced list of elements, into `points`; the shape of what it read."""
+    """Reads a pair, or a braced list of elements, into `points`; returns the shape of what it read."""
     if token != "{":
         points.append(_point(token, whole))
         return ()
@@ -86,7 +88,7 @@ def _element(token: str, tokens: Iterator[str], points: list[Point], whole: str,
     while (separator := next(tokens, "")) == ",":
         shapes.append(_element(next(tokens, ""), tokens, points, whole, depth + 1))
     if separator != "}" or len(set(shapes)) != 1:
-        raise InvalidQuantizedType(f"{whole!r} has scales that do not make a grid")
+        raise InvalidQuantizedType(f"{whole!r} has scales that do not form a grid")
     return (len(shapes), *shapes[0])
 
 

@@ -1,9 +1,9 @@
-"""Quantized types: what an integer in a tensor stands for.
+"""Quantized types: how the integers in a tensor represent real values.
 
 The rules are those of MLIR's `quant` dialect (`UniformQuantizedType`, `UniformQuantizedPerAxisType`,
 `UniformQuantizedSubChannelType`): real = scale * (stored - zero_point). `type_parser` reads their text form. Storage
-bounds narrower than the storage type carry clamps: narrow-range weights (`i8<-127:127>`), and fused activations on an
-output type (`u8<0:128>` is a ReLU6).
+bounds that are narrower than the storage type represent clamps: narrow-range weights (`i8<-127:127>`), and fused
+activations on an output type (`u8<0:128>` is a ReLU6).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from service.core.errors import InvalidInput
 
-# Storage -> smallest and largest value.
+# Storage type -> smallest and largest value.
 STORAGE_RANGES: dict[str, tuple[int, int]] = {
     "int4": (-(1 << 3), (1 << 3) - 1),
     "uint4": (0, (1 << 4) - 1),
@@ -36,7 +36,7 @@ EXPRESSED_RANGES: dict[str, tuple[float, float]] = {
     "float64": (2.0**-1074, (2.0 - 2.0**-52) * 2.0**1023),
 }
 
-# In the text form.
+# The names of types in the text form.
 SHORT = {
     "int4": "i4",
     "uint4": "u4",
@@ -64,16 +64,16 @@ class QuantizedType:
     """A quantized type: per tensor, per axis (`axis` is given) or per block (`blocks` are given: sub-channel).
 
     Attributes:
-        storage: what the stored integers are.
-        scales: positive and finite; one, one for each index of `axis`, or one for each block, the last dimension
-            fastest. A type of at most 16 bits of storage holds values of its expressed type; an accumulator's holds
-            exact products of two of them (48 bits fit a float).
-        zero_points: as many as `scales` (a single one given is repeated), within the storage range. (MLIR lets them
-            lie anywhere; no framework does, and kernels rely on it.)
+        storage: the type of the stored integers.
+        scales: positive and finite; one, or one for each index of `axis`, or one for each block, the last dimension
+            fastest. A type of at most 16 bits of storage represents values of its expressed type; an accumulator's
+            represents exact products of two of them (48 bits fit a float).
+        zero_points: as many as `scales` (a single one given is repeated), within the storage range. (MLIR allows values
+            outside of it; no framework uses them, and kernels rely on the range.)
         axis: the quantized dimension.
-        storage_min, storage_max: bounds of the stored values; the storage type's own where not given.
+        storage_min, storage_max: bounds of the stored values; by default those of the storage type.
         expressed: the floating-point type of the real values.
-        blocks: (dimension, elements in a block along it); dimensions not named are whole.
+        blocks: (dimension, elements in a block along it); dimensions that are not named are one block.
         grid: how many blocks each dimension of the tensor has.
     """
 
@@ -91,7 +91,7 @@ class QuantizedType:
         if self.storage not in STORAGE_RANGES:
             raise InvalidQuantizedType(f"{self.storage} cannot store quantized values")
         if self.expressed not in EXPRESSED_RANGES:
-            raise InvalidQuantizedType(f"quantized values express a floating-point type, not {self.expressed}")
+            raise InvalidQuantizedType(f"quantized values must express a floating-point type, not {self.expressed}")
         if len(self.zero_points) == 1:
             object.__setattr__(self, "zero_points", self.zero_points * len(self.scales))
         low, high = STORAGE_RANGES[self.storage]
@@ -108,7 +108,7 @@ class QuantizedType:
         if self.blocks is not None:
             self._check_blocks(self.blocks)
         elif self.grid:
-            raise InvalidQuantizedType("a type without blocks has no grid of them")
+            raise InvalidQuantizedType("a type without blocks cannot have a grid")
         elif self.axis is None and len(self.scales) != 1:
             raise InvalidQuantizedType(f"a per-tensor type has one scale, not {len(self.scales)}")
         elif self.axis is not None and self.axis < 0:
@@ -120,14 +120,16 @@ class QuantizedType:
             raise InvalidQuantizedType("a dimension has two block sizes")
         for dimension, size in blocks:
             if not 0 <= dimension < len(self.grid):
-                raise InvalidQuantizedType(f"the quantized dimension {dimension} is not one of {len(self.grid)}")
+                raise InvalidQuantizedType(
+                    f"quantized dimension {dimension} is outside the {len(self.grid)} dimensions of the grid"
+                )
             if size < 1:
-                raise InvalidQuantizedType(f"blocks of {size} elements along dimension {dimension}")
+                raise InvalidQuantizedType(f"block size {size} of dimension {dimension} is not positive")
         for dimension, count in enumerate(self.grid):
             if count < 1 or (count > 1 and dimension not in dimensions):
                 raise InvalidQuantizedType(f"{count} blocks along dimension {dimension}, which has no block size")
         if math.prod(self.grid) != len(self.scales):
-            raise InvalidQuantizedType(f"{len(self.scales)} scales for a grid of {list(self.grid)} blocks")
+            raise InvalidQuantizedType(f"{len(self.scales)} scales do not fit a grid of {list(self.grid)} blocks")
 
     def _check_parameters(self, low: int, high: int) -> None:
         if len(self.zero_points) != len(self.scales):
@@ -136,9 +138,9 @@ class QuantizedType:
             raise InvalidQuantizedType("every scale must be positive and finite")
         least, most = EXPRESSED_RANGES[self.expressed]
         if self.storage not in _ACCUMULATORS and not all(least <= scale <= most for scale in self.scales):
-            raise InvalidQuantizedType(f"a scale lies outside {self.expressed}")
+            raise InvalidQuantizedType(f"a scale is outside the range of {self.expressed}")
         if not all(low <= zero_point <= high for zero_point in self.zero_points):
-            raise InvalidQuantizedType(f"a zero point lies outside {self.storage}")
+            raise InvalidQuantizedType(f"a zero point is outside the range of {self.storage}")
 
     @property
     def min(self) -> int:
@@ -167,7 +169,7 @@ class QuantizedType:
             InvalidQuantizedType: a type per axis or in blocks has several.
         """
         if len(self.scales) != 1:
-            raise InvalidQuantizedType("the tensor has several scales")
+            raise InvalidQuantizedType("the type has several scales, but one is needed")
         return self.scales[0]
 
     @property
@@ -182,30 +184,32 @@ class QuantizedType:
         return self.zero_points[0]
 
     def misfit(self, shape: tuple[int | None, ...]) -> str | None:
-        """The reason that a tensor of `shape`, whose dynamic dimensions are None, cannot be of this type; None if it
-        can.
+        """Returns the reason why a tensor of `shape` cannot have this type, or None if it can. Dynamic dimensions are
+        None.
         """
         if self.axis is not None:
             if not shape:
-                return "a scalar is quantized per axis"
+                return "a scalar cannot be quantized per axis"
             if self.axis >= len(shape):
                 return f"axis {self.axis} is outside the shape {_shown(shape)}"
             if shape[self.axis] not in (None, len(self.scales)):
-                return f"{len(self.scales)} scales for {shape[self.axis]} indices of axis {self.axis}"
+                return f"{len(self.scales)} scales do not fit {shape[self.axis]} indices of axis {self.axis}"
         if self.blocks is not None:
             if not shape:
-                return "a scalar is quantized in blocks"
+                return "a scalar cannot be quantized in blocks"
             if len(shape) != len(self.grid):
-                return f"a grid of {len(self.grid)} dimensions for the shape {_shown(shape)}"
+                return f"a grid of {len(self.grid)} dimensions does not fit the shape {_shown(shape)}"
             for dimension, size in self.blocks:
                 extent = shape[dimension]
                 if extent is not None and extent != size * self.grid[dimension]:
                     blocks = f"{self.grid[dimension]} blocks of {size}"
-                    return f"{blocks} for {extent} elements of dimension {dimension}"
+                    return f"{blocks} do not fit {extent} elements of dimension {dimension}"
         return None
 
     def __str__(self) -> str:
-        """MLIR's text form, e.g. `!quant.uniform<i8<-127:127>:f32:0, {0.5,0.25:3}>`; `parse` reads it back exactly."""
+        """Returns MLIR's text form, e.g. `!quant.uniform<i8<-127:127>:f32:0, {0.5,0.25:3}>`; `parse` reads it back
+        exactly.
+        """
         storage = SHORT[self.storage]
         if (self.min, self.max) != STORAGE_RANGES[self.storage]:
             storage += f"<{self.min}:{self.max}>"
@@ -223,7 +227,7 @@ class QuantizedType:
 
 
 def _nested(points: Sequence[str], grid: Sequence[int]) -> str:
-    """`points` in braces, as many levels as `grid` has dimensions."""
+    """Returns `points` in braces, nested as many levels deep as `grid` has dimensions."""
     if not grid:
         return points[0]
     step = len(points) // grid[0]
@@ -237,9 +241,9 @@ def _shown(shape: tuple[int | None, ...]) -> str:
 def accumulator_type(
     input_type: QuantizedType, weight_type: QuantizedType, axis: int, dtype: str = "int32"
 ) -> QuantizedType:
-    """The type of sums of products: scale s_x * s_w (exact in a Python float), zero point 0.
+    """Returns the type of sums of products: scale s_x * s_w (exact in a Python float), zero point 0.
 
-    Per axis `axis` of the output where the weights are per-axis.
+    If the weights are per-axis, it is per-axis along `axis` of the output.
     """
     scales = tuple(input_type.scale * scale for scale in weight_type.scales)
     return QuantizedType(dtype, scales, axis=None if weight_type.axis is None else axis)

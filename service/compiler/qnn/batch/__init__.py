@@ -1,7 +1,8 @@
-"""Batch: a model of one sample becomes one of several.
+"""Batch: rewrites a model of one sample into a model of several.
 
-A tensor of one sample has an axis that counts samples, of length 1; moves merge it with others and put it elsewhere.
-So for each tensor it is known where the samples lie (`samples`), and each operator has a rule (`rules`).
+In a model of one sample, every tensor has an axis of length 1 that counts samples. Reshapes and permutations may merge
+that axis with others and change its position. `samples` records where the samples of each tensor are; `rules` has one
+rule for each operator.
 """
 
 from service.compiler.qnn.batch.grow import batched

@@ -1,8 +1,8 @@
-"""The pass: every operator for all samples at once.
+"""The pass that makes every operator compute all samples of a batch at once.
 
-Requires: every input has a first dimension of 1, the sample's.
-Ensures: it is the batch, in every output too, and no sample meets another. The oracle computes sample by sample, so
-that verification sees it too.
+Requires: the first dimension of every input is 1, the sample's.
+Ensures: that dimension becomes the batch size, in every output too, and no result of one sample depends on another. The
+oracle computes sample by sample, so that verification checks this too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from service.compiler.qnn.batch.samples import Samples, grown
 
 
 def batched(module: tvm.IRModule, batch: int) -> tvm.IRModule:
-    """`module` for `batch` samples.
+    """Returns `module` rewritten for `batch` samples.
 
     Raises:
-        UnsupportedOperator: an operator mixes samples, or there is no rule by which it keeps them apart.
+        UnsupportedOperator: an operator mixes samples, or has no rule that keeps them apart.
     """
     if batch == 1:
         return module
@@ -63,7 +63,7 @@ def _rebuilt(grower: Grower, var: relax.Var, value: relax.Expr) -> Operand:
 
 
 def _first(grower: Grower, result: relax.Expr) -> relax.Expr:
-    """An output, with the samples in its first dimension."""
+    """Returns an output with the samples in its first dimension."""
     made, grower.name = grower.operand(result), str(getattr(result, "name", ""))
     if not isinstance(made, Samples) or made.shape[:1] != (1,) or made.before != 1:
         raise grower.mixed("the output")

@@ -1,4 +1,4 @@
-"""What rules write a batch's values with."""
+"""The builder that the rules use to emit the values of a batch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from service.compiler.qnn.batch.samples import Samples, grown, located
 from service.compiler.qnn.operation import IllTyped
 from service.core.errors import UnsupportedOperator
 
-Operand = Samples | Any  # where no input decides it, an expression that is the same for all samples
+Operand = Samples | Any  # or an expression that is the same for all samples, because no input affects it
 
 
 class Grower:
-    """Emits values of several samples.
+    """Emits the values of a batch.
 
     Attributes:
-        batch: how many samples there are.
-        name: of the value that is being written.
-        values: by the variables of the model of one sample.
+        batch: the number of samples.
+        name: the name of the value that is being rewritten.
+        values: variable of the one-sample model -> its value for the batch.
     """
 
     def __init__(self, builder: relax.BlockBuilder, batch: int) -> None:
@@ -32,10 +32,10 @@ class Grower:
         return self.values[expr] if isinstance(expr, relax.Var) else expr
 
     def emit(self, expr: relax.Expr) -> relax.Expr:
-        """Binds the value, or a part of it.
+        """Binds a value of the batch, or an intermediate step of it.
 
         Raises:
-            UnsupportedOperator: its type inference refuses it for several samples.
+            UnsupportedOperator: type inference rejects the operator for several samples.
         """
         try:
             return graph.emit(self.builder, expr, self.name)
@@ -43,7 +43,9 @@ class Grower:
             raise self.mixed(name_of(expr)) from exc
 
     def made(self, call: relax.Call, shape: Sequence[int], axis: int, outer: int = 1) -> Samples:
-        """The value by one call, which has to make it as large as it has to be."""
+        """Emits `call` as the value of an operator, and checks that its result has the shape that the batch
+        requires.
+        """
         made = Samples(self.emit(call), tuple(shape), axis, outer)
         if graph.shape_of(made.value) != made.grown(self.batch):
             raise self.mixed(name_of(call))
@@ -53,7 +55,9 @@ class Grower:
         return x if graph.shape_of(x) == tuple(shape) else self.emit(relax.op.reshape(x, shape))
 
     def laid(self, x: relax.Expr, shape: Sequence[int], before: int) -> Samples:
-        """`x`, with its samples behind `before` parts, as the value: of `shape` for one sample."""
+        """Reshapes `x`, which is `[before, batch, …]` in memory, into the value whose shape for one sample is
+        `shape`.
+        """
         place = located(shape, before)
         if place is None:
             raise self.mixed("reshape")
@@ -62,14 +66,14 @@ class Grower:
 
     def mixed(self, what: str) -> UnsupportedOperator:
         return UnsupportedOperator(
-            f"{what} {self.name!r} does not keep samples apart",
+            f"cannot batch the model: {what} {self.name!r} mixes samples",
             op=what,
             tensor=self.name,
-            hint="the model can be built for a batch of 1 only",
+            hint="build the model for a batch of 1",
         )
 
 
 def name_of(expr: relax.Expr) -> str:
-    """What an error calls the operator."""
+    """Returns the operator's name as errors show it."""
     name = str(expr.op.name) if isinstance(expr, relax.Call) else "the tensor"
     return name.removeprefix("relax.").removeprefix("qnn.")

@@ -1,7 +1,8 @@
-"""The rule of each operator: how it works on several samples.
+"""The rule of each operator: how it computes several samples.
 
-Where the samples have an axis that the operator leaves alone, it works on all of them as it does on one. Where it
-works along the axis that they were merged into, they get one of their own for it.
+If the samples have an axis that the operator leaves alone, the operator computes all of them as it computes one. If it
+works along the axis that the samples were merged into, that axis is split first, so that the samples have an axis of
+their own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from service.compiler.qnn.ops.real import FUNCTIONS
 from service.compiler.qnn.ops.unary import RULES as UNARY
 from service.compiler.qnn.plain import ELEMENTWISE
 
-# (what writes, the call for one sample, the shape of its result) -> the value.
+# (builder, the call for one sample, the shape of its result) -> the value for the batch.
 Rule = Callable[[Grower, relax.Call, Shape], Samples]
 
 
@@ -44,7 +45,7 @@ def _permute(b: Grower, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _elementwise(b: Grower, call: relax.Call, shape: Shape) -> Samples:
-    """Of operands that are repeated to the result's shape."""
+    """An operator whose operands are broadcast to the result's shape."""
     operands = [b.operand(arg) for arg in call.args]
     place = _place(operands, shape)
     placed = [_moved(b, each, place, len(shape)) for each in operands]
@@ -59,19 +60,23 @@ def _elementwise(b: Grower, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _place(operands: Sequence[Operand], shape: Shape) -> Samples:
-    """That of the operand whose axis of samples is as long as the result's, if there is one."""
+    """Returns the operand whose sample axis is as long as the result's, if there is one, or else any operand with
+    samples.
+    """
     widened = [_widened(each, len(shape)) for each in operands if isinstance(each, Samples)]
     return max(widened, key=lambda each: each.extent == shape[each.axis])
 
 
 def _widened(x: Samples, rank: int) -> Samples:
-    """`x` as of `rank` axes, the first ones of length 1; its value is as it was."""
+    """Returns `x` with leading axes of length 1 added, so that it has `rank` axes. Its value is unchanged."""
     more = rank - len(x.shape)
     return replace(x, shape=(1,) * more + x.shape, axis=x.axis + more)
 
 
 def _moved(b: Grower, x: Operand, place: Samples, rank: int) -> Operand:
-    """`x` with its samples at `place`, if nothing but axes of length 1 is between: they may be in any of those."""
+    """Returns `x` with its samples on the axis of `place`, if only axes of length 1 are between: samples may be on any
+    of those.
+    """
     if not isinstance(x, Samples):
         return x
     wide = _widened(x, rank)
@@ -87,7 +92,7 @@ def _moved(b: Grower, x: Operand, place: Samples, rank: int) -> Operand:
 
 
 def _fits(x: Operand, place: Samples, shape: Shape) -> bool:
-    """Whether an operand can stay as it is for samples that lie at `place` of the result."""
+    """Returns true if an operand needs no change when the samples of the result are at `place`."""
     if isinstance(x, Samples):
         return (x.axis, x.outer, x.extent) == (place.axis, place.outer, shape[place.axis])
     own = graph.shape_of(x)
@@ -96,10 +101,12 @@ def _fits(x: Operand, place: Samples, shape: Shape) -> bool:
 
 
 def _with_own_axis(b: Grower, x: Operand, axis: int, rank: int) -> relax.Expr:
-    """An operand with an axis of samples in front of `axis`, of length 1 in what is the same for all."""
+    """Returns an operand with a separate sample axis before `axis`. The axis has length 1 if the operand is the same
+    for all samples.
+    """
     if isinstance(x, Samples):
         if x.axis != axis or x.outer != 1:
-            raise b.mixed("the operand of")
+            raise b.mixed("an operand of")
         return b.reshaped(x.value, apart(x.shape, axis, b.batch))
     own = graph.shape_of(x)
     at = axis - (rank - len(own))
@@ -126,7 +133,7 @@ def _reduce(b: Grower, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
-    """`call` along other axes, which stay with a length of 1."""
+    """Returns `call` along other axes, which stay in the result with a length of 1."""
     if ops.name_of(call) is None:
         return getattr(relax.op, name_of(call))(x, axis=axes, keepdims=True)
     keeps = {"keepdims": True} if "keepdims" in dict(call.attrs.items()) else {}
@@ -134,7 +141,7 @@ def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
 
 
 def _along(axis_of: Callable[[relax.Call, int], int]) -> Rule:
-    """An operator along one axis, which leaves the others alone."""
+    """The rule of an operator that works along one axis and leaves the others alone."""
 
     def rule(b: Grower, call: relax.Call, shape: Shape) -> Samples:
         x = _samples(b, call)
@@ -153,7 +160,7 @@ def _extreme_place(b: Grower, call: relax.Call, shape: Shape) -> Samples:
     return b.made(graph.with_args(call, [x.value]), shape, x.axis - moved, x.outer)
 
 
-# -- parts
+# -- parts of tensors
 
 
 def _slice(b: Grower, call: relax.Call, shape: Shape) -> Samples:
@@ -190,10 +197,10 @@ def _concatenate(b: Grower, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _repeated(b: Grower, x: relax.Expr, place: Samples) -> Samples:
-    """What no input decides, such as a class token, once for each sample."""
+    """Repeats a tensor that no input affects, such as a class token, once for each sample."""
     shape = graph.shape_of(x)
     if place.outer != 1:
-        raise b.mixed("the operand of")
+        raise b.mixed("an operand of")
     one = b.reshaped(x, apart(shape, place.axis, 1))
     several = b.emit(relax.op.broadcast_to(one, apart(shape, place.axis, b.batch)))
     return Samples(b.reshaped(several, grown(shape, place.axis, b.batch)), shape, place.axis)
@@ -247,7 +254,7 @@ def _pad(b: Grower, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _matmul(b: Grower, call: relax.Call, shape: Shape) -> Samples:
-    """Of matrices `[…, M, K]` and `[…, K, N]`, and a bias `[N]` that is the same for all samples."""
+    """Multiplies matrices `[…, M, K]` and `[…, K, N]`, and adds a bias `[N]` that is the same for all samples."""
     lhs, rhs, *bias = (b.operand(arg) for arg in call.args)
     rank = len(shape)
     if not isinstance(rhs, Samples):
@@ -267,7 +274,7 @@ def _matmul(b: Grower, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _first_dimension(b: Grower, call: relax.Call, shape: Shape) -> Samples:
-    """An operator that works on each element of its operands' first dimension alike."""
+    """An operator that treats every element of its operands' first dimension alike."""
     operands = [b.operand(arg) for arg in call.args]
     samples = [each for each in operands if isinstance(each, Samples)]
     extents = {each.extent for each in samples}
@@ -281,7 +288,7 @@ def _first_dimension(b: Grower, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _samples(b: Grower, call: relax.Call) -> Samples:
-    """The first operand, which the input decides."""
+    """Returns the first operand, which must depend on the samples."""
     x = b.operand(call.args[0])
     if not isinstance(x, Samples):
         raise b.mixed(name_of(call))

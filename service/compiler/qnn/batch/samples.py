@@ -1,4 +1,4 @@
-"""Where the samples of a batch lie in a tensor."""
+"""Describes where the samples of a batch are in a tensor."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ Shape = tuple[int, ...]
 class Samples:
     """A tensor of a batch.
 
-    For one sample it is of `shape`. Its `axis` is `outer` parts, each of which is there for every sample, one behind
-    the other: of `[4, 6]`, axis 1 and 2 parts, a batch of 5 makes `[4, 30]`, which is `[4, 2, 5, 3]`.
+    For one sample, the tensor has the shape `shape`. Its `axis` consists of `outer` parts, and each part is repeated
+    for every sample: for `[4, 6]` with axis 1 and 2 parts, a batch of 5 has the shape `[4, 30]`, which is `[4, 2, 5,
+    3]`.
 
     Attributes:
-        value: of all samples.
+        value: the tensor of all samples.
     """
 
     value: relax.Expr
@@ -29,32 +30,35 @@ class Samples:
 
     @property
     def extent(self) -> int:
-        """Of the axis, for one sample."""
+        """The length of the sample axis, for one sample."""
         return self.shape[self.axis]
 
     @property
     def before(self) -> int:
-        """The number of parts in front of the samples, in memory's order."""
+        """The number of parts before the samples, in memory order."""
         return math.prod(self.shape[: self.axis]) * self.outer
 
     def grown(self, batch: int) -> Shape:
-        """The shape of `value`."""
+        """Returns the shape of `value`."""
         return grown(self.shape, self.axis, batch)
 
 
 def grown(shape: Sequence[int], axis: int, batch: int) -> Shape:
-    """`shape` with `axis` as often as there are samples."""
+    """Returns `shape` with `axis` multiplied by the number of samples."""
     return *shape[:axis], shape[axis] * batch, *shape[axis + 1 :]
 
 
 def apart(shape: Sequence[int], axis: int, batch: int) -> Shape:
-    """`shape` with an axis of samples of its own, in front of `axis`."""
+    """Returns `shape` with a separate sample axis before `axis`."""
     return *shape[:axis], batch, *shape[axis:]
 
 
 def located(shape: Sequence[int], before: int) -> tuple[int, int] | None:
-    """`Samples.axis` and `outer` for samples with `before` parts in front of them: an axis of length 1 if there is one
-    at that place, else the one that begins there, or is divided by it. None if no axis is."""
+    """Returns `Samples.axis` and `Samples.outer` for samples with `before` parts in front of them.
+
+    An axis of length 1 at that position is preferred. Otherwise it is the axis that begins at that position, or that
+    the position divides evenly. Returns None if there is no such axis.
+    """
     count = 1
     for axis, extent in enumerate(shape):
         outer, rest = divmod(before, count)

@@ -1,7 +1,8 @@
 """Numerics modes: each is a table from operator to formula.
 
-A mode is the name of one reference runtime. LiteRT's own kernels disagree with each other: its reference kernels
-round twice in fixed point, XNNPACK rounds once in float. So every build, report and claim of exactness names its mode.
+A mode is named after one reference runtime. LiteRT's own kernels disagree with each other: its reference kernels round
+twice in fixed point, and XNNPACK rounds once in float. Therefore every build, report and claim of exactness names its
+mode.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _MODES = {
 
 
 def get_mode(name: str) -> Mode:
-    """The mode called `name`.
+    """Returns the mode called `name`.
 
     Raises:
-        Unsupported: there is none.
+        Unsupported: there is no such mode.
     """
     return _MODES[parse_mode(name)]

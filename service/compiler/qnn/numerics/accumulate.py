@@ -26,16 +26,16 @@ from service.core.errors import UnsupportedOperator
 
 Compute = Callable[..., te.Tensor]
 
-_SHORTEST_PART = 32  # input channels: sums of shorter runs would cost more than 64-bit ones
+_SHORTEST_PART = 32  # input channels: sums of shorter runs would cost more than 64-bit sums
 
 
 class Conv2d:
-    """qnn.conv2d."""
+    """The formula of `qnn.conv2d`."""
 
     summary = "sum((x - zx) * (w - zw)) + bias, exact"
 
     def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
-        """[N, H, W, C] and [O, KH, KW, I] -> [N, OH, OW, O]: matrix products of windows with filters."""
+        """Multiplies windows by filters as matrices: `[N, H, W, C]` and `[O, KH, KW, I]` -> `[N, OH, OW, O]`."""
         out_channels, kernel_h, kernel_w, per_group = weight.shape
         groups = operation.integer("groups")
         filters = _filters(operation, weight, groups)
@@ -75,7 +75,7 @@ class Conv2d:
 
 
 class Dense:
-    """qnn.dense."""
+    """The formula of `qnn.dense`."""
 
     summary = Conv2d.summary
 
@@ -102,8 +102,9 @@ class Dense:
 def _centered_if_simulated(
     operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, weight: relax.Expr
 ) -> tuple[Operation, relax.Expr, relax.Expr]:
-    """The operation with operands that are held as float32 less their zero points: the four terms would need more bits
-    than the sum of products does."""
+    """Returns a simulated operation on operands less their zero points, which are held as float32; other operations are
+    unchanged. The four terms of the expansion would need more bits than the sum of products.
+    """
     if not operation.is_simulated:
         return operation, x, weight
     in_type, weight_type = operation.per_tensor("in_type"), operation.quantized("weight_type")
@@ -116,7 +117,7 @@ def _centered_if_simulated(
 
 
 def constant(operation: Operation, expr: relax.Expr) -> Array:
-    """The value of a weight or bias.
+    """Returns the value of a weight or bias.
 
     Raises:
         UnsupportedOperator: it is computed while the model runs.
@@ -124,13 +125,13 @@ def constant(operation: Operation, expr: relax.Expr) -> Array:
     value = value_of(expr)
     if value is None:
         raise UnsupportedOperator(
-            f"{operation.name} with weights that are not constant", op=operation.name, hint="freeze the model first"
+            f"{operation.name} has weights that are not constant", op=operation.name, hint="freeze the model first"
         )
     return value
 
 
 def centered(values: Array, quantized: QuantizedType, dtype: Any = np.float64) -> Array:
-    """Stored values less their zero points: exact up to 2**53 in float64, and up to 2**24 in float32."""
+    """Returns stored values less their zero points: exact up to 2**53 in float64, and up to 2**24 in float32."""
     points = np.array(quantized.zero_points, dtype)
     if quantized.axis is not None:
         points = points.reshape([-1 if axis == quantized.axis else 1 for axis in range(values.ndim)])
@@ -138,7 +139,7 @@ def centered(values: Array, quantized: QuantizedType, dtype: Any = np.float64) -
 
 
 def _filters(operation: Operation, weight: Array, groups: int) -> Filters:
-    """The filters of constant weights, made for the first sample only."""
+    """Returns the filters of the weights. Those of constant weights are prepared once, for the first sample."""
 
     def make() -> Filters:
         in_type = operation.per_tensor("in_type")
@@ -161,7 +162,7 @@ def accumulated(operation: Operation, sums: Array, bias: Array | None) -> Array:
     if bias is not None:
         sums = sums + bias.astype(np.float64)
     accum_dtype = str(operation.attr("accum_dtype"))
-    # Accumulators wrap as the reference kernels' do, which is the detour by int64.
+    # Through int64, so that accumulators wrap as those of the reference kernels do.
     return sums.astype(np.float32) if accum_dtype == "float32" else sums.astype(np.int64).astype(accum_dtype)
 
 
@@ -175,8 +176,9 @@ def _expanded(
     products: Compute,
     windows: Compute,
 ) -> relax.Expr:
-    """The four terms: `products(x, kernel)` is the first, maybe in parts along an axis of its own in front (`_parts`),
-    `windows(x)` the sums in the second, one for each group."""
+    """Emits the four terms. `products(x, kernel)` computes the first one, possibly in parts along an additional first
+    axis (`_parts`); `windows(x)` computes the sums of the second one, one for each group.
+    """
     accum_dtype = str(operation.attr("accum_dtype"))
     sums = builder.emit_te(products, x, kernel, primfunc_name_hint=operation.name.replace(".", "_"))
     if len(sums.ty.shape) > len(operation.call.ty.shape):
@@ -185,7 +187,7 @@ def _expanded(
     points = np.array(operation.quantized("weight_type").zero_points, accum_dtype)
     if not points.any():
         return pointwise(builder, "bias", lambda total, offset: total.astype(accum_dtype) + offset, [sums], [offset])
-    # One window sum serves a whole group of filters: repeat it so that the subtraction is elementwise.
+    # All filters of a group share one window sum: repeat it so that the subtraction is elementwise.
     repeated = builder.emit_te(windows, x, primfunc_name_hint="window_sum")
     zero_point = ChannelConstant(points, None if len(points) == 1 else len(sums.ty.shape) - 1)
     return pointwise(
@@ -198,7 +200,7 @@ def _expanded(
 
 
 def _terms_3_and_4(operation: Operation, stored: Array, bias: relax.Expr | None) -> Array:
-    """bias - zx * sum(w) + count * zx * zw, for each filter."""
+    """Returns bias - zx * sum(w) + count * zx * zw, for each filter."""
     in_type, weight_type = operation.per_tensor("in_type"), operation.quantized("weight_type")
     filters = stored.reshape(len(stored), -1).astype(np.int64)
     offset = in_type.zero_point * (filters.shape[1] * np.array(weight_type.zero_points, np.int64) - filters.sum(axis=1))
@@ -208,10 +210,10 @@ def _terms_3_and_4(operation: Operation, stored: Array, bias: relax.Expr | None)
 
 
 def _parts(operation: Operation, stored: Array) -> tuple[int, str]:
-    """Into how many runs of input channels a sum is cut, and the dtype of their sums.
+    """Returns the number of runs of input channels that a sum is divided into, and the dtype of their sums.
 
-    Processors add and multiply 32 bits faster than 64. So a sum of 64 bits is one of 32 bits where the weights are such
-    that it fits whatever the input, or else a sum of such parts.
+    Processors add and multiply 32-bit integers faster than 64-bit ones. A 64-bit sum is computed as one 32-bit sum if
+    the weights guarantee that it fits for every input, and otherwise as a sum of such parts.
     """
     accum_dtype, (low, high) = (
         str(operation.attr("accum_dtype")),
@@ -235,7 +237,7 @@ def _added_up(parts: te.Tensor, dtype: str) -> te.Tensor:
 
 
 def _product(element: Scalar, weight: Scalar, dtype: str) -> Scalar:
-    """A term of a sum of `dtype`; a product of stored values fits 32 bits."""
+    """Returns a term of a sum of `dtype`; a product of stored values fits 32 bits."""
     narrow = "int32" if dtype == "int64" else dtype
     return (element.astype(narrow) * weight.astype(narrow)).astype(dtype)
 

@@ -1,4 +1,4 @@
-"""Between real values and storage, and joining tensors of different types."""
+"""Conversions between real values and storage, and concatenation of tensors of different types."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ _LARGEST_INT32_FLOAT = float(np.nextafter(np.float32(2.0**31), np.float32(0)))
 
 
 class Quantize:
-    """float32 -> storage, in float32 arithmetic.
+    """Quantizes float32 to storage, in float32 arithmetic.
 
-    TFLite (reference/quantize.h, AffineQuantize) divides and rounds halves away from zero; XNNPACK
-    (f32-qs8-vcvt) multiplies by the reciprocal and rounds halves to even.
+    TFLite (reference/quantize.h, AffineQuantize) divides and rounds halves away from zero; XNNPACK (f32-qs8-vcvt)
+    multiplies by the reciprocal and rounds halves to even.
     """
 
     def __init__(self, *, reciprocal: bool, overflows: bool = False) -> None:
         """
         Args:
-            overflows: whether a quotient beyond 32 bits, or NaN, becomes -2**31, as x86 converts it, to which the zero
-                point is added in 32 bits; otherwise it is clamped.
+            reciprocal: true to multiply by the reciprocal as XNNPACK does, false to divide as TFLite does.
+            overflows: true if a quotient beyond 32 bits, or NaN, becomes -2**31, as x86 converts it; the zero point is
+                then added in 32 bits. Otherwise the quotient is clamped.
         """
         self.reciprocal, self.overflows = reciprocal, overflows
         formula = "z + round_even(x * float(1 / s))" if reciprocal else "z + round_away(x / s)"
@@ -51,7 +52,7 @@ class Quantize:
             fits = np.abs(ratio) < _INT32
             rounded = self._rounded(np.where(fits, ratio, 0)).astype(np.int64)
             total = np.where(fits, rounded, -_INT32) + zero_points
-            return store(total.astype(np.int32), out_type)  # in 32 bits: it wraps
+            return store(total.astype(np.int32), out_type)  # in 32 bits, which wrap
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         return store(self._rounded(np.clip(ratio, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
 
@@ -84,16 +85,18 @@ class Quantize:
 
 
 def int32_bound(out_type: QuantizedType) -> float:
-    """The float32 from which on, and below whose negative, quotients overflow with their zero point."""
+    """Returns the float32 at and above which quotients overflow when their zero point is added, and likewise below its
+    negative.
+    """
     return _LARGEST_INT32_FLOAT if max(out_type.zero_points) > _INT32 - 1 - _LARGEST_INT32_FLOAT else float(_INT32)
 
 
 class Dequantize:
-    """Storage -> float32: the difference of integers as a float32, times a float32 scale.
+    """Converts storage to float32: the difference of integers as a float32, times a float32 scale.
 
-    Sums of 32 bits are rounded twice, then: by ONNX Runtime (DequantizeLinear in quantize_linear.cc, and QGemm and
+    Sums of 32 bits are then rounded twice, as by ONNX Runtime (DequantizeLinear in quantize_linear.cc, and QGemm and
     MatMulIntegerToFloat in mlas/lib/qpostprocessor.cpp), PyTorch (dequantize_val in AffineQuantizer.cpp) and oneDNN's
-    output scales. LiteRT's DEQUANTIZE takes 16 bits at most.
+    output scales. LiteRT's DEQUANTIZE takes at most 16 bits.
     """
 
     summary = "float(q - z) * float(s)"
@@ -118,7 +121,7 @@ class Dequantize:
 
 
 class StorageCast:
-    """The same integers."""
+    """Returns the same integers."""
 
     summary = "q"
 
@@ -173,7 +176,7 @@ class Concatenate:
 
 
 def round_away(values: Array) -> Array:
-    """To the nearest integer, halves away from zero, as C's round does."""
+    """Rounds to the nearest integer, halves away from zero, as C's round does."""
     whole = np.trunc(values)
     if rounding.is_watched():
         rounding.report_ties(np.abs(values - whole) == 0.5)
@@ -194,7 +197,7 @@ def _rescale(in_type: QuantizedType, out_type: QuantizedType) -> tuple[np.float3
 
 
 def broadcast(quantized: QuantizedType, rank: int) -> tuple[Array, Array]:
-    """Scales (float32) and zero points (int64), so that they broadcast over a tensor of `rank` dimensions."""
+    """Returns scales (float32) and zero points (int64) in shapes that broadcast over a tensor of `rank` dimensions."""
 
     def broadcast(values: Array) -> Array:
         if quantized.blocks is None:

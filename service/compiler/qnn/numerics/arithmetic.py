@@ -1,4 +1,4 @@
-"""Two operands, element by element, beside addition and multiplication: differences, PReLU, comparisons."""
+"""Elementwise formulas of two operands other than addition and multiplication: differences, PReLU, comparisons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _SUM = FixedPointAdd()
 
 
 class FixedPointSub:
-    """TFLite's reference kernels (kernels/sub.cc, reference/sub.h): as their addition, with a difference in it."""
+    """TFLite's reference kernels (kernels/sub.cc, reference/sub.h): their addition, with a difference instead of the
+    sum.
+    """
 
     summary = "z + mul(mul((a - za) << 20, ma) - mul((b - zb) << 20, mb), m), each mul rounded twice"
 
@@ -45,7 +47,7 @@ class FixedPointSub:
         return pointwise(builder, "sub", compute, [a, b])
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
-        """The multipliers of both operands and of their difference: those of the sum."""
+        """Returns the multipliers of both operands and of their difference, which are those of the sum."""
         return _SUM.multipliers(operation)
 
 
@@ -71,7 +73,7 @@ class SharedShiftSub:
         return pointwise(builder, "sub", compute, [a, b])
 
     def parameters(self, operation: Operation) -> tuple[int, int, int, int]:
-        """Both multipliers, the bias and the shift."""
+        """Returns both multipliers, the bias and the shift."""
         lhs, rhs, _, shift = SharedShiftAdd().parameters(operation)
         lhs_type, rhs_type, _ = binary_types(operation)
         bias = (1 << (shift - 1)) - lhs * lhs_type.zero_point + rhs * rhs_type.zero_point
@@ -79,7 +81,7 @@ class SharedShiftSub:
 
 
 class SquaredDifference:
-    """TFLite (kernels/squared_difference.cc): both operands in 2**-7 of twice the larger scale."""
+    """TFLite (kernels/squared_difference.cc): both operands in units of 2**-7 of twice the larger scale."""
 
     summary = "z + mul((mul((a - za) << 7, ma) - mul((b - zb) << 7, mb)) ** 2, m), each mul rounded twice"
     LEFT_SHIFT = 7
@@ -109,13 +111,13 @@ class SquaredDifference:
         return pointwise(builder, "square", square, [raw])
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
-        """The multipliers of both operands and of the square, in double; scales are float32, and so is twice the larger
-        one.
+        """Returns the multipliers of both operands and of the square, in double. The scales, and twice the larger one,
+        are float32.
         """
         lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
         real = twice_largest * twice_largest / ((1 << 2 * self.LEFT_SHIFT) * out)
-        operation.require_defined(real < 1, "the output's scale is so small that LiteRT stops")
+        operation.require_defined(real < 1, "the output's scale is so small that LiteRT fails")
         return [
             quantize_multiplier(lhs / twice_largest),
             quantize_multiplier(rhs / twice_largest),
@@ -124,7 +126,7 @@ class SquaredDifference:
 
 
 class PRelu:
-    """TFLite (reference/prelu.h): what is negative is multiplied by the second operand."""
+    """TFLite (reference/prelu.h): negative values are multiplied by the second operand."""
 
     summary = "z + mul(x - zx, m) from zero on, else z + mul((x - zx) * (a - za), m_a), rounded twice"
 
@@ -149,13 +151,15 @@ class PRelu:
         return pointwise(builder, "prelu", compute, [x, alpha])
 
     def multipliers(self, operation: Operation) -> tuple[Multiplier, Multiplier]:
-        """From zero on and below (PreluPrepare in kernels/activations.cc), each step rounded to float32."""
+        """Returns the multipliers for values from zero on and for negative ones (PreluPrepare in
+        kernels/activations.cc), each step rounded to float32.
+        """
         x, alpha, out = (np.float32(quantized.scale) for quantized in binary_types(operation))
         return quantize_multiplier(float(x / out)), quantize_multiplier(float(x * alpha / out))
 
 
 class Compare:
-    """TFLite (reference/comparisons.h): both operands in 2**-8 of one, rounded twice, then compared."""
+    """TFLite (reference/comparisons.h): both operands in units of 2**-8 of one, rounded twice, then compared."""
 
     _LEFT_SHIFT = 8
 
@@ -187,7 +191,7 @@ class Compare:
 
     def _multiplier(self, operation: Operation, name: str) -> Multiplier:
         scale = operation.per_tensor(name).scale
-        operation.require_defined(scale < 1, f"{name} has a scale of {scale}; LiteRT compares scales below 1")
+        operation.require_defined(scale < 1, f"{name} has a scale of {scale}, but LiteRT compares only scales below 1")
         return quantize_multiplier(scale)
 
 
@@ -199,7 +203,7 @@ _RELATIONS: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     ">": tirx.GT,
     ">=": tirx.GE,
 }
-# By the name of the operator.
+# Operator name -> formula.
 COMPARISONS: dict[str, Compare] = {
     "equal": Compare("==", np.equal),
     "not_equal": Compare("!=", np.not_equal),

@@ -28,15 +28,16 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
-_FAR = float(1 << 30)  # beyond every 8-bit storage type
-VECTOR_CHANNELS = 16  # that average pooling takes at once
-FUSED_CHANNELS = 8  # that adaptive average pooling takes at once
+_FAR = float(1 << 30)  # beyond the range of every 8-bit storage type
+VECTOR_CHANNELS = 16  # channels that average pooling processes at once
+FUSED_CHANNELS = 8  # channels that adaptive average pooling processes at once
 
 
 class FbgemmRequantize:
     """FBGEMM (requantizeOutputProcessingAvx2, and its AVX-512 and depthwise variants): the bias is added in float32.
 
-    Per channel it is divided by s_x * s_w; per tensor it is multiplied by the reciprocal, and fused with the addition.
+    Per channel, the bias is divided by s_x * s_w. Per tensor, it is multiplied by the reciprocal, fused with the
+    addition.
     """
 
     adds_bias = True
@@ -62,7 +63,7 @@ class FbgemmRequantize:
         )
 
     def parameters(self, operation: Operation, bias: Array | None) -> tuple[Array, Array, Array]:
-        """Scale, addend and its factor, each float32 `[C]` or `[1]`."""
+        """Returns scale, addend and the addend's factor, each float32 `[C]` or `[1]`."""
         in_type = operation.quantized("in_type")
         products = np.array(in_type.scales).astype(np.float32)
         scales = products / np.float32(operation.per_tensor("out_type").scale)
@@ -74,8 +75,9 @@ class FbgemmRequantize:
 
 
 class OneDnnRequantize:
-    """oneDNN's int8 convolutions and inner products as ATen calls them: real values, and the zero point before the
-    rounding (the order was measured: `_mm512` code is generated at run time)."""
+    """oneDNN's int8 convolutions and inner products as ATen calls them: computed in real values, and the zero point is
+    added before rounding (the order was measured: `_mm512` code is generated at run time).
+    """
 
     adds_bias = True
     summary = "round_even((float(acc) * s_x * s_w + bias) * float(1 / s) + z)"
@@ -105,9 +107,11 @@ class OneDnnRequantize:
         )
 
     def parameters(self, operation: Operation) -> tuple[np.float32, Array, np.float32]:
-        """s_x, s_w and 1 / s in float32. ATen hands scales on as reciprocals, which oneDNN's wrapper inverts again."""
+        """Returns s_x, s_w and 1 / s in float32. ATen passes scales on as reciprocals, which oneDNN's wrapper inverts
+        again.
+        """
         layer = operation.producer
-        operation.require_defined(layer is not None, "follows no layer")
+        operation.require_defined(layer is not None, "does not follow a convolution or dense layer")
         assert layer is not None
         scales = np.array(layer.quantized("weight_type").scales)
         weight_scales = _inverted_twice(scales) if layer.name == "qnn.dense" else scales.astype(np.float32)
@@ -120,15 +124,16 @@ def _inverted_twice(scales: Array) -> Array:
 
 
 class ByGroups:
-    """PyTorch's engine `x86` on a CPU with AVX512-VNNI: oneDNN, but FBGEMM for more than 100 groups
-    (`should_use_onednn_quant` in OnednnUtils.h)."""
+    """PyTorch's engine `x86` on a CPU with AVX512-VNNI: oneDNN, except FBGEMM for more than 100 groups
+    (`should_use_onednn_quant` in OnednnUtils.h).
+    """
 
     adds_bias = True
     MOST_GROUPS = 100
     summary = "up to 100 groups as oneDNN, beyond as FBGEMM"
 
     def chosen(self, operation: Operation) -> FbgemmRequantize | OneDnnRequantize:
-        """The engine's formula for the convolution before `operation`."""
+        """Returns the engine's formula for the convolution before `operation`."""
         layer = operation.producer
         assert layer is not None
         symmetric = not any(layer.quantized("weight_type").zero_points)
@@ -144,7 +149,9 @@ class ByGroups:
 
 
 class FusedQuantize:
-    """`quantize_per_tensor`: FBGEMM's Quantize, whose product, zero point and rounding are one fused step."""
+    """`quantize_per_tensor`: FBGEMM's Quantize, in which multiplication, addition of the zero point and rounding are
+    one fused step.
+    """
 
     summary = "round_even(fma(x, float(1 / s), z))"
 
@@ -170,7 +177,7 @@ class FusedQuantize:
 
 
 class Rescale:
-    """One quantized type to another (`dequantize_val`, then `quantize_val`)."""
+    """Converts one quantized type to another (`dequantize_val`, then `quantize_val`)."""
 
     summary = "z + round_even(s_in * (q - z_in) * float(1 / s))"
 
@@ -210,18 +217,18 @@ class FloatAdd:
 
     @staticmethod
     def centre(quantized: QuantizedType) -> int:
-        """The integer that is subtracted from a stored value before the multiplication."""
+        """Returns the integer that is subtracted from a stored value before the multiplication."""
         return 0
 
     @staticmethod
     def parameters(quantized: QuantizedType) -> tuple[float, float]:
-        """The factor that a stored value is multiplied by, and the term that is added."""
+        """Returns the factor of a stored value, and the term that is added to the product."""
         scale = np.float32(quantized.scale)
         return float(scale), float(scale * np.float32(-quantized.zero_point))
 
 
 class FloatConcatenate:
-    """`quantized::cat`: parts of another type are rescaled."""
+    """`quantized::cat`: parts whose type differs from the output's are rescaled."""
 
     summary = f"copies; a part of another type becomes {Rescale.summary}"
 
@@ -242,8 +249,8 @@ class FloatConcatenate:
 class EvenAverage:
     """`qavg_pool2d_nhwc_kernel`: the sum times float(1 / count).
 
-    Whole vectors of channels are averaged less the zero point; the channels left over are averaged as they are stored,
-    which rounds a half the other way where the zero point is odd.
+    Whole vectors of channels are averaged less the zero point. The remaining channels are averaged as they are stored,
+    which rounds a half the other way if the zero point is odd.
     """
 
     summary = "z + round_even((sum - count * z) * float(1 / count)); z is 0 for the last channels % 16"
@@ -272,17 +279,18 @@ class EvenAverage:
 
     @staticmethod
     def centres(operation: Operation, channels: int) -> Array:
-        """The value that is subtracted from each channel: int32 `[C]`."""
+        """Returns the value that is subtracted from each channel: int32 `[C]`."""
         whole = channels - channels % VECTOR_CHANNELS
         return np.where(np.arange(channels) < whole, operation.per_tensor("in_type").zero_point, 0).astype(np.int32)
 
 
 class AdaptiveAverage:
-    """`_qadaptive_avg_pool_kernel` (QuantizedOpKernels.cpp), of images with their channels last, as convolutions make
-    them: the zero point is added before anything is rounded to an integer, so that halves go to the even stored value.
+    """`_qadaptive_avg_pool_kernel` (QuantizedOpKernels.cpp), for images with their channels last, as convolutions
+    produce them. The zero point is added before rounding to an integer, so that halves are rounded to the even stored
+    value.
 
-    The order was measured on PyTorch 2.13.0: blocks of `FUSED_CHANNELS` channels are multiplied and added at once, and
-    for the channels left over the product is rounded first.
+    The order was measured on PyTorch 2.13.0: blocks of `FUSED_CHANNELS` channels use fused multiply-adds; for the
+    remaining channels, the product is rounded first.
     """
 
     summary = "round_even(fma(sum - count * z, 1 / float(1 / float(1 / count)), z)); no fma for the last channels % 8"
@@ -311,23 +319,23 @@ class AdaptiveAverage:
 
     @staticmethod
     def parameters(operation: Operation) -> tuple[np.float32, int]:
-        """The factor, and the elements of a window."""
+        """Returns the factor, and the number of elements of a window."""
         rows, columns = operation.ints("pool_size", 2, 1)
         one = np.float32(1)
         return np.float32(one / (one / (one / np.float32(rows * columns)))), rows * columns
 
     @staticmethod
     def fused(channels: int) -> Array:
-        """Whether each channel is multiplied and added at once: bool `[C]`."""
+        """Returns, for each channel, whether it uses a fused multiply-add: bool `[C]`."""
         return np.arange(channels) < channels - channels % FUSED_CHANNELS
 
 
 def reciprocal(quantized: QuantizedType) -> np.float32:
-    return np.float32(1 / quantized.scale)  # of a scale of float32, the same as float32's own division
+    return np.float32(1 / quantized.scale)  # for a float32 scale, this equals float32's own division
 
 
 def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array:
-    """Stored values of one type as another."""
+    """Converts stored values of one type to another type."""
     if in_type.scale == out_type.scale:
         return store(x.astype(np.int64) + (out_type.zero_point - in_type.zero_point), out_type)
     real = (x.astype(np.int64) - in_type.zero_point).astype(np.float32) * np.float32(in_type.scale)
@@ -337,7 +345,7 @@ def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array
 def lowered_rescale(
     builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Expr:
-    """`rescaled`."""
+    """`rescaled` in Relax."""
     if in_type.scale == out_type.scale:
         return shifted(builder, x, in_type, out_type)
     scale, factor = (tirx.const(float(each), "float32") for each in (in_type.scale, reciprocal(out_type)))
@@ -350,7 +358,7 @@ def lowered_rescale(
 
 
 def stored(scaled: Array, out_type: QuantizedType) -> Array:
-    """float32 values in steps of `out_type`, rounded to even, as its storage."""
+    """Rounds float32 values in steps of `out_type`, halves to even, and stores them."""
     return store(round_even(np.clip(scaled, -_FAR, _FAR)).astype(np.int64) + out_type.zero_point, out_type)
 
 

@@ -1,8 +1,8 @@
 """PyTorch's functions of one quantized value: float32 between `dequantize_val` and `quantize_val`, as a table.
 
 Sources are qsigmoid.cpp, qtanh.cpp, qhardswish.cpp, qelu.cpp and qrelu.cpp of ATen's native/quantized/cpu, and their
-kernels in kernels/QuantizedOpKernels.cpp. What their vector library approximates is taken correctly rounded here, from
-float64; PyTorch's 8-bit results were equal to it wherever they were compared.
+kernels in kernels/QuantizedOpKernels.cpp. Functions that PyTorch's vector library approximates are computed correctly
+rounded here, from float64; PyTorch's 8-bit results were equal to these wherever they were compared.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
 
-_FAR = 2.0**31  # beyond every storage type
+_FAR = 2.0**31  # beyond the range of every storage type
 
 
 class EvenFunction(Tabulated):
-    """A float32 function of the real value, rounded to even."""
+    """A float32 function of the real value, whose result is rounded to even."""
 
     def __init__(self, name: str, function: Callable[[Operation, Array], Array], *, fused: bool = False) -> None:
-        """`function` takes and gives float32; `fused` says that values are dequantized by a fused multiply-add."""
+        """`function` maps float32 to float32. With `fused`, values are dequantized by a fused multiply-add."""
         self.function, self.fused = function, fused
         real = "fma(s_in, q, -z_in * s_in)" if fused else "s_in * (q - z_in)"
         self.summary = f"z + round_even({name}({real}) * float(1 / s)), in float32"
@@ -46,7 +46,7 @@ def _elu(_operation: Operation, x: Array) -> Array:
 
 
 def hard_swish(_operation: Operation, x: Array) -> Array:
-    """x * relu6(x + 3) / 6, each step in float32."""
+    """Returns x * relu6(x + 3) / 6, each step in float32."""
     inside = np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6))
     return np.asarray(x * inside / np.float32(6))
 

@@ -1,18 +1,19 @@
 """Sums of products of bfloat16 operands in float32, in the order and with the rounding of x86's `vdpbf16ps`.
 
 Operands are float32 values that are rounded to bfloat16 first, halves to even (`vcvtneps2bf16`). Products are taken in
-pairs of neighbours along the sum. Of each pair the second is added first, then the first, each by a fused multiply-add
-in float32. Subnormal operands, and sums that are subnormal after a product, count as 0 of their sign: the instructions
-do so whatever the process asks for. A sum of an odd number of products ends with a pair whose second product is 0 * 0.
-Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS and VCVTNEPS2BF16; an AMD EPYC
-of Zen 4 gives the same bits (compared on pairs of random bits).
+pairs of neighbours along the sum. The second product of each pair is added first, then the first, each by a fused
+multiply-add in float32. Subnormal operands, and sums that are subnormal after a product, count as 0 of their sign; the
+instructions do so whatever floating-point mode the process sets. A sum of an odd number of products ends with a pair
+whose second product is 0 * 0. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS
+and VCVTNEPS2BF16; an AMD EPYC of Zen 4 gives the same bits (compared on pairs of random bits).
 
-The product of two bfloat16 values is exact in float32. So a runtime that rounds the operands alike and adds in another
-order differs by the order's rounding, and by at most 2**-126 for each product or sum that was flushed.
+The product of two bfloat16 values is exact in float32. A runtime that rounds the operands alike and adds in another
+order therefore differs by that order's rounding, and by at most 2**-126 for each product or sum that was flushed.
 
-The instruction tells a subnormal sum by its value rounded to 24 bits, of any exponent; here the float32 tells. So a sum
-whose exact magnitude is less than 2**-126 by no more than 2**-150, but by more than 2**-151, is 2**-126 here, and 0
-there. That is the one known difference, and it is at most 2**-126.
+The instruction detects a subnormal sum by its value rounded to 24 bits, with an unlimited exponent; this code detects
+it by the float32 result. A sum whose exact magnitude is less than 2**-126 by no more than 2**-150, but by more than
+2**-151, is therefore 2**-126 here, and 0 in the instruction. That is the one known difference, and it is at most
+2**-126.
 """
 
 from __future__ import annotations
@@ -35,13 +36,16 @@ _UPPER, _QUIET = 0xFFFF0000, 0x00400000
 
 
 def is_bfloat16(operation: Operation) -> bool:
-    """Whether a product's operands are rounded to bfloat16."""
+    """Returns true if a product's operands are rounded to bfloat16."""
     return str(operation.attr("operand_dtype")) == BFLOAT16
 
 
 def run_of(operation: Operation) -> int:
-    """Along a sum, how many products lie side by side in the left operand: pairs do not go beyond. Of a convolution
-    that is a row of its kernel, or the channels of a tap where groups or dilation lie between."""
+    """Returns how many products along a sum are adjacent in the left operand; pairs do not cross such runs.
+
+    For a convolution, a run is a row of its kernel, or the channels at one kernel position if groups or dilation
+    separate the columns.
+    """
     if operation.name == "qnn.real_matmul":
         return int(operation.call.args[0].ty.shape[-1])
     _, _, columns, channels = (int(dim) for dim in operation.call.args[1].ty.shape)
@@ -50,7 +54,7 @@ def run_of(operation: Operation) -> int:
 
 
 def rounded(values: Array) -> Array:
-    """float32 -> the nearest bfloat16, as float32."""
+    """Rounds float32 to the nearest bfloat16, returned as float32."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     nearest = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(_UPPER)
     magnitude = bits & np.uint32(_MAGNITUDE)
@@ -59,12 +63,12 @@ def rounded(values: Array) -> Array:
 
 
 def words_of(values: Array) -> Array:
-    """The bits of the nearest bfloat16, uint16."""
+    """Returns the bits of the nearest bfloat16, uint16."""
     return (rounded(values).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def sums_of_pairs(a: Array, b: Array, run: int) -> Array:
-    """`[rows, count]` by `[count, columns]`; pairs lie within `run` products."""
+    """Multiplies `[rows, count]` by `[count, columns]`; pairs stay within runs of `run` products."""
     order = pair_order(a.shape[1], run)
     lhs, rhs = np.take(rounded(a), order, axis=1), np.take(rounded(b), order, axis=0)
     lhs[:, order < 0] = rhs[order < 0] = 0.0
@@ -72,7 +76,7 @@ def sums_of_pairs(a: Array, b: Array, run: int) -> Array:
 
 
 def pair_order(count: int, run: int) -> Array:
-    """The products in the order in which they are added; -1 stands for 0 * 0."""
+    """Returns the indices of the products in the order in which they are added; -1 represents 0 * 0."""
     places = np.full((count // run, -(-run // PAIR) * PAIR), -1)
     places[:, :run] = np.arange(count).reshape(-1, run)
     return places.reshape(-1, PAIR)[:, ::-1].reshape(-1)
@@ -82,7 +86,7 @@ def pair_order(count: int, run: int) -> Array:
 
 
 def lowered_rounding(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-    """`rounded`, as a tensor program."""
+    """Emits `rounded` as a tensor program."""
 
     def compute(x: te.Tensor) -> te.Tensor:
         return te.compute(x.shape, lambda *index: _nearest(x(*index)), name="rounded")
@@ -91,7 +95,7 @@ def lowered_rounding(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
 
 
 def lowered_flush(value: Scalar) -> Scalar:
-    """`value`, or 0 of its sign where it is subnormal."""
+    """Returns `value`, or 0 of its sign if it is subnormal."""
     bits = tirx.reinterpret("uint32", value)
     is_small = (bits & _word(_MAGNITUDE)) < _word(_LEAST_NORMAL)
     return tirx.reinterpret("float32", tirx.Select(is_small, bits & _word(_MAGNITUDE + 1), bits))
@@ -107,7 +111,7 @@ def _nearest(value: Scalar) -> Scalar:
 
 
 def pair_axes(count: int) -> tuple[Sequence[tirx.IterVar], Any]:
-    """The axes over a run of so many products, in pairs, and the place of a product in it."""
+    """Returns the axes over a run of `count` products, in pairs, and the position of a product in the run."""
     pair, half = te.reduce_axis((0, -(-count // PAIR)), "pair"), te.reduce_axis((0, PAIR), "half")
     return [pair, half], pair * PAIR + (PAIR - 1) - half
 

@@ -1,9 +1,9 @@
 """PyTorch's exported programs as PyTorch itself runs them: float32 operators between conversions
 (torch/ao/quantization/fx/_decomposed.py), `(q - z) * s` and `round(x * (1 / s)) + z`.
 
-What works element by element is the same arithmetic here, step by step, and equal. Sums of products are integers here,
-and sums of float32 products there, in an order of the library's choice: results are the same but where the real value
-lies within the rounding of those sums of half a step.
+Elementwise operators use the same arithmetic here, step by step, and give equal results. Sums of products are integer
+sums here; PyTorch sums float32 products in an order that its library chooses. Results are equal unless the real value
+is so close to the middle between two steps that the rounding of PyTorch's sums decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.compiler.qnn.types import QuantizedType
 
 
 class RealAdd(FloatAdd):
-    """Operands are dequantized as such: the zero point is taken off before anything is multiplied."""
+    """Adds operands that are dequantized separately: the zero point is subtracted before the multiplication."""
 
     summary = "z + round_even((s_a * (a - za) + s_b * (b - zb)) * float(1 / s)), in float32"
 
@@ -34,7 +34,7 @@ class RealAdd(FloatAdd):
 
 
 class RealMul:
-    """The product of two dequantized values."""
+    """Returns the product of two dequantized values."""
 
     summary = "z + round_even(float(s_a * (a - za)) * float(s_b * (b - zb)) * float(1 / s)), in float32"
 

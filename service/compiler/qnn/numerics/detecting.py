@@ -1,4 +1,4 @@
-"""Detections: TFLite's kernel (tflite/kernels/detection_postprocess.cc), of one class for each box."""
+"""Detections: TFLite's kernel (tflite/kernels/detection_postprocess.cc), with one class for each box."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from service.compiler.qnn.ops.detecting import COLUMNS
 class Detect:
     """DecodeCenterSizeBoxes, then NonMaxSuppressionMultiClassFastHelper with one class for each box.
 
-    The kernel sorts by score, equals by their place, and goes down; to take the best that is left, again and again,
-    finds the same. It leaves rows beyond the last detection as they were; here they are zero.
+    The kernel sorts by score (equal scores by their index) and goes through the boxes in that order; repeatedly taking
+    the best remaining box finds the same ones. The kernel leaves rows after the last detection unchanged; here they are
+    zero.
     """
 
     summary = "boxes in float64, rounded to float32; the best of all boxes, less what overlaps it, again and again"
@@ -68,7 +69,7 @@ class Detect:
 
 
 def _corners(operation: Operation, boxes: Array, anchors: Array) -> Array:
-    """`[N, 4]` float32: top, left, bottom, right."""
+    """Returns the corners of the boxes, `[N, 4]` float32: top, left, bottom, right."""
     scales = np.array([float(scale) for scale in operation.attr("scales")], np.float64)
     encoded = boxes[:, :4] / scales
     centers = (encoded[:, :2] * anchors[:, 2:] + anchors[:, :2]).astype(np.float32)
@@ -79,7 +80,7 @@ def _corners(operation: Operation, boxes: Array, anchors: Array) -> Array:
 
 
 def _exp(value: float) -> float:
-    """The C library's, which is what compiled code calls."""
+    """The C library's exp, which compiled code calls too."""
     try:
         return math.exp(value)
     except OverflowError:
@@ -87,7 +88,7 @@ def _exp(value: float) -> float:
 
 
 def _overlaps(corners: Array, chosen: int) -> Array:
-    """The overlap of each box with one, as a part of their union; 0 where either is empty."""
+    """Returns the overlap of each box with box `chosen`, divided by their union; 0 if either is empty."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         sizes = corners[:, 2:] - corners[:, :2]
         areas = sizes[:, 0] * sizes[:, 1]
@@ -99,7 +100,7 @@ def _overlaps(corners: Array, chosen: int) -> Array:
 
 
 def _decode(scales: list[float]) -> Any:
-    """Each corner by itself: its centre, less or more half its extent."""
+    """Computes each corner separately: its centre, plus or minus half its extent."""
 
     def compute(boxes: te.Tensor, anchors: te.Tensor) -> te.Tensor:
         def corner(box: Any, axis: int, sign: int) -> Scalar:
@@ -123,7 +124,7 @@ def _decode(scales: list[float]) -> Any:
 
 
 def _choose(count: int, most: int, score_threshold: float, iou_threshold: float) -> tvm.tirx.PrimFunc:
-    """The best box that is left, until there is none."""
+    """Takes the best remaining box until none is left."""
 
     @T.prim_func(private=True, check_well_formed=False)  # type: ignore[untyped-decorator]
     def choose(corners_: T.handle, best_: T.handle, classes_: T.handle, out_: T.handle) -> None:

@@ -1,7 +1,7 @@
-"""Documented deviations: operators of which a mode's formula is not what the mode's runtime computes, by mode.
+"""Documented deviations: for each mode, the operators whose formula differs from what the mode's runtime computes.
 
-A build may differ from its reference by what is listed here, and by no more (`core.agreement.decide`). An entry needs
-the reason why Octet does not compute the same, and a bound in steps of the operator's output.
+A build may differ from its reference only by the deviations listed here (`core.agreement.decide`). An entry needs the
+reason why Octet does not compute the same, and a bound in steps of the operator's output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Documented:
     """An entry of the table.
 
     Attributes:
-        layers: the number of operators of a model that the deviation is about.
+        layers: counts the operators of a model that the deviation concerns.
     """
 
     deviation: Deviation
@@ -64,7 +64,9 @@ _EXACT = frozenset(
 
 
 def _quantized_again(operator: str) -> Callable[[tvm.IRModule, Mode], int]:
-    """Counts operators that quantize real values which the model computes, and which are not its inputs."""
+    """Returns a function that counts the operators `operator` that quantize computed real values; model inputs do not
+    count.
+    """
 
     def layers(module: tvm.IRModule, _mode: Mode) -> int:
         computed: set[relax.Var] = set()
@@ -83,8 +85,8 @@ def _quantized_again(operator: str) -> Callable[[tvm.IRModule, Mode], int]:
     return layers
 
 
-# A real value that two runtimes compute to within a few units in the last place may be rounded to neighbouring steps; a
-# real output of the model then moves by as much as a step of 8 bits.
+# Two runtimes may compute a real value to within a few units in the last place, and then round it to neighbouring
+# steps. A real output of the model then changes by up to one step of 8 bits.
 _ROUNDED_REALS = tuple(
     Documented(
         Deviation(
@@ -117,8 +119,8 @@ _ATEN_MEAN = Documented(
     ),
     _occurrences("mean"),
 )
-# One layer is at most one step off, and the layers after it carry that on: in torchvision's networks with random
-# weights the outputs of PyTorch 2.13 were up to two steps off (docs/how-to/pytorch.md).
+# One layer is at most one step off, and later layers propagate the difference: in torchvision's networks with random
+# weights, the outputs of PyTorch 2.13 were up to two steps off (docs/how-to/pytorch.md).
 _REAL_SUMS = tuple(
     Documented(
         Deviation(
@@ -133,7 +135,7 @@ _REAL_SUMS = tuple(
     for operator in ("conv2d", "conv2d_transpose", "dense", "matmul", "mean")
 )
 
-# Numerics mode -> what its runtime is known to compute otherwise.
+# Numerics mode -> the known deviations of its formulas from its runtime.
 DEVIATIONS: Mapping[str, tuple[Documented, ...]] = {
     **dict.fromkeys(MODES, _ROUNDED_REALS),
     **dict.fromkeys((FBGEMM, TORCH_X86), (_SATURATION, _ATEN_MEAN, *_ROUNDED_REALS)),
@@ -144,6 +146,6 @@ DEVIATIONS: Mapping[str, tuple[Documented, ...]] = {
 
 
 def deviations_of(module: tvm.IRModule, mode: Mode) -> list[Deviation]:
-    """The documented deviations that `module` meets, each with its number of layers."""
+    """Returns the documented deviations that concern `module`, each with its number of layers."""
     counted = ((each.deviation, each.layers(module, mode)) for each in DEVIATIONS.get(mode.name, ()))
     return [deviation.of_layers(layers) for deviation, layers in counted if layers]

@@ -1,6 +1,6 @@
-"""Division of 8-bit values: TFLite's one kernel for it (kernels/div.cc, reference/div.h), which takes uint8 alone.
+"""Division of 8-bit values: TFLite's only kernel for it (kernels/div.cc, reference/div.h), which takes uint8 only.
 
-There are 65,536 pairs of operands, so whatever the formula it is lowered to a table of them.
+There are 65,536 pairs of operands, so the formula is lowered to a table of their quotients.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _VALUES = 256
 class FixedPointDivision:
     """DivElementwise, as x86-64 runs it: shifts of 32 bits and more, which C++ leaves undefined, are taken modulo 32.
 
-    LiteRT refuses to divide by zero, in the middle of a call; here a quotient of zero saturates on the side of its
-    dividend's sign, and of zero by zero is zero.
+    LiteRT refuses to divide by zero, in the middle of a call. Here a quotient by zero saturates in the direction of the
+    dividend's sign, and zero divided by zero is zero.
     """
 
     summary = "z + round(round(a << h, 1 / b) * m >> e), 1 / b by Newton-Raphson in Q0.31, m ~= s_a / (s_b * s)"
@@ -59,5 +59,5 @@ def _leading_sign_bits(x: Array) -> Array:
 
 
 def _wrapped_shift(x: Array, exponent: Array) -> Array:
-    """gemmlowp's RoundingDivideByPOT by 32 and more, where its mask is all ones."""
+    """gemmlowp's RoundingDivideByPOT by exponents of 32 and more, for which its mask is all ones."""
     return np.asarray((x >> (exponent & 31)) + (x > (x < 0) - 1))

@@ -1,6 +1,6 @@
-"""Dynamic quantization: activations are quantized as they come, by a scale and a zero point found while the model runs.
+"""Dynamic quantization: activations are quantized while the model runs, by a scale and a zero point computed from them.
 
-Here is what runtimes have in common; `dynamic_litert` and `dynamic_aten` say how each rounds.
+This file contains what runtimes have in common; `dynamic_litert` and `dynamic_aten` define how each of them rounds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Scheme:
     """The quantization of one range.
 
     Attributes:
-        parameters: the smallest and the largest value, zero among them -> scale, zero point and factor.
+        parameters: maps the smallest and the largest value (the range includes zero) to scale, zero point and factor.
         lowered: the same in tensor IR.
-        to_even: whether halves are rounded to even; else away from zero.
+        to_even: true if halves are rounded to even, false if they are rounded away from zero.
     """
 
     parameters: Callable[[Array, Array], tuple[Array, Array, Array]]
@@ -37,13 +37,13 @@ class Scheme:
 
 
 class Parameter(ABC):
-    """qnn.dynamic_parameter."""
+    """The formula of `qnn.dynamic_parameter`."""
 
     @abstractmethod
     def scheme(self, operation: Operation) -> Scheme: ...
 
     def shared(self, operation: Operation) -> tuple[int, ...]:
-        """The axes along which ranges are joined."""
+        """Returns the axes along which ranges are merged."""
         return ()
 
     def evaluate(self, operation: Operation, low: Array, high: Array) -> Array:
@@ -72,29 +72,29 @@ class Parameter(ABC):
         return builder.call_te(compute, low, high, primfunc_name_hint="dynamic_parameter")
 
     def joins_rows(self, operation: Operation) -> bool:
-        """Whether a row's parameter depends on other rows."""
+        """Returns true if a row's parameter depends on other rows."""
         return bool(self.shared(operation))
 
     def express(self, operation: Operation, low: Scalar, high: Scalar) -> Scalar:
-        """The parameter of one range."""
+        """Returns the parameter of one range, in tensor IR."""
         ends = tirx.min(low, f32(0)), tirx.max(high, f32(0))
         return self.scheme(operation).lowered(*ends)[_place(operation)]
 
 
 def _place(operation: Operation) -> int:
-    """Of the parameter among those that a `Scheme` gives."""
+    """Returns the index of the parameter in the tuple that a `Scheme` computes."""
     return (SCALE, ZERO_POINT, FACTOR).index(str(operation.attr("parameter")))
 
 
 class QuantizeByParameters(ABC):
-    """qnn.dynamic_quantize."""
+    """The formula of `qnn.dynamic_quantize`."""
 
     @abstractmethod
     def evaluate(self, operation: Operation, x: Array, point: Array, factor: Array) -> Array: ...
 
     @abstractmethod
     def express(self, operation: Operation, x: Scalar, point: Scalar, factor: Scalar, lanes: int = 1) -> Scalar:
-        """Stored values, as int32."""
+        """Returns stored values, as int32."""
 
     def lower(
         self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, point: relax.Expr, factor: relax.Expr
@@ -110,7 +110,7 @@ class QuantizeByParameters(ABC):
 
 
 class PadByZeroPoint:
-    """qnn.dynamic_pad."""
+    """The formula of `qnn.dynamic_pad`."""
 
     summary = "zero points around the image"
 
@@ -137,11 +137,11 @@ class PadByZeroPoint:
 
 
 class ScaleByParameters(ABC):
-    """qnn.dynamic_scale."""
+    """The formula of `qnn.dynamic_scale`."""
 
     @abstractmethod
     def scaled(self, operation: Operation, acc: Array, scale: Array, weights: Array, bias: Array | None) -> Array:
-        """Real values of sums, as float32."""
+        """Returns the real values of sums, as float32."""
 
     @abstractmethod
     def express(
@@ -156,14 +156,16 @@ class ScaleByParameters(ABC):
         *,
         lanes: int = 1,
     ) -> Scalar:
-        """Real values of sums, of the channels that fill whole vectors."""
+        """Returns the real values of sums, for the channels that fill whole vectors."""
 
     def express_rest(self, operation: Operation, sums: Scalar, *operands: Scalar) -> Scalar:
-        """The same for the other channels."""
+        """Returns the same for the other channels."""
         return self.express(operation, sums, *operands)
 
     def whole_vectors(self, operation: Operation) -> int:
-        """The channels that fill whole vectors, where the others are scaled in another order; else all."""
+        """Returns the number of channels that fill whole vectors if the others are scaled in another order, or else all
+        channels.
+        """
         return int(operation.call.ty.shape[-1])
 
     def evaluate(
@@ -196,7 +198,7 @@ class ScaleByParameters(ABC):
 
 
 def difference(sums: Scalar, point: Scalar, weight_sums: Scalar, lanes: int) -> Scalar:
-    """Sums less what the zero point added to them, as float32."""
+    """Returns sums less the contribution of the zero point, as float32."""
     integers, reals = (f"{name}x{lanes}" if lanes > 1 else name for name in ("int32", "float32"))
     return tirx.Cast(reals, sums - tirx.Cast(integers, point) * weight_sums)
 
@@ -214,5 +216,5 @@ def splat(value: float, lanes: int) -> Scalar:
 
 
 def _within(tensor: te.Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`index`, where axes of length 1 are repeated."""
+    """Returns `index` with 0 for axes of length 1, which are repeated."""
     return tuple(0 if int(dim) == 1 else place for dim, place in zip(tensor.shape, index, strict=True))

@@ -1,8 +1,8 @@
 """Dynamic quantization, as PyTorch's engines compute linear layers of float32 activations and int8 weights.
 
-One range for a whole tensor, quantized to uint8; here the stored values and the zero point are less by 128, as int8.
-The sources are those of PyTorch 2.13.0. Where they contract a product and a sum was measured, on a CPU that has fused
-multiply-adds.
+A whole tensor has one range and is quantized to uint8; here stored values and zero point are lower by 128, as int8. The
+sources are those of PyTorch 2.13.0. The places where they contract a product and a sum were measured, on a CPU that has
+fused multiply-adds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 
-_OFFSET = 128  # of uint8, as int8
+_OFFSET = 128  # the difference between uint8 and int8 storage
 _STEPS, _REDUCED_STEPS = 255, 127
 _LEAST_SCALE = float(np.float32(6.1e-5))
 _SCALE_OF_NOTHING = 0.1
@@ -28,7 +28,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class _Chosen:
-    """ChooseQuantizationParams (aten/src/ATen/native/quantized/cpu/QuantUtils.h), of stored values up to `steps`."""
+    """ChooseQuantizationParams (aten/src/ATen/native/quantized/cpu/QuantUtils.h), for stored values up to `steps`."""
 
     steps: int
 
@@ -76,7 +76,9 @@ _SCHEMES = {steps: Scheme((chosen := _Chosen(steps)).parameters, chosen.lowered)
 
 @dataclass(frozen=True)
 class Parameter(dynamic.Parameter):
-    """qnn.dynamic_parameter. `reduces`: whether the engine uses half of the stored values where a model asks for it."""
+    """The formula of `qnn.dynamic_parameter`. `reduces` is true if the engine uses half of the stored values for models
+    that request it.
+    """
 
     reduces: bool
 
@@ -90,7 +92,9 @@ class Parameter(dynamic.Parameter):
 
 
 class QuantizeByParameters(dynamic.QuantizeByParameters):
-    """qnn.dynamic_quantize (QuantizeAvx2 in fbgemm/src/QuantUtilsAvx2.cc; its remainder is computed alike)."""
+    """The formula of `qnn.dynamic_quantize` (QuantizeAvx2 in fbgemm/src/QuantUtilsAvx2.cc; its remainder is computed
+    alike).
+    """
 
     summary = "round_even(fma(x, 1 / s, z))"
 
@@ -107,7 +111,9 @@ class QuantizeByParameters(dynamic.QuantizeByParameters):
 
 @dataclass(frozen=True)
 class ScaleByParameters(dynamic.ScaleByParameters):
-    """qnn.dynamic_scale. `fused`: fbgemm (ReQuantizeForFloat in fbgemm/OutputProcessing-inl.h); else qnnpack."""
+    """The formula of `qnn.dynamic_scale`: with `fused`, fbgemm's (ReQuantizeForFloat in fbgemm/OutputProcessing-inl.h);
+    otherwise qnnpack's.
+    """
 
     fused: bool
 

@@ -1,7 +1,7 @@
 """Dynamic quantization, as LiteRT computes models of float32 activations and 8-bit weights.
 
-LiteRT's own kernels quantize one range for each row or sample; XNNPACK one for each row, sample, or pixel of a
-convolution of one tap, which it computes as a dense layer. The integers are summed alike, and scaled in different
+LiteRT's own kernels use one range for each row or sample. XNNPACK uses one for each row, for each sample, or, in a 1x1
+convolution, which it computes as a dense layer, for each pixel. The integers are summed alike, and scaled in different
 orders. The formulas were measured on LiteRT 2.3.0, on a CPU that has fused multiply-adds.
 """
 
@@ -26,7 +26,7 @@ from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE
 _STEPS = 255.0
 _FAR = 1024.0  # beyond any stored value less a zero point
 _LARGEST = float(np.finfo(np.float32).max)
-_LANES = 4  # of LiteRT's vectors
+_LANES = 4  # width of LiteRT's vectors
 
 
 def _symmetric(low: Array, high: Array) -> tuple[Array, Array, Array]:
@@ -44,8 +44,9 @@ def _lowered_symmetric(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scala
 
 
 def _asymmetric(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """AsymmetricQuantizeFloats (tensor_utils of tflite/kernels/internal); the width of the range is float32, and the
-    zero point float64."""
+    """AsymmetricQuantizeFloats (tensor_utils of tflite/kernels/internal). The width of the range is float32, and the
+    zero point is computed in float64.
+    """
     width = high - low
     steps = np.where(width == 0, 1.0, width.astype(np.float64) / _STEPS)
     below, above = low.astype(np.float64) / steps, high.astype(np.float64) / steps
@@ -87,8 +88,9 @@ def _lowered_of_xnnpack(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scal
 
 
 def _rounded(product: Scalar) -> Scalar:
-    """A finite product that LLVM does not contract with a sum. (It takes a float32 sum in float64 for one in float32,
-    and then does.)"""
+    """Returns a finite product in a form that LLVM does not contract with a sum. (LLVM converts a float32 sum in
+    float64 to one in float32, and then contracts it.)
+    """
     return tirx.max(product, f32(-_LARGEST))
 
 
@@ -99,8 +101,9 @@ _OF_XNNPACK = Scheme(_of_xnnpack, _lowered_of_xnnpack, to_even=True)
 
 @dataclass(frozen=True)
 class _Hybrid:
-    """What LiteRT's kernels do of themselves, or with `delegated`, in its default delegate: that takes all but
-    depthwise convolutions."""
+    """The formulas of LiteRT's own kernels or, with `delegated`, of its default delegate, which takes everything but
+    depthwise convolutions.
+    """
 
     delegated: bool
 
@@ -109,7 +112,7 @@ class _Hybrid:
 
 
 class Parameter(_Hybrid, dynamic.Parameter):
-    """qnn.dynamic_parameter."""
+    """The formula of `qnn.dynamic_parameter`."""
 
     @property
     def summary(self) -> str:
@@ -127,7 +130,7 @@ class Parameter(_Hybrid, dynamic.Parameter):
 
 
 class QuantizeByParameters(_Hybrid, dynamic.QuantizeByParameters):
-    """qnn.dynamic_quantize."""
+    """The formula of `qnn.dynamic_quantize`."""
 
     @property
     def summary(self) -> str:
@@ -146,7 +149,7 @@ class QuantizeByParameters(_Hybrid, dynamic.QuantizeByParameters):
         return tirx.Cast(f"int32x{lanes}" if lanes > 1 else "int32", stored)
 
 
-Order = Callable[[Any, Any, Any], Any]  # sum, scale of the input, scale of the weight -> their product
+Order = Callable[[Any, Any, Any], Any]  # (sum, input scale, weight scale) -> their product
 
 
 def _scales_first(acc: Any, scale: Any, weight: Any) -> Any:
@@ -162,12 +165,14 @@ def _input_first(acc: Any, scale: Any, weight: Any) -> Any:
 
 
 class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
-    """qnn.dynamic_scale.
+    """The formula of `qnn.dynamic_scale`.
 
-    LiteRT's own kernels: FULLY_CONNECTED, and CONV_2D with one scale for its weights, multiply the scales first
-    (MatrixBatchVectorMultiplyAccumulate); so does the reference DEPTHWISE_CONV_2D; CONV_2D with many multiplies the sum
-    by the weight's, then by the input's (HybridConvPerChannel). The optimized DEPTHWISE_CONV_2D, which the delegate
-    leaves its work to, does that too; and channels that do not fill its vectors, it multiplies by the input's first.
+    Order of the multiplications in LiteRT's own kernels:
+    - FULLY_CONNECTED, and CONV_2D with one weight scale, multiply the two scales first
+      (MatrixBatchVectorMultiplyAccumulate). The reference DEPTHWISE_CONV_2D does the same.
+    - CONV_2D with many weight scales multiplies the sum by the weight scale, then by the input scale
+      (HybridConvPerChannel). The optimized DEPTHWISE_CONV_2D, to which the delegate leaves its work, does so too, but
+      multiplies channels that do not fill its vectors by the input scale first.
     """
 
     @property
@@ -213,7 +218,7 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
         return channels if order is rest else channels - channels % _LANES
 
     def _orders(self, operation: Operation) -> tuple[Order, Order]:
-        """That of channels in whole vectors, and that of the others."""
+        """Returns the order of channels in whole vectors, and that of the other channels."""
         kernel = str(operation.attr("kernel"))
         if kernel == DEPTHWISE and self.delegated:
             return _weight_first, _input_first

@@ -16,10 +16,11 @@ from service.core.errors import UnsupportedOperator
 
 
 class FixedPointAdd:
-    """TFLite's reference kernels: both operands in 2**-20 of twice the larger scale, 16-bit ones in 2**-15.
+    """TFLite's reference kernels: both operands in units of 2**-20 of twice the larger scale (2**-15 for 16-bit
+    operands).
 
-    PrepareGeneralAddOp (kernels/add.cc) and reference_integer_ops::Add: each operand is scaled with two roundings,
-    the sum once more.
+    PrepareGeneralAddOp (kernels/add.cc) and reference_integer_ops::Add: each operand is scaled with two roundings, and
+    the sum is scaled once more.
     """
 
     def __init__(self, left_shift: int = 20) -> None:
@@ -53,7 +54,7 @@ class FixedPointAdd:
         return pointwise(builder, "add", compute, [a, b])
 
     def multipliers(self, operation: Operation) -> list[tuple[int, int]]:
-        """The multipliers of both operands and of their sum: (significand, shift) each."""
+        """Returns the multipliers of both operands and of their sum: (significand, shift) each."""
         lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
         reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.left_shift) * out))
@@ -61,8 +62,9 @@ class FixedPointAdd:
 
 
 class NarrowAdd(FixedPointAdd):
-    """LiteRT's optimized kernel: as its reference kernel, as long as no sum leaves the 16 bits to which vector
-    instructions narrow it (AddElementwiseInt8 in optimized/integer_ops/add.h)."""
+    """LiteRT's optimized kernel: equals its reference kernel as long as no sum leaves the 16 bits to which vector
+    instructions narrow it (AddElementwiseInt8 in optimized/integer_ops/add.h).
+    """
 
     def multipliers(self, operation: Operation) -> list[tuple[int, int]]:
         lhs, rhs, out = binary_types(operation)
@@ -95,13 +97,13 @@ class SharedShiftAdd:
         return pointwise(builder, "add", compute, [a, b])
 
     def parameters(self, operation: Operation) -> tuple[int, int, int, int]:
-        """Both multipliers, the bias and the shift."""
+        """Returns both multipliers, the bias and the shift."""
         lhs_type, rhs_type, out_type = binary_types(operation)
         out_scale = np.float32(out_type.scale)
         lhs, rhs = (np.float32(quantized.scale) / out_scale for quantized in (lhs_type, rhs_type))
         shift = 20 - (math.frexp(max(lhs, rhs))[1] - 1)
         operation.require_defined(
-            shift <= 30, "the output's scale is over 1024 times its operands', which XNNPACK refuses"
+            shift <= 30, "XNNPACK refuses an output scale of over 1024 times those of the operands"
         )
         multipliers = [round(math.ldexp(float(scale), shift)) for scale in (lhs, rhs)]  # round() is half to even
         bias = (1 << (shift - 1)) - multipliers[0] * lhs_type.zero_point - multipliers[1] * rhs_type.zero_point
@@ -111,7 +113,7 @@ class SharedShiftAdd:
 class FixedPointMul:
     """TFLite's reference kernels (kernels/mul.cc, reference_integer_ops::Mul): one multiplier, rounded twice.
 
-    The multiplier s_a * s_b / s is taken in float32.
+    The multiplier s_a * s_b / s is computed in float32.
     """
 
     summary = "z + mul((a - za) * (b - zb), m), m ~= float(s_a * s_b / s), rounded twice"
@@ -135,8 +137,9 @@ class FixedPointMul:
 
 
 class NarrowMul(FixedPointMul):
-    """LiteRT's optimized kernel: as its reference kernel, as long as no product leaves the 16 bits to which vector
-    instructions narrow it (MulElementwise in optimized/integer_ops/mul.h)."""
+    """LiteRT's optimized kernel: equals its reference kernel as long as no product leaves the 16 bits to which vector
+    instructions narrow it (MulElementwise in optimized/integer_ops/mul.h).
+    """
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         self._check(operation)
@@ -180,7 +183,7 @@ def require_narrow(operation: Operation, reach: float) -> None:
     """Requires that results, of a magnitude up to `reach` steps, fit the 16 bits of LiteRT's vector instructions.
 
     Raises:
-        UnsupportedOperator: they do not; then what LiteRT computes depends on where in the tensor an element is.
+        UnsupportedOperator: they do not fit; then LiteRT's result depends on the position of an element in the tensor.
     """
     largest = reach + abs(operation.per_tensor("out_type").zero_point)
     if largest >= 1 << 15:
@@ -193,13 +196,13 @@ def require_narrow(operation: Operation, reach: float) -> None:
 
 
 def _reach(quantized: QuantizedType) -> int:
-    """The largest distance of a stored value from the zero point."""
+    """Returns the largest distance of a stored value from the zero point."""
     low, high = STORAGE_RANGES[quantized.storage]
     return max(high - quantized.zero_point, quantized.zero_point - low)
 
 
 def product_scale(operation: Operation) -> float:
-    """s_a * s_b / s, each step rounded to float32."""
+    """Returns s_a * s_b / s, each step rounded to float32."""
     lhs, rhs, out = (np.float32(quantized.scale) for quantized in binary_types(operation))
     with np.errstate(over="ignore"):
         return float(lhs * rhs / out)

@@ -1,10 +1,10 @@
-"""Sums of products of integers, exact, at the speed of floating point.
+"""Exact sums of products of integers, at the speed of floating point.
 
-A matrix product in float32 is exact where no sum that can occur exceeds 2**24, in whatever order it is added up and
-whether a product is rounded before it is added or not: every intermediate result is then an integer that float32
-holds. The bound is the largest |x| times the largest sum of |w| over a filter, taken of the values themselves. Longer
-sums are taken in parts, which are added in float64; what is too wide for that is float64 altogether, which is exact
-up to 2**53.
+A matrix product in float32 is exact if no possible sum exceeds 2**24. Every intermediate result is then an integer that
+float32 represents, in whatever order terms are added and whether or not products are rounded before. The bound is the
+largest |x| times the largest sum of |w| over a filter, computed from the actual weights. Longer sums are divided into
+parts, which are added in float64. If that would need too many parts, the whole product is computed in float64, which is
+exact up to 2**53.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import numpy as np
 
 from service.compiler.qnn.numerics.formula import Array
 
-_EXACT = 1 << 24  # float32
-_MOST_PARTS = 16  # of more, float64 at once is faster
-_WINDOW_BYTES = 4 << 20  # of copied windows at a time, about what the second level of cache holds
+_EXACT = 1 << 24  # the limit of float32
+_MOST_PARTS = 16  # with more parts, one product in float64 is faster
+_WINDOW_BYTES = 4 << 20  # bytes of copied windows at a time, about the size of the second-level cache
 
 
 class Filters:
-    """The weights of a convolution or dense layer, ready to be multiplied with any input.
+    """The weights of a convolution or dense layer, prepared for multiplication with any input.
 
     Args:
-        weights: `[G, F, K]` integers less their zero point, in float64: groups, filters of each, products of each.
-        largest: no |x| is larger.
+        weights: `[G, F, K]` integers less their zero point, in float64: groups, filters of a group, products of a
+            filter.
+        largest: an upper bound of |x|.
     """
 
     def __init__(self, weights: Array, largest: float) -> None:
@@ -36,11 +37,11 @@ class Filters:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype that the inputs have to have."""
+        """The dtype that the inputs must have."""
         return self._weights.dtype
 
     def products(self, windows: Array) -> Array:
-        """`[G, M, K]` -> `[G, M, F]`, float64."""
+        """Multiplies `[G, M, K]` windows by the filters, giving `[G, M, F]` float64."""
         if self._ends is None or len(self._ends) == 1:
             return np.asarray(np.matmul(windows, self._weights), np.float64)
         starts = [0, *self._ends[:-1]]
@@ -51,7 +52,9 @@ class Filters:
 
 
 def _parts(weights: Array, largest: float) -> list[int] | None:
-    """The ends of the parts of K products that float32 adds exactly; None where there would be too many parts."""
+    """Returns the ends of the parts of K products that float32 adds exactly, or None if there would be too many
+    parts.
+    """
     length = weights.shape[2]
     magnitudes = np.abs(weights)
     for parts in range(1, min(_MOST_PARTS, length) + 1):
@@ -69,7 +72,7 @@ def sliding(
     strides: Sequence[int],
     steps: Sequence[int],
 ) -> Array:
-    """A view `[N, OH, OW, KH, KW, C]` of `[N, H, W, C]`: the window of each output pixel."""
+    """Returns the window of each output pixel, as a view `[N, OH, OW, KH, KW, C]` of `[N, H, W, C]`."""
     n, _, _, channels = padded.shape
     image, row, column, channel = padded.strides
     return np.lib.stride_tricks.as_strided(
@@ -81,7 +84,7 @@ def sliding(
 
 
 def bands(windows: Array) -> Iterator[slice]:
-    """Output rows to be computed at a time, so that the copies of their windows stay small."""
+    """Returns ranges of output rows to be computed at a time, so that the copies of their windows stay small."""
     rows = windows.shape[1]
     height = max(1, int(_WINDOW_BYTES * rows // max(1, windows.size * windows.itemsize)))
     return (slice(first, min(first + height, rows)) for first in range(0, rows, height))

@@ -1,7 +1,7 @@
 """Fixed-point scaling as in gemmlowp and TFLite: a real multiplier is a 31-bit significand and a power of two.
 
-Source: tensorflow/lite/kernels/internal/{quantization_util.cc,common.h} and gemmlowp/fixedpoint/fixedpoint.h,
-built with two roundings (TFLITE_SINGLE_ROUNDING is off in LiteRT's wheels).
+Source: tensorflow/lite/kernels/internal/{quantization_util.cc,common.h} and gemmlowp/fixedpoint/fixedpoint.h, built
+with two roundings (TFLITE_SINGLE_ROUNDING is off in LiteRT's wheels).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.compiler.qnn.numerics.formula import Array, Scalar
 
 _PART_ELEMENTS = 1 << 14
 
-# What exp multiplies by for each bit of its argument: exp(-2**exponent) in Q0.31 (exp_on_negative_values).
+# The factor of exp for each bit of its argument: exp(-2**exponent) in Q0.31 (exp_on_negative_values).
 EXP_BARREL_SHIFTER = (
     (-2, 1672461947),
     (-1, 1302514674),
@@ -50,13 +50,15 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
 
 def quantize_multipliers(multipliers: Iterable[float]) -> tuple[Array, Array]:
-    """`quantize_multiplier` of each: significands and shifts, int32."""
+    """Applies `quantize_multiplier` to each multiplier; returns significands and shifts, int32."""
     pairs = [quantize_multiplier(real) for real in multipliers]
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int32)
 
 
 def power_of_two(real: float) -> int | None:
-    """TFLite's CheckedLog2 (kernels/internal/quantization_util.cc): log2 of what is nearly a power of two."""
+    """TFLite's CheckedLog2 (kernels/internal/quantization_util.cc): log2 of a number that is nearly a power of two, or
+    else None.
+    """
     log2 = np.log(np.float32(real)) * (np.float32(1) / np.log(np.float32(2)))
     nearest = math.floor(log2 + 0.5)
     return nearest if abs(log2 - nearest) < 1e-3 else None
@@ -69,7 +71,8 @@ def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
     """gemmlowp: (2 * a * b) >> 32, rounded to nearest; the one overflow, min * min, saturates."""
     b = np.asarray(b, np.int64)
     product = a * b
-    # The nudge is 2**30, or 1 - 2**30 for a negative product, and C++ division truncates: both are said of magnitudes.
+    # The nudge is 2**30, or 1 - 2**30 for a negative product, and C++ division truncates. Here both are expressed on
+    # magnitudes.
     quotient = np.sign(product) * ((np.abs(product) + (1 << 30) - (product < 0)) >> 31)
     overflow = -(1 << 31)
     return np.where((a == b) & (a == overflow), (1 << 31) - 1, quotient) if (b == overflow).any() else quotient
@@ -98,7 +101,9 @@ def multiply_rounding_up(x: Array, significand: Array | int, shift: Array | int)
 
 
 def multiply_by_quantized_multiplier(x: Array, significand: Array | int, shift: Array | int) -> Array:
-    """TFLite's MultiplyByQuantizedMultiplier: rounds twice. One multiplier, or one for each index of the last axis."""
+    """TFLite's MultiplyByQuantizedMultiplier: rounds twice. Takes one multiplier, or one for each index of the last
+    axis.
+    """
     shift = np.asarray(shift, np.int64)
 
     def scaled(part: Array) -> Array:
@@ -110,7 +115,7 @@ def multiply_by_quantized_multiplier(x: Array, significand: Array | int, shift: 
 
 
 def _in_parts(function: Callable[[Array], Array], x: Array) -> Array:
-    """`function(x)`, of a few rows at a time: its intermediate arrays then stay in the cache."""
+    """Returns `function(x)`, computed for a few rows at a time so that its intermediate arrays stay in the cache."""
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x.reshape(1, -1)
     height = max(1, _PART_ELEMENTS // max(1, rows.shape[1]))
     result = np.empty(rows.shape, np.int64)
@@ -121,13 +126,14 @@ def _in_parts(function: Callable[[Array], Array], x: Array) -> Array:
 
 def inverse_square_root(value: int) -> tuple[int, int]:
     """TFLite's GetInvSqrtQuantizedMultiplierExp (kernels/internal/common.h) with a reversed shift: 1 / sqrt(value) ~=
-    significand * 2**(shift - 31), by Newton's iteration on a Q3.28 number. `value` is positive."""
+    significand * 2**(shift - 31), by Newton's iteration on a Q3.28 number. `value` is positive.
+    """
     if value <= 1:
         return (1 << 31) - 1, 0
     shift = 11
     while value >= 1 << 29:
         value, shift = value // 4, shift + 1
-    pairs = (31 - value.bit_length()) // 2 - 1  # shifts by two bits, so that it becomes a Q2.29 in [1 / 4, 1)
+    pairs = (31 - value.bit_length()) // 2 - 1  # shifts by two bits, giving a Q2.29 in [1 / 4, 1)
     value, shift = value << (2 * pairs), shift - pairs
     half = ((value >> 1) + 1) >> 1
     x = 1 << 28
@@ -155,29 +161,30 @@ _HALF_SQRT_2 = 1518500250  # Q0.31
 
 
 def shift_count(count: Scalar, dtype: str, low: int, high: int) -> Scalar:
-    """`count`, known to lie in low..high, said so that TVM knows it too.
+    """Returns `count` clamped to low..high, where it is anyway, so that TVM can rely on these bounds.
 
-    TVM 0.27 takes a right shift by an amount that might be negative to leave nothing but the sign, and then
-    simplifies a clamp of the result away.
+    TVM 0.27 assumes that a right shift by an amount that might be negative leaves only the sign, and then simplifies a
+    clamp of the result away.
     """
     return tirx.max(tirx.min(count, tirx.const(high, dtype)), tirx.const(low, dtype))
 
 
 def high_mul(a: Scalar, b: Scalar) -> Scalar:
-    """`saturating_rounding_doubling_high_mul` of int32 values of which not both are the minimum.
+    """`saturating_rounding_doubling_high_mul` of int32 values that are not both the minimum.
 
-    Truncation after a signed nudge is a floor after 2**30: the sum fits 64 bits, and one shift does it.
+    Truncation after a signed nudge equals a floor after adding 2**30: the sum fits 64 bits, and one shift is enough.
     """
     product = a.astype("int64") * b.astype("int64") + tirx.const(1 << 30, "int64")
     return (product >> tirx.const(31, "int64")).astype("int32")
 
 
 def divide_by_pot(x: Scalar, exponent: Scalar, away: Scalar | None = None) -> Scalar:
-    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1; or, where the int32
-    mask `away` is 0 instead of -1, `rounding_divide_by_pot_up`.
+    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1; or
+    `rounding_divide_by_pot_up`, if the int32 mask `away` is 0 instead of -1.
 
-    x less one where negative, halved all but once, plus one, halved: nothing overflows, and `x` stands here only
-    twice. (Tensor IR is a tree. A formula that names its operand three times stands 27 times when nested three deep.)
+    Subtracts one from negative values, halves all but once, adds one, and halves again. Nothing overflows, and `x`
+    occurs only twice. (Tensor IR is a tree. A formula that names its operand three times contains it 27 times when
+    nested three deep.)
     """
     one, sign = tirx.const(1, "int32"), tirx.const(31, "int32")
     exponent = shift_count(exponent, "int32", 1, 31)
@@ -186,8 +193,9 @@ def divide_by_pot(x: Scalar, exponent: Scalar, away: Scalar | None = None) -> Sc
 
 
 def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array, away: Scalar | None = None) -> Scalar:
-    """`multiply_by_quantized_multiplier` of int32 values; `shifts` are all the values that `shift` can take. Where the
-    int32 mask `away` is 0 instead of -1, `multiply_rounding_up`."""
+    """`multiply_by_quantized_multiplier` of int32 values; or `multiply_rounding_up`, if the int32 mask `away` is 0
+    instead of -1. `shifts` are all possible values of `shift`.
+    """
     if (shifts > 0).any():
         x = x << shift_count(shift, "int32", 0, 30)
     x = high_mul(x, significand)

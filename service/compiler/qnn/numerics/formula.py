@@ -1,7 +1,8 @@
 """The interface of a formula: one operator's arithmetic, implemented twice.
 
-`evaluate` is the oracle: NumPy on wide integers, a transcription of the source that the docstring cites.
-`lower` emits the same as Relax, for the compiler. Neither uses the other's arithmetic; the tests hold them equal.
+`evaluate` is the oracle: NumPy on wide integers, a transcription of the source that the docstring cites. `lower` emits
+the same arithmetic as Relax, for the compiler. Neither uses the other's code; the tests check that both give equal
+results.
 """
 
 from __future__ import annotations
@@ -31,32 +32,34 @@ class Formula(Protocol):
 
     @property
     def evaluate(self) -> Callable[..., Array]:
-        """(operation, *operands): the result's stored values, from the operands' stored values."""
+        """Computes (operation, *operands): the result's stored values, from the operands' stored values."""
 
     @property
     def lower(self) -> Callable[..., relax.Expr]:
-        """(operation, builder, *operands): Relax, without QNN operators, that computes the same."""
+        """Emits (operation, builder, *operands): Relax without QNN operators that computes the same."""
 
 
 def all_values(kind: QuantizedType) -> Array:
-    """Every value that a tensor of `kind` can store, from its storage's smallest on; of the storage's dtype."""
+    """Returns every value that a tensor of `kind` can store, from its storage's smallest on, in the storage's dtype."""
     limits = np.iinfo(kind.storage)
     return np.arange(limits.min, limits.max + 1).astype(kind.storage)
 
 
 def store(values: Array, quantized: QuantizedType) -> Array:
-    """Wide integers clamped to the storage bounds of `quantized`, as its storage."""
+    """Clamps wide integers to the storage bounds of `quantized` and converts them to its storage."""
     return np.clip(values, quantized.min, quantized.max).astype(quantized.dtype)
 
 
 def clamped(value: Scalar, quantized: QuantizedType) -> Scalar:
-    """`store` in tensor IR, of an int32 value."""
+    """`store` of an int32 value, in tensor IR."""
     low, high = (tirx.const(bound, "int32") for bound in (quantized.min, quantized.max))
     return tirx.max(tirx.min(value, high), low).astype(quantized.dtype)
 
 
 def rounded_away(value: Scalar, dtype: str = "float32") -> Scalar:
-    """The nearest integer of a float, halves away from zero, as C's round (`tirx.round` rounds halves to even)."""
+    """Rounds a float to the nearest integer, halves away from zero, as C's round does (`tirx.round` rounds halves to
+    even).
+    """
     whole = tirx.trunc(value)
     one, half = tirx.const(1.0, dtype), tirx.const(0.5, dtype)
     rest = value - whole  # exact
@@ -72,7 +75,7 @@ class ChannelConstant:
         self.values = values.reshape(-1)
         self.operands = (
             [] if uniform else [relax.const(self.values, str(self.values.dtype))]
-        )  # else int64 becomes int32
+        )  # without the dtype, int64 would become int32
 
     def at(self, tensors: Sequence[te.Tensor], index: Sequence[Any]) -> Scalar:
         if self.axis is None:
@@ -95,7 +98,7 @@ class BlockConstant:
 
 
 class Table:
-    """A vector of which every element of a tensor sees the whole."""
+    """A vector that the computation of every element can read as a whole."""
 
     def __init__(self, values: Array) -> None:
         self.operands = [relax.const(values, str(values.dtype))]
@@ -118,7 +121,9 @@ Constant = ChannelConstant | BlockConstant | Table | Index
 
 
 def parameter(values: Sequence[float] | Sequence[int], dtype: str, quantized: QuantizedType) -> Constant:
-    """Scales or zero points of `quantized`, or what was made of them, where an element of the tensor finds its own."""
+    """Returns scales or zero points of `quantized`, or values derived from them, so that each element of the tensor
+    finds its own.
+    """
     array = np.array(values, dtype)
     return ChannelConstant(array, quantized.axis) if quantized.blocks is None else BlockConstant(array, quantized)
 
@@ -132,10 +137,11 @@ def pointwise(
     *,
     alone: bool = False,
 ) -> relax.Expr:
-    """`function(*elements, *constants)` at every index; operands broadcast as NumPy does.
+    """Computes `function(*elements, *constants)` at every index; operands broadcast as NumPy does.
 
     Args:
-        alone: never fused with what reads it, so that LLVM sees no sum to contract a product with.
+        alone: true if the result must never be fused with its readers, so that LLVM has no sum to contract a product
+            with.
     """
 
     def compute(*tensors: te.Tensor) -> te.Tensor:
@@ -163,8 +169,8 @@ def _broadcast_dim(tensors: Sequence[te.Tensor], rank: int, axis: int) -> int:
 
 
 def _broadcast_index(tensor: te.Tensor, shape: Sequence[int], index: Sequence[Any]) -> list[Any]:
-    """The index to load from. A dimension of 1 keeps its index unless it is repeated: FuseOps takes only `x[i, j]` for
-    elementwise, not `x[0, j]`.
+    """Returns the index to load from. A dimension of 1 keeps its index unless it is repeated: FuseOps treats only `x[i,
+    j]` as elementwise, not `x[0, j]`.
     """
     tail = slice(len(index) - len(tensor.shape), None)
     return [

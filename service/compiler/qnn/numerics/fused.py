@@ -1,7 +1,7 @@
-"""The fused multiply-add of float32: a * b + c, rounded once; and sums of products by nothing else.
+"""The fused multiply-add of float32 (a * b + c, rounded once), and sums of products that use only it.
 
-NumPy has none. A small library has (`service/native/fused`), of plain loops by a C++ compiler, so that the oracle
-shares nothing with the kernels that it checks.
+NumPy has no fused multiply-add. A small library (`service/native/fused`) provides it, with plain loops compiled by a
+C++ compiler, so that the oracle shares nothing with the kernels that it checks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.core.errors import Unsupported
 Operand = Array | np.float32 | float
 
 _PATH = Path(__file__).parents[3] / "native" / "liboctet_fused.so"
-_PANEL = 32  # columns that the library lays side by side
+_PANEL = 32  # columns that the library stores next to each other
 
 
 @cache
@@ -36,11 +36,11 @@ def _library() -> ctypes.CDLL:
 
 
 def fma(a: Operand, b: Operand, c: Operand) -> Array:
-    """float32(a * b + c), for float32 operands that broadcast."""
+    """Returns float32(a * b + c), for float32 operands that broadcast."""
     operands = [np.asarray(operand, np.float32) for operand in (a, b, c)]
     result = np.empty(np.broadcast_shapes(*(operand.shape for operand in operands)), np.float32)
     arguments: list[int] = []
-    whole = [_repeated(operand, result.shape) for operand in operands]  # alive until the call has returned
+    whole = [_repeated(operand, result.shape) for operand in operands]  # must stay alive until the call has returned
     for each in whole:
         arguments += [each.ctypes.data, int(each.size != 1)]
     _library().octet_fma(result.size, *arguments, result.ctypes.data)
@@ -48,18 +48,19 @@ def fma(a: Operand, b: Operand, c: Operand) -> Array:
 
 
 def _repeated(operand: Array, shape: tuple[int, ...]) -> Array:
-    """As many values as there are results, one behind the other; or one."""
+    """Returns as many contiguous values as there are results, or a single one."""
     return operand if operand.size == 1 else np.ascontiguousarray(np.broadcast_to(operand, shape))
 
 
 def sums_of_products(a: Array, b: Array, *, flushed: bool = False) -> Array:
-    """`[rows, count]` by `[count, columns]`, in float32: each sum from 0 on by `fma`, one product after the other.
+    """Multiplies `[rows, count]` by `[count, columns]` in float32. Each sum starts at 0 and adds one product after the
+    other by `fma`.
 
     Args:
-        flushed: whether a sum that is subnormal after a product is 0 from there on.
+        flushed: true if a sum that is subnormal after a product continues as 0.
     """
     (rows, count), columns = a.shape, b.shape[1]
-    if columns < rows and columns < _PANEL:  # columns are computed side by side
+    if columns < rows and columns < _PANEL:  # columns are computed next to each other
         return sums_of_products(b.T, a.T, flushed=flushed).T
     lhs, rhs = (np.ascontiguousarray(operand, np.float32) for operand in (a, b))
     result, panel = np.empty((rows, columns), np.float32), np.empty(count * _PANEL, np.float32)

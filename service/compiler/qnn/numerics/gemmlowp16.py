@@ -1,7 +1,7 @@
 """The logistic function and tanh of 16-bit fixed-point numbers, as LiteRT's integer LSTM computes them.
 
 Transcribed from gemmlowp/fixedpoint/fixedpoint.h for `FixedPoint<std::int16_t, n>`: n bits before the binary point and
-15 - n after it. Arrays are int64 that hold int16 values; where C++ wraps, so does `_wrapped`.
+15 - n after it. Arrays are int64 that hold int16 values; `_wrapped` wraps wherever C++ does.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ ONE_Q0, ONE_Q2 = _MAX, 1 << 13
 
 
 def logistic(x: Array) -> Array:
-    """1 / (1 + exp(-x)) in Q0.15 of Q3.12 (PortableApplySigmoid in reference/portable_tensor_utils.cc)."""
+    """Returns 1 / (1 + exp(-x)) in Q0.15, of numbers in Q3.12 (PortableApplySigmoid in
+    reference/portable_tensor_utils.cc).
+    """
     positive = _over_one_plus(_exp_on_negative_values(-np.abs(x), 3), 0)
     result = np.where(x > 0, positive, ONE_Q0 - positive)
     return np.where(x == 0, 1 << 14, result)
 
 
 def tanh(x: Array, integer_bits: int) -> Array:
-    """tanh(x) in Q0.15, of numbers with `integer_bits` (PortableApplyTanh in the same file)."""
-    negative = _exp_on_negative_values(-np.abs(x), integer_bits + 1)  # the same bits, taken for twice the number
+    """Returns tanh(x) in Q0.15, of numbers with `integer_bits` (PortableApplyTanh in the same file)."""
+    negative = _exp_on_negative_values(-np.abs(x), integer_bits + 1)  # the same bits, read as twice the number
     magnitude = _over_one_plus(negative, ONE_Q2)
     return np.where(x == 0, 0, np.where(x < 0, _wrapped(-magnitude), magnitude))
 
 
 @cache
 def table(function: str, integer_bits: int) -> Array:
-    """`[65536] int16`: `logistic` or `tanh` of every number, the smallest first."""
+    """Returns `[65536] int16`: `logistic` or `tanh` of every number, the smallest first."""
     x = np.arange(_MIN, _MAX + 1, dtype=np.int64)
     values = logistic(x) if function == "logistic" else tanh(x, integer_bits)
     return np.asarray(values.astype(np.int16))
 
 
 def _exp_on_negative_values(a: Array, integer_bits: int) -> Array:
-    """exp(a) in Q0.15 of numbers that are not positive."""
+    """Returns exp(a) in Q0.15, of numbers that are not positive."""
     fraction_bits = 15 - integer_bits
     quarter = 1 << (fraction_bits - 2)
     rest = (a & (quarter - 1)) - quarter
@@ -56,7 +58,7 @@ def _exp_on_negative_values(a: Array, integer_bits: int) -> Array:
 
 
 def _exp_between_minus_quarter_and_zero(a: Array) -> Array:
-    """A Taylor expansion around -1/8, in Q0.15."""
+    """Computes exp by a Taylor expansion around -1/8, in Q0.15."""
     term, third = constant(1895147668), constant(715827883)
     x = a + (1 << 12)
     x2 = _product(x, x)
@@ -67,12 +69,12 @@ def _exp_between_minus_quarter_and_zero(a: Array) -> Array:
 
 
 def _over_one_plus(a: Array, minus: int) -> Array:
-    """2 / (1 + a) less `minus` (in Q2.13), halved where `minus` is 0; in Q0.15, of a in Q0.15.
+    """Returns 2 / (1 + a) less `minus` (in Q2.13), halved if `minus` is 0; in Q0.15, of a in Q0.15.
 
     `one_over_one_plus_x_for_x_in_0_1` and `one_minus_x_over_one_plus_x_for_x_in_0_1`: Newton's iteration in Q2.13.
     """
     total = a + ONE_Q0
-    half = (total + 1) >> 1  # RoundingHalfSum of what is not negative
+    half = (total + 1) >> 1  # RoundingHalfSum of numbers that are not negative
     x = constant(1515870810) + _product(half, constant(-1010580540))
     for _ in range(3):
         error = ONE_Q2 - _product(half, x)
@@ -81,7 +83,7 @@ def _over_one_plus(a: Array, minus: int) -> Array:
 
 
 def constant(value: int) -> int:
-    """A constant of 32 bits in 16: the upper half, rounded."""
+    """Converts a 32-bit constant to 16 bits: the upper half, rounded."""
     return int(rounding_divide_by_pot(np.array(value, np.int64), 16))
 
 

@@ -1,7 +1,8 @@
-"""Formulas of LiteRT's kernels on 16-bit activations (16x8: int8 weights, sums of 64 bits, zero points of 0).
+"""Formulas of LiteRT's kernels on 16-bit activations (16x8: int8 weights, 64-bit sums, zero points of 0).
 
-No delegate takes these operators, so that LiteRT runs the same kernels in both modes, apart from `Quantize`, from dense
-layers without a bias, and from the logistic function and tanh of certain powers of two, which that mode refuses.
+No delegate takes these operators, so that LiteRT runs the same kernels in both modes. The exceptions are `Quantize`,
+dense layers without a bias, and the logistic function and tanh for scales that are certain powers of two, which the
+delegate's mode refuses.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _INT32_LIMIT = float(1 << 31)
 
 
 class ReducedMultiplier:
-    """Convolutions: the multiplier cut to 15 bits, so that a product with a 48-bit sum fits; rounded once, halves up.
+    """Convolutions: the multiplier is cut to 15 bits, so that its product with a 48-bit sum fits; rounded once, halves
+    up.
 
     ConvPerChannel (reference/integer_ops/conv.h) on MultiplyByQuantizedMultiplier of int64 (internal/common.cc).
     """
@@ -59,12 +61,12 @@ class ReducedMultiplier:
         return pointwise(builder, "requantize", scale, [x], constants)
 
     def parameters(self, operation: Operation) -> tuple[Array, Array]:
-        """The reduced multipliers and how far to shift, int64."""
+        """Returns the reduced multipliers and the shift counts, int64."""
         out_scale = operation.per_tensor("out_type").scale
         significands, shifts = fixed_point.quantize_multipliers(
             scale / out_scale for scale in operation.quantized("in_type").scales
         )
-        operation.require_defined(bool((shifts < 8).all()), "scales by 128 or more, which LiteRT's kernel cannot")
+        operation.require_defined(bool((shifts < 8).all()), "LiteRT's kernel cannot scale by 128 or more")
         significands = significands.astype(np.int64)
         reduced = np.where(significands < 0x7FFF0000, (significands + (1 << 15)) >> 16, 0x7FFF)
         return reduced, 15 - shifts.astype(np.int64)
@@ -74,7 +76,7 @@ class DoubleScale:
     """Dense layers: one multiplication in float64, rounded halves away from zero.
 
     FullyConnectedPerChannel and FullyConnected with scales (reference/integer_ops/fully_connected.h). A product beyond
-    32 bits becomes the smallest, as the conversion of x86 has it.
+    32 bits becomes the smallest integer, as x86 converts it.
     """
 
     summary = "round_away(double(acc) * (s_x * s_w / s))"
@@ -97,14 +99,16 @@ class DoubleScale:
         return pointwise(builder, "requantize", scale, [x], [ChannelConstant(self.scales(operation), in_type.axis)])
 
     def scales(self, operation: Operation) -> Array:
-        """s_x * s_w / s in float64, one or one for each channel."""
+        """Returns s_x * s_w / s in float64, one or one for each channel."""
         return np.array(operation.quantized("in_type").scales) / operation.per_tensor("out_type").scale
 
 
 class HalvesUp:
-    """Dense layers without a bias, by LiteRT's optimized kernel: sums of 32 bits, which wrap, and a 31-bit multiplier,
-    rounded twice. Measured on LiteRT 2.3.0, x86-64 (FullyConnectedPerChannel and FullyConnected of
-    optimized/integer_ops/fully_connected.h, on ruy). One scale for all channels is a product in float32
+    """Dense layers without a bias, by LiteRT's optimized kernel: 32-bit sums, which wrap, and a 31-bit multiplier,
+    rounded twice.
+
+    Measured on LiteRT 2.3.0, x86-64 (FullyConnectedPerChannel and FullyConnected of
+    optimized/integer_ops/fully_connected.h, on ruy). If all channels have one scale, it is a product in float32
     (GetQuantizedConvolutionMultipler).
     """
 
@@ -134,20 +138,22 @@ class HalvesUp:
         return pointwise(builder, "requantize", scale, [x], constants)
 
     def multipliers(self, operation: Operation) -> tuple[Array, Array]:
-        """Significands and shifts, one or one for each channel."""
+        """Returns significands and shifts, one or one for each channel."""
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
         scales = in_type.scales if in_type.axis is not None else (float(np.float32(in_type.scale)),)
         return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 
 
 class OptimizedDense:
-    """Dense layers in LiteRT's default configuration: with a bias of 64 bits the reference kernel, else its own."""
+    """Dense layers in LiteRT's default configuration: the reference kernel with a 64-bit bias, and the optimized kernel
+    without a bias.
+    """
 
     summary = f"{DoubleScale.summary}; without a bias {HalvesUp.summary}"
 
     @staticmethod
     def formula(operation: Operation) -> DoubleScale | HalvesUp:
-        """The one for `operation`, by what made its operand."""
+        """Returns the formula for `operation`, depending on the operation that computed its operand."""
         biased = operation.producer is not None and len(operation.producer.call.args) == 3
         return DoubleScale() if biased else HalvesUp()
 
@@ -161,7 +167,7 @@ class OptimizedDense:
 class InterpolatedSoftmax:
     """SoftmaxInt16 (reference/softmax.h): exp and reciprocal are interpolated between 513 points (LUTLookup).
 
-    The output has the fixed scale 1/32768. Differences from the row's maximum become points of [-10, 0].
+    The output has the fixed scale 1/32768. Differences from the row's maximum are mapped to points of [-10, 0].
     """
 
     summary = "interpolated tables: Q0.15 exp of a difference above -10, Q16.15 sum, Q0.15 reciprocal, rounded once"
@@ -203,7 +209,7 @@ class InterpolatedSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, total, inverse])
 
     def _table(self, operation: Operation) -> Array:
-        """exp(-s_in * beta * d) for d in 0..65535, Q0.15 (SoftMaxCalculateExp)."""
+        """Returns exp(-s_in * beta * d) for d in 0..65535, Q0.15 (SoftMaxCalculateExp)."""
         scale = np.float32(operation.per_tensor("in_type").scale) * np.float32(operation.floating("beta"))
         multiplier = fixed_point.quantize_multiplier(float(scale) / (10.0 / 65535.0))
         scaled = fixed_point.multiply_by_quantized_multiplier(-np.arange(1 << 16), *multiplier)
@@ -213,20 +219,22 @@ class InterpolatedSoftmax:
 class Interpolated(Tabulated):
     """LOGISTIC and TANH (reference/integer_ops/logistic.h, tanh.h): interpolated between values of one table.
 
-    Scales become 3 / 2**14 of one step; a power of two does so exactly (SigmoidPrepare, TanhPrepare in
-    kernels/activations.cc), and there LiteRT's optimized kernels compute something else.
+    Scales are converted to multiples of 3 / 2**14 of one step. A power of two is converted exactly (SigmoidPrepare,
+    TanhPrepare in kernels/activations.cc), and for such scales LiteRT's optimized kernels compute different results.
     """
 
     def __init__(self, *, exact_shifts: tuple[int, ...], optimized: bool) -> None:
-        """`exact_shifts`: log2 of 4096 times the scales that are exact; `optimized` refuses these."""
+        """`exact_shifts`: log2 of 4096 times the scales that are exact. With `optimized`, these scales are refused."""
         self.exact_shifts, self.optimized = exact_shifts, optimized
 
     def steps(self, operation: Operation, x: Array) -> Array:
-        """`x` in steps of 1 / (3 * 4096), as the table counts."""
+        """Returns `x` in steps of 1 / (3 * 4096), the unit of the table."""
         scale = operation.per_tensor("in_type").scale
         exponent = fixed_point.power_of_two(scale)
         if exponent is not None and exponent + 12 in self.exact_shifts:
-            operation.require_defined(not self.optimized, f"the scale {scale}, for which LiteRT has another kernel")
+            operation.require_defined(
+                not self.optimized, f"LiteRT uses a kernel that is not reproduced for the scale {scale}"
+            )
             return x * (3 << (exponent + 12))
         multiplier, shift = scale * 4096.0 * 3.0, 0
         while multiplier <= _HIGH / 2.0 and shift <= 30:
@@ -260,7 +268,8 @@ class InterpolatedTanh(Interpolated):
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
-# Where `sigmoid_table_uint16` (internal/common.h) is one more than the rounded value that its comment promises.
+# Indices at which `sigmoid_table_uint16` (internal/common.h) is one more than the rounded value that its comment
+# promises.
 _ONE_MORE = [
     4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46, 49,
     50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
@@ -275,26 +284,27 @@ def _sigmoid_table() -> Array:
 
 
 def _sigmoid(steps: Array, bits: int) -> Array:
-    """The table between its points, `2**bits` steps apart; steps from point 255 on are left to the caller."""
+    """Interpolates in the table, whose points are `2**bits` steps apart; the caller handles steps from point 255 on."""
     table, point = _sigmoid_table(), np.minimum(steps >> bits, 254)
     return np.asarray((table[point] << bits) + (steps & ((1 << bits) - 1)) * (table[point + 1] - table[point]))
 
 
 @cache
 def _exponentials() -> Array:
-    """exp at every int16 as a point of [-10, 0], Q0.15."""
+    """Returns exp at every int16 as a point of [-10, 0], Q0.15."""
     return _interpolated(np.exp, 10.0 / 65535.0, _HIGH)
 
 
 @cache
 def _reciprocals() -> Array:
-    """1 / (1 + x) at every int16 as a point of [0, 1], Q0.15."""
+    """Returns 1 / (1 + x) at every int16 as a point of [0, 1], Q0.15."""
     return _interpolated(lambda x: 1.0 / (1.0 + x), 1.0 / 65535.0, _LOW)
 
 
 def _interpolated(function: Callable[[Array], Array], in_scale: float, zero_point: int) -> Array:
-    """LUTPopulate in double and LUTLookup of int16 (internal/common.h), for every int16: 512 pieces, each moved by half
-    of its error in the middle; the output is a fraction of 15 bits."""
+    """LUTPopulate in double and LUTLookup of int16 (internal/common.h), for every int16: 512 pieces, each shifted by
+    half of its error in the middle. The output is a fraction of 15 bits.
+    """
     low, high = in_scale * (_LOW - zero_point), in_scale * (_HIGH - zero_point)
     step = (high - low) / 512
     at = low + np.arange(513) * step

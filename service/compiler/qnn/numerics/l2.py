@@ -1,4 +1,4 @@
-"""Division of each row by its length."""
+"""Formulas that divide each row by its length."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class L2Normalize:
 
     @staticmethod
     def _shifts(operation: Operation) -> tuple[int, int]:
-        """The left shifts by the scale's seven bits: in the multiplier's shift, or before it."""
+        """Returns the left shifts by the scale's seven bits: before the multiplication, or as part of the multiplier's
+        shift.
+        """
         return (0, _SCALE_BITS) if operation.per_tensor("in_type").storage == "int8" else (_SCALE_BITS, 0)
 
 
@@ -69,9 +71,9 @@ def _squares(zero_point: int) -> Any:
 
 
 def inverse_square_roots(builder: relax.BlockBuilder, x: relax.Expr) -> tuple[relax.Expr, relax.Expr]:
-    """`fixed_point.inverse_square_root` of each int32: significands and shifts.
+    """Applies `fixed_point.inverse_square_root` to each int32; returns significands and shifts.
 
-    Every step of the iteration is a function of its own: each names its operand four times, and tensor IR is a tree.
+    Every step of the iteration is a separate function: each names its operand four times, and tensor IR is a tree.
     """
 
     def emit(name: str, function: Any, *operands: relax.Expr) -> relax.Expr:
@@ -101,13 +103,13 @@ def _clip(value: Scalar) -> Scalar:
 
 
 def _reduced(value: Scalar) -> Scalar:
-    """Below 2**29, as is what a quarter of it is."""
+    """Returns the value (at least 2), or a quarter of it if it is 2**29 or more."""
     large = value >= tirx.const(1 << 29, "int32")
     return tirx.Select(large, value >> tirx.const(2, "int32"), tirx.max(value, tirx.const(2, "int32")))
 
 
 def _pairs(value: Scalar) -> Scalar:
-    """Shifts by two bits to the left that leave the top bits free."""
+    """Returns how many shifts by two bits to the left leave the top bits free."""
     one = tirx.const(1, "int32")
     return ((tirx.clz(_reduced(value)) - one) >> one) - one
 

@@ -1,7 +1,8 @@
 """The arithmetic of ONNX Runtime's CPU kernels on x86-64 with AVX2 or more (MLAS): float32, rounded once, halves to
 even.
 
-What a compiler may contract to fused multiply-adds was measured on ONNX Runtime 1.31.1, and is written out here.
+Compilers may contract products and sums to fused multiply-adds. Where they do was measured on ONNX Runtime 1.31.1, and
+is written out here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
-_LARGEST_RATIO = 1 << 20  # of two scales: up to it, no sum leaves the int32 that MLAS rounds to
+_LARGEST_RATIO = 1 << 20  # of two scales: up to this ratio, no sum leaves the int32 that MLAS rounds to
 _LARGEST_PRODUCT_RATIO = 1 << 14  # the same for products
 _BEYOND_INT32 = 2.0**31
 
@@ -44,7 +45,7 @@ class Quantize:
         scales, zero_points = broadcast(out_type, x.ndim)
         with np.errstate(over="ignore"):
             ratio = x / scales
-        # MINPS and MAXPS take the second operand, the bound, for what is not a number.
+        # MINPS and MAXPS return the second operand, the bound, for NaN.
         low, high = out_type.min - zero_points, out_type.max - zero_points
         bounded = np.minimum(np.where(ratio > low, ratio, low), high)
         return store(round_even(bounded).astype(np.int64) + zero_points, out_type)
@@ -63,8 +64,9 @@ class Quantize:
 
 
 class Rescale:
-    """DequantizeLinear and QuantizeLinear of another type after each other, with nothing between: what is left of
-    them where what stood between only moves elements."""
+    """DequantizeLinear directly followed by QuantizeLinear of another type. It is also what remains of the two if the
+    operators between them only move elements.
+    """
 
     summary = "z + round_even(clamp(float(s_in * (q - z_in)) / s))"
 
@@ -76,7 +78,7 @@ class Rescale:
 
 
 class Concatenate:
-    """QLinearConcat (contrib_ops/cpu/quantization/qlinear_concat.cc): a table for each part, as `Rescale`."""
+    """QLinearConcat (contrib_ops/cpu/quantization/qlinear_concat.cc): a table for each part, as in `Rescale`."""
 
     summary = f"copies; a part of another type becomes {Rescale.summary}"
 
@@ -97,8 +99,8 @@ class Concatenate:
 class Add:
     """QLinearAdd (mlas/lib/intrinsics/avx2/qladd_avx2.cpp), with the contractions of the compiler that built it.
 
-    Where one operand is repeated along the last axis, MLAS takes that one as the second; importers do so. A sum beyond
-    32 bits becomes the smallest value, as the conversion of x86 (CVTPS2DQ) has it.
+    If one operand is repeated along the last axis, MLAS takes that one as the second; importers do so too. A sum beyond
+    32 bits becomes the smallest value, as x86 converts it (CVTPS2DQ).
     """
 
     summary = (
@@ -123,7 +125,7 @@ class Add:
         return pointwise(builder, "add", compute, [a, b])
 
     def parameters(self, operation: Operation) -> tuple[float, float, float]:
-        """Both ratios of scales, and what holds the zero points."""
+        """Returns both ratios of scales, and the constant term, which contains the zero points."""
         lhs_type, rhs_type, out_type = binary_types(operation)
         scale = np.float32(out_type.scale)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -152,7 +154,8 @@ class Mul:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)
-        # 17 bits times 24 are exact in float64: rounded once, and nothing that LLVM could join to the sum.
+        # A product of 17 and 24 bits is exact in float64: it is rounded once, and LLVM has nothing to contract with the
+        # sum.
         factor = _float_constant(self.scale(operation)).astype("float64")
         overflows = self.overflows(operation)
         zero_point = tirx.const(float(out_type.zero_point), "float32")
@@ -165,7 +168,7 @@ class Mul:
         return pointwise(builder, "mul", compute, [a, b])
 
     def scale(self, operation: Operation) -> float:
-        """s_a * s_b / s, each step in float32."""
+        """Returns s_a * s_b / s, each step in float32."""
         return product_scale(operation)
 
     def overflows(self, operation: Operation) -> bool:
@@ -199,14 +202,15 @@ class GlobalAverage:
         return pointwise(builder, "mean", mean, [total])
 
     def factor(self, operation: Operation, count: int) -> np.float32:
-        """float32: s_in / (s * count)."""
+        """Returns s_in / (s * count) as float32."""
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         return np.float32(np.float32(in_type.scale) / (np.float32(out_type.scale) * np.float32(count)))
 
 
 class WindowAverage:
     """QLinearAveragePool (contrib_ops/cpu/quantization/qlinear_pool.cc): real values are added up in float32, row by
-    row from the top left, and divided by their number."""
+    row from the top left, and divided by their number.
+    """
 
     summary = "round_even(float(sum(s_in * (q - z_in)) / n) / s + z), the sum in order"
 
@@ -238,7 +242,7 @@ class WindowAverage:
         return pointwise(builder, "average", mean, [total, relax.const(counts)])
 
     def stored(self, mean: Array, out_type: QuantizedType) -> Array:
-        """Real means as the output has them."""
+        """Converts real means to stored values of the output."""
         ratio = mean / np.float32(out_type.scale) + np.float32(out_type.zero_point)
         return store(round_even(ratio).astype(np.int64), out_type)
 
@@ -248,7 +252,7 @@ class WindowAverage:
         return clamped(tirx.nearbyint(mean / scale + zero_point).astype("int32"), out_type)
 
     def counts(self, operation: Operation, shape: tuple[int, ...] | list[int]) -> Array:
-        """The number of elements in each window: `[1, OH, OW, 1]` float32."""
+        """Returns the number of elements in each window: `[1, OH, OW, 1]` float32."""
         extents = operation.ints("pool_size", 2, 1)
         height, width = (int(dim) for dim in list(operation.call.ty.shape)[1:3])
         if operation.flag("count_include_pad"):
@@ -266,7 +270,7 @@ def _rounded(values: Array) -> Array:
 
 
 def _lowered_rounded(value: Scalar, out_type: QuantizedType, *, overflows: bool) -> Scalar:
-    """`_rounded` and `store` in tensor IR; the comparison is only made where the value `overflows`."""
+    """`_rounded` and `store` in tensor IR; the range is checked only if the value may overflow."""
     if overflows:
         beyond = tirx.const(_BEYOND_INT32, "float32")
         fits = tirx.all(value < beyond, value >= -beyond)
@@ -275,14 +279,16 @@ def _lowered_rounded(value: Scalar, out_type: QuantizedType, *, overflows: bool)
 
 
 def _float_constant(value: float) -> Scalar:
-    """A float32 constant. One that is infinite or not a number is written by its bits: TVM's JSON has neither."""
+    """Returns a float32 constant. An infinite one or NaN is written by its bits, because TVM's JSON cannot represent
+    it.
+    """
     if math.isfinite(value):
         return tirx.const(value, "float32")
     return tirx.reinterpret("float32", tirx.const(int(np.array(value, np.float32).view(np.int32)), "int32"))
 
 
 def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array:
-    """`Rescale`'s arithmetic."""
+    """The arithmetic of `Rescale`."""
     if (in_type.scale, in_type.zero_point) == (out_type.scale, out_type.zero_point):
         return store(x.astype(np.int64), out_type)
     reals = (x.astype(np.float32) - np.float32(in_type.zero_point)) * np.float32(in_type.scale)
@@ -295,7 +301,7 @@ def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array
 def _lowered_rescale(
     builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Expr:
-    if in_type.scale == out_type.scale:  # a product divided by one of its factors is at most an ulp off
+    if in_type.scale == out_type.scale:  # a product divided by one of its factors is at most one ulp off
         return shifted(builder, x, in_type, out_type)
     scale, out_scale = tirx.const(in_type.scale, "float32"), tirx.const(out_type.scale, "float32")
     zero_point = tirx.const(out_type.zero_point, "int32")
@@ -308,9 +314,9 @@ def _lowered_rescale(
 
 
 def _quantized(ratio: Scalar, zero_point: Scalar, out_type: QuantizedType) -> Scalar:
-    """Clamped, rounded, and moved by the zero point; what is not a number becomes the smallest value."""
+    """Clamps, rounds and adds the zero point; NaN becomes the smallest value."""
     low, high = ((tirx.const(bound, "int32") - zero_point).astype("float32") for bound in (out_type.min, out_type.max))
-    bounded = tirx.min(tirx.max(ratio, low), high)  # compare and select, so that a NaN is the bound
+    bounded = tirx.min(tirx.max(ratio, low), high)  # compare and select, so that NaN becomes the bound
     return clamped(tirx.nearbyint(bounded).astype("int32") + zero_point, out_type)
 
 

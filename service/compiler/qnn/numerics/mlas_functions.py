@@ -1,4 +1,4 @@
-"""ONNX Runtime's functions of one 8-bit value, and its softmax: tables of 256, as it makes them itself."""
+"""ONNX Runtime's functions of one 8-bit value, and its softmax: tables of 256 values, like its own."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _FLOAT_MAX = np.float32(np.finfo(np.float32).max)
 _FAR = 1024.0  # beyond every stored value
 _BEYOND_INT32, _BEYOND_INT64 = 2.0**31, 2.0**63
 _LOW_BITS = (1 << 32) - 1
-_RESERVED = 5  # of the exponent of a softmax's largest exponential
+_RESERVED = 5  # reserved part of the exponent of a softmax's largest exponential
 
 
 class Tabled(Tabulated):
-    """QlinearBuildLookupTable (contrib_ops/cpu/quantization/qlinear_lookup_table.cc): dequantized, taken through a
-    float32 function and quantized, each as MLAS does."""
+    """QlinearBuildLookupTable (contrib_ops/cpu/quantization/qlinear_lookup_table.cc): dequantizes, applies a float32
+    function and quantizes, each step as in MLAS.
+    """
 
     def __init__(self, name: str, function: Callable[[Operation, Array], Array]) -> None:
-        """`function` takes and gives float32."""
+        """`function` maps float32 to float32."""
         self.function = function
         self.summary = f"z + round_even(clamp({name}(s_in * (q - z_in)) / s)), in float32"
 
@@ -48,13 +49,13 @@ LEAKY_RELU = Tabled("leaky_relu", _leaky_relu)
 
 
 class ScaledSoftmax:
-    """QLinearSoftmax (contrib_ops/cpu/quantization/qlinear_softmax.cc): exponentials from a table, of differences from
-    the row's maximum, scaled so that their sum nearly fills float32; added up in order.
+    """QLinearSoftmax (contrib_ops/cpu/quantization/qlinear_softmax.cc): exponentials of the differences from the row's
+    maximum, from a table, scaled so that their sum nearly fills float32, and added up in order.
 
-    A product of an exponential leaves float32 where the output's scale is below about 1 / (148 * length). What becomes
-    of it was measured on ONNX Runtime 1.31.1. int8 is converted to the smallest integer of 32 bits, from which a zero
-    point below 0 wraps to the largest. uint8 is the sum of the zero point and the low 32 bits of the 64-bit conversion
-    of x86 (CVTTSS2SI), which are 0 for an infinity.
+    If the output's scale is below about 1 / (148 * length), a product of an exponential exceeds float32. The results of
+    this case were measured on ONNX Runtime 1.31.1. int8 is converted to the smallest integer of 32 bits, from which a
+    zero point below 0 wraps to the largest. uint8 is the sum of the zero point and the low 32 bits of x86's 64-bit
+    conversion (CVTTSS2SI), which are 0 for an infinity.
     """
 
     summary = "z + round_even(e * floor(1 / s) / sum(e)), e from a float32 table, summed in order"
@@ -98,12 +99,12 @@ class ScaledSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, total])
 
     def inverse(self, operation: Operation) -> np.float32:
-        """What exponentials are multiplied with before they are divided by their sum."""
+        """Returns the factor of exponentials before they are divided by their sum."""
         return np.float32(np.floor(np.float32(1) / np.float32(operation.per_tensor("out_type").scale)))
 
     def table(self, operation: Operation, length: int) -> Array:
-        """exp((bit_shift - d) * s) for differences d of 0..255, in float64, to float32."""
-        operation.require_defined(operation.floating("beta") == 1.0, "has a beta, which ONNX Runtime has not")
+        """Returns exp((bit_shift - d) * s) for differences d of 0..255, in float64, converted to float32."""
+        operation.require_defined(operation.floating("beta") == 1.0, "ONNX Runtime supports a beta of 1 only")
         scale = operation.per_tensor("in_type").scale
         room = float(np.log(_FLOAT_MAX / np.float32(length)))
         shift = max(0.0, room - _RESERVED) / float(np.float32(scale))

@@ -30,10 +30,10 @@ class Mode:
 
     Attributes:
         name: as in `core.numerics`.
-        reference: the runtime and kernels whose answers it gives.
-        formulas: QNN operator name -> its arithmetic; `conv2d+requantize` is what takes accumulators to storage, and
-            `…:int16` what reads or writes 16-bit values, where that differs, and `…:gemm` and its like what a kernel of
-            `qnn.ops.builtin` computes.
+        reference: the runtime and kernels whose results the mode reproduces.
+        formulas: QNN operator name -> its arithmetic. Suffixes distinguish cases that differ: `conv2d+requantize`
+            converts accumulators to storage, `…:int16` reads or writes 16-bit values, and `…:gemm` and similar keys
+            compute like a kernel of `qnn.ops.builtin`.
     """
 
     name: str
@@ -41,7 +41,9 @@ class Mode:
     formulas: Mapping[str, Formula]
 
     def key(self, operation: Operation) -> str:
-        """The row of `formulas` that `operation` falls under; it may depend on what made its operand."""
+        """Returns the key of `formulas` for `operation`, which may depend on the operation that computed its
+        operand.
+        """
         name = _row_of(operation)
         rows = [name]
         if operation.producer is not None:
@@ -59,10 +61,10 @@ class Mode:
         return f"{_row_of(operation)}:{operation.builtin}" in self.formulas
 
     def formula(self, operation: Operation) -> Formula:
-        """The arithmetic of `operation`.
+        """Returns the arithmetic of `operation`.
 
         Raises:
-            UnsupportedOperator: the mode does not say what it computes.
+            UnsupportedOperator: the mode does not define the operation.
         """
         key = self.key(operation)
         biased = operation.name == "qnn.requantize" and len(operation.call.args) > 1
@@ -71,19 +73,20 @@ class Mode:
             raise UnsupportedOperator(
                 f"the numerics mode {self.name} does not define {what}",
                 op=operation.name,
-                hint="leave the numerics to the file's own framework",
+                hint="use the numerics mode of the framework that wrote the file",
             )
         return Held(self.formulas[key]) if operation.name.removeprefix("qnn.") in HELD else self.formulas[key]
 
 
 def _row_of(operation: Operation) -> str:
-    """The row of an operator, whatever its operands."""
+    """Returns the key of an operator, whatever its operands."""
     name = operation.name.removeprefix("qnn.")
     return "requantize" if operation.name == VECTORIZED else HELD.get(name, name)
 
 
-# What has one meaning: because nothing is rounded, because all runtimes round alike, or, for functions and sums of real
-# values, because it is defined here, within a few units in the last place of every runtime.
+# Formulas that are the same in all modes: because nothing is rounded, because all runtimes round alike, or, for
+# functions and sums of real values, because they are defined here, within a few units in the last place of every
+# runtime.
 EXACT: Mapping[str, Formula] = {
     "conv2d": Conv2d(),
     "conv2d_transpose": Conv2dTranspose(),

@@ -1,4 +1,4 @@
-"""Means and sums of squares of rows of float32, and the last step of a layer norm: as ONNX Runtime has them."""
+"""Means and sums of squares of float32 rows, and the last step of a layer norm, as ONNX Runtime computes them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from service.compiler.qnn.numerics.summation import emitted, in_lanes, lowered_l
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import EIGHTS
 
-_QUAD = EIGHTS // 2  # squares behind the last eight that are rounded
+_QUAD = EIGHTS // 2  # squares after the last whole eight that are rounded
 
 
 class RealMean:
-    """qnn.real_mean."""
+    """The formula of `qnn.real_mean`."""
 
     summary = "float32(sum(x) / n) along the last axis, the sum in float64, in 16 partial sums"
 
@@ -35,7 +35,7 @@ class RealMean:
 
 
 class RealSquares:
-    """qnn.real_squares."""
+    """The formula of `qnn.real_squares`."""
 
     summary = "sum(x * x) along the last axis by float32 fused multiply-adds, in 8 partial sums"
 
@@ -91,17 +91,17 @@ class RealSquares:
 
 
 def rounded_squares(count: int) -> int:
-    """How many of `count` squares are added one by one after they were rounded."""
+    """Returns how many of `count` squares are added one by one after rounding."""
     return _QUAD if count % EIGHTS >= _QUAD else 0
 
 
 def _fenced(product: Scalar) -> Scalar:
-    """A product that is rounded before it is added."""
+    """Returns a product that is rounded before it is added."""
     return tirx.call_llvm_pure_intrin("float32", "llvm.arithmetic.fence", product)
 
 
 class RealFma:
-    """qnn.real_fma."""
+    """The formula of `qnn.real_fma`."""
 
     summary = "float32(a * b + c), rounded once"
 

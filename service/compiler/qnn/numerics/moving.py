@@ -12,7 +12,7 @@ from service.compiler.qnn.operation import Operation
 
 
 class TakePixels:
-    """qnn.take_pixels."""
+    """The formula of `qnn.take_pixels`."""
 
     summary = "copies"
 
@@ -26,6 +26,6 @@ class TakePixels:
 
 
 def taken_pixels(operation: Operation) -> tuple[Sequence[int], Sequence[int]]:
-    """The rows and columns of a `qnn.take_pixels`."""
+    """Returns the rows and columns of a `qnn.take_pixels`."""
     rows, columns = ([int(place) for place in operation.attr(name)] for name in ("rows", "columns"))
     return rows, columns

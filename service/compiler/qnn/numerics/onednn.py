@@ -1,9 +1,9 @@
 """oneDNN, as MXNet 1.9.1 calls it: float32 throughout, rounded once to the nearest even integer.
 
-A primitive takes its accumulators to float32, multiplies them by its output scale, adds its sum post-operation, and
-rounds and saturates what comes out (`store_output` in src/cpu/x64/jit_avx512_core_x8s8s32x_conv_kernel.cpp). MXNet's
-scales are reciprocal (steps per unit), each made in float32 in an order of its own; its importer carries the exact
-quotient of two types' scales over, so here it is taken in float64 and then rounded.
+A primitive converts its accumulators to float32, multiplies them by its output scale, adds its sum post-operation, and
+rounds and saturates the result (`store_output` in src/cpu/x64/jit_avx512_core_x8s8s32x_conv_kernel.cpp). MXNet's scales
+are reciprocal (steps per unit), each computed in float32 in its own order. The importer passes on the exact quotient of
+two types' scales, which is therefore computed in float64 here and then rounded.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from service.compiler.qnn.types import QuantizedType
 class RatioRequantize(FloatRequantize):
     """Output scales of convolutions and inner products, and reorders from one type to another.
 
-    oneDNN adds a convolution's int32 bias after the conversion to float32; up to 2**24 that is the same.
+    oneDNN adds a convolution's int32 bias after the conversion to float32; up to 2**24 the result is the same.
     """
 
     summary = "z + round_even(clamp(float(acc) * float(s_in / s)))"
 
     def scales(self, operation: Operation) -> Array:
-        """s_in / s in float64, rounded to float32."""
+        """Returns s_in / s in float64, rounded to float32."""
         return ratios(operation.quantized("in_type"), operation.per_tensor("out_type"))
 
 
 class PostSum:
-    """A convolution with a sum post-operation: the residual is added before anything is rounded to an integer."""
+    """A convolution with a sum post-operation: the residual is added before the result is rounded to an integer."""
 
     summary = "z + round_even(fma(r - z_r, float(s_r / s), float(acc) * float(s_in / s)))"
 
@@ -74,7 +74,7 @@ class PostSum:
         return pointwise(builder, "requantize_add", total, [x, residual], [factor])
 
     def factors(self, operation: Operation) -> tuple[Array, np.float32]:
-        """The factors of the accumulators, and of the residual."""
+        """Returns the factors of the accumulators, and of the residual."""
         out_type = operation.per_tensor("out_type")
         of_residual = ratios(operation.per_tensor("residual_type"), out_type)
         return ratios(operation.quantized("in_type"), out_type), np.float32(of_residual[0])
@@ -103,14 +103,14 @@ class ScaledSum:
         return pointwise(builder, "add", total, [a, b])
 
     def factors(self, operation: Operation) -> tuple[np.float32, np.float32]:
-        """The factors of both operands."""
+        """Returns the factors of both operands."""
         out_type = operation.per_tensor("out_type")
         lhs, rhs = (ratios(operation.per_tensor(name), out_type)[0] for name in ("lhs_type", "rhs_type"))
         return np.float32(lhs), np.float32(rhs)
 
 
 class Reorder:
-    """A reorder from float32: multiplied by the reciprocal of the scale, which is taken in float64 and rounded."""
+    """A reorder from float32: multiplies by the reciprocal of the scale, which is computed in float64 and rounded."""
 
     summary = "z + round_even(x * float(1 / s))"
 
@@ -135,14 +135,14 @@ class Reorder:
         return pointwise(builder, "quantize", quantize, [x], constants)
 
     def factors(self, quantized: QuantizedType) -> list[float]:
-        """Steps in one unit, each a float32."""
+        """Returns the number of steps in one unit, for each scale, as a float32."""
         return [float(np.float32(1 / scale)) for scale in quantized.scales]
 
 
 class FloatAveragePool:
     """The int8 pooling primitive (`jit_uni_i8i8_pooling.cpp`): the sum times the float32 reciprocal of the count.
 
-    Elements of the padding are not counted; where a model counts them, they are zeros of the image.
+    Elements of the padding are not counted; if a model counts them, the importer makes them zeros of the image.
     """
 
     summary = "z + round_even(float(sum - count * z) * float(1 / count)), padding not counted"
@@ -171,21 +171,21 @@ class FloatAveragePool:
         return pointwise(builder, "average", mean, [total, relax.const(counts), relax.const(reciprocals)])
 
     def counts(self, operation: Operation, image: Sequence[int]) -> Array:
-        """The number of elements in each window: int32 `[1, OH, OW, 1]`."""
+        """Returns the number of elements in each window: int32 `[1, OH, OW, 1]`."""
         operation.require_defined(
-            not operation.flag("count_include_pad"), "counts its padding, which is to be in the image"
+            not operation.flag("count_include_pad"), "counts its padding, which must be part of the image"
         )
         ones = np.ones((1, *image, 1), np.int32)
         return np.asarray(sum(window for window in windows(operation, ones, 0)))
 
 
 def ratios(in_type: QuantizedType, out_type: QuantizedType) -> Array:
-    """Scales of `in_type` in those of `out_type`, one or one for each channel."""
+    """Returns scales of `in_type` divided by those of `out_type`, one or one for each channel."""
     return (np.array(in_type.scales, np.float64) / out_type.scale).astype(np.float32)
 
 
 def _rounded(total: Array, out_type: QuantizedType) -> Array:
-    """A float32 sum, held exactly enough in float64 for the rounding to be the fused one."""
+    """Rounds a float32 sum that is held in float64, precisely enough to equal the fused rounding."""
     low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
     return store(
         round_even(np.clip(total.astype(np.float32), low, high)).astype(np.int64) + out_type.zero_point, out_type

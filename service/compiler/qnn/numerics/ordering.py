@@ -1,4 +1,4 @@
-"""What goes through the elements of a row in order: the largest by their places, and running sums."""
+"""Formulas that process the elements of a row in order: positions of the largest elements, and running sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.compiler.qnn.operation import Operation
 
 
 class TopPlaces:
-    """qnn.top_places."""
+    """The formula of `qnn.top_places`."""
 
     summary = "places of the largest elements; of equal ones, the first"
 
@@ -32,7 +32,7 @@ class TopPlaces:
 
 
 class RunningSum:
-    """qnn.running_sum."""
+    """The formula of `qnn.running_sum`."""
 
     summary = "sums of all up to each element, one after the other"
 
@@ -56,7 +56,7 @@ def _added(shape: tuple[int, int, int], dtype: str) -> tvm.tirx.PrimFunc:
         T.func_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE, "tirx.noalias": True})
         x = T.match_buffer(x_, (rows, size, columns), dtype)
         out = T.match_buffer(out_, (rows, size, columns), dtype)
-        with T.sblock("root"):  # RewriteDataflowReshape asks for one
+        with T.sblock("root"):  # RewriteDataflowReshape requires one
             total = T.sblock_alloc_buffer((1,), dtype)
             for row in range(rows):
                 for column in range(columns):
@@ -69,14 +69,14 @@ def _added(shape: tuple[int, int, int], dtype: str) -> tvm.tirx.PrimFunc:
 
 
 def _chosen(rows: int, size: int, count: int, dtype: str) -> tvm.tirx.PrimFunc:
-    """The largest of those that are left, `count` times."""
+    """Takes the largest of the remaining elements, `count` times."""
 
     @T.prim_func(private=True, s_tir=True, check_well_formed=False)  # type: ignore[untyped-decorator]
     def top_places(keys_: T.handle, out_: T.handle) -> None:
         T.func_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE, "tirx.noalias": True})
         keys = T.match_buffer(keys_, (rows, size), dtype)
         out = T.match_buffer(out_, (rows, count), "int64")
-        with T.sblock("root"):  # RewriteDataflowReshape asks for one
+        with T.sblock("root"):  # RewriteDataflowReshape requires one
             left = T.sblock_alloc_buffer((size,), "int32")
             best = T.sblock_alloc_buffer((1,), "int32")
             for row in range(rows):

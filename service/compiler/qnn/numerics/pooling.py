@@ -1,4 +1,4 @@
-"""Windows: average, maximum, and the mean over whole axes."""
+"""Formulas of pooling windows (average, maximum), and means and sums over whole axes."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class AveragePool:
 
     @staticmethod
     def _check(operation: Operation) -> None:
-        operation.require_defined(not operation.flag("count_include_pad"), "counts its padding, which TFLite does not")
+        operation.require_defined(not operation.flag("count_include_pad"), "TFLite cannot count padding in an average")
 
 
 class MaxPool:
-    """The largest stored value of each window; the padding never wins."""
+    """Returns the largest stored value of each window; the padding never wins."""
 
     summary = "max of stored values"
 
@@ -107,7 +107,7 @@ class FixedPointMean:
         return pointwise(builder, "mean", mean, [total])
 
     def multiplier(self, operation: Operation, count: int) -> tuple[int, int]:
-        """The significand and the shift."""
+        """Returns the significand and the shift."""
         ratio = operation.per_tensor("in_type").scale / operation.per_tensor("out_type").scale
         significand, shift = fixed_point.quantize_multiplier(ratio)
         extra = min(count.bit_length() - 1, 32, 31 + shift)
@@ -118,8 +118,8 @@ class FixedPointSum:
     """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum), as LiteRT 2.3.0 calls it: for int8 too, it
     reads and writes bytes as uint8.
 
-    An int8 value below 0 therefore counts 256 more than it stands for, and the clamped result of 0 to 255 is stored as
-    the int8 of the same byte. LiteRT's default kernels compute the sum of the int8 values instead (`FloatSum`).
+    An int8 value below 0 therefore counts 256 more than its value, and the clamped result of 0 to 255 is stored as the
+    int8 of the same byte. LiteRT's default kernels compute the sum of the int8 values instead (`FloatSum`).
     """
 
     summary = (
@@ -181,7 +181,7 @@ class FloatMean:
         return pointwise(builder, "mean", mean, [total])
 
     def parameters(self, operation: Operation, count: int) -> tuple[np.float32, np.float32]:
-        """The factor and the bias."""
+        """Returns the factor and the bias."""
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         ratio = np.float32(in_type.scale) / np.float32(out_type.scale)
         bias = np.float32(out_type.zero_point) - np.float32(in_type.zero_point) * ratio
@@ -189,7 +189,7 @@ class FloatMean:
 
 
 class CountedMean(FloatMean):
-    """XNNPACK: as `FloatMean`, but the bias is taken from the factor, and so rounded with 1 / count.
+    """XNNPACK: as `FloatMean`, but the bias is computed from the factor, and is thus rounded together with 1 / count.
 
     xnn_define_static_reduce of qs8/qu8 (reduce-nd.c). The order of the float32 roundings was measured on LiteRT 2.3.0.
     """
@@ -203,8 +203,9 @@ class CountedMean(FloatMean):
 
 
 class FloatSum(FloatMean):
-    """XNNPACK: as its mean, of a count of one (xnn_define_static_reduce). LiteRT's own optimized kernel computes the
-    same."""
+    """XNNPACK: as its mean, with a count of one (xnn_define_static_reduce). LiteRT's own optimized kernel computes the
+    same.
+    """
 
     summary = "round_even(float(sum) * float(s_in / s) + (z - float(count * z_in) * float(s_in / s)))"
 
@@ -222,8 +223,9 @@ def mean_axes(operation: Operation) -> tuple[tuple[int, ...], bool]:
 def sum_over_axes(
     operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, *, as_bytes: bool = False
 ) -> tuple[relax.Expr, int]:
-    """The int32 sum over the operation's axes, and how many elements went into each; with `as_bytes`, of the stored
-    bytes as uint8."""
+    """Returns the int32 sum over the operation's axes, and how many elements each sum has. With `as_bytes`, stored
+    bytes are read as uint8.
+    """
     axes, keepdims = mean_axes(operation)
     extents = [int(dim) for dim in x.ty.shape]
 
@@ -243,7 +245,9 @@ def sum_over_axes(
 
 
 def windows(operation: Operation, x: Array, fill: int) -> Iterator[Array]:
-    """For each position in the window, the elements of `[N, H, W, C]` that all windows have there."""
+    """Iterates over the positions in a window; yields the elements of `[N, H, W, C]` that all windows have at that
+    position.
+    """
     top, left, bottom, right = operation.ints("padding", 4, 0)
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
     (extent_h, extent_w), (stride_h, stride_w) = operation.ints("pool_size", 2, 1), operation.ints("strides", 2, 1)

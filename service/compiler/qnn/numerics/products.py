@@ -13,12 +13,12 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 
 
 class MatMul:
-    """qnn.matmul."""
+    """The formula of `qnn.matmul`."""
 
     summary = "sum((a - za) * (b - zb)), exact"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
-        """In float64, which holds every sum of fewer than 2**37 products of 8-bit values."""
+        """Computes in float64, which represents every sum of fewer than 2**37 products of 8-bit values."""
         lhs, rhs = (
             x.astype(np.float64) - operation.per_tensor(name).zero_point
             for x, name in ((a, "lhs_type"), (b, "rhs_type"))
@@ -27,8 +27,10 @@ class MatMul:
         return np.asarray(sums.astype(np.float32) if operation.is_simulated else sums.astype(np.int64).astype(np.int32))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        """Products of real numbers, as processors multiply them four times as fast as 32-bit integers. They are exact:
-        no sum of as many products needs more bits than the real type's significand has."""
+        """Emits products of floating-point numbers, which processors multiply four times as fast as 32-bit integers.
+        They are exact: no sum of that many products needs more bits than the significand of the floating-point type
+        has.
+        """
         lhs_type, rhs_type = (operation.per_tensor(name) for name in ("lhs_type", "rhs_type"))
         depth = int(a.ty.shape[-1])
         real = "float32" if depth * _largest(lhs_type) * _largest(rhs_type) <= 1 << 24 else "float64"
@@ -55,13 +57,13 @@ class MatMul:
 
 
 def _largest(kind: QuantizedType) -> int:
-    """The largest magnitude of a value less the zero point."""
+    """Returns the largest magnitude of a value less the zero point."""
     low, high = STORAGE_RANGES[kind.storage]
     return max(high - kind.zero_point, kind.zero_point - low)
 
 
 def _centered(builder: relax.BlockBuilder, x: relax.Expr, zero_point: int, dtype: str) -> relax.Expr:
-    """Converted once: fused into the product, it would be done for every product."""
+    """Converts each value once. Fused into the product, the conversion would be repeated for every product."""
 
     def convert(x: te.Tensor) -> te.Tensor:
         return te.compute(x.shape, lambda *index: (x(*index).astype("int32") - zero_point).astype(dtype), name="center")

@@ -1,4 +1,4 @@
-"""QNNPACK, as PyTorch carries it, on x86-64: unsigned bytes, and biases that are integers.
+"""QNNPACK, as part of PyTorch, on x86-64: unsigned bytes, and integer biases.
 
 Sources are ATen's native/quantized/cpu (qconv.cpp, qlinear.cpp, BinaryOps.cpp, AveragePool2d.cpp, ReduceOps.cpp) and
 its qnnpack/src (qnnpack/requantization.h, q8gemm, q8dwconv, q8vadd, q8avgpool, q8gavgpool; the SSE2 kernels).
@@ -46,7 +46,7 @@ class IntegerBias:
         return pointwise(builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (scales, addends)])
 
     def parameters(self, operation: Operation, bias: Array | None) -> tuple[Array, Array]:
-        """Scales, float32, and integers to add, int32: `[C]` or `[1]` each."""
+        """Returns float32 scales and int32 integers to add: `[C]` or `[1]` each."""
         _require_unsigned(operation, operation.per_tensor("out_type").storage)
         products = np.array(operation.quantized("in_type").scales).astype(np.float32)
         scales = products * reciprocal(operation.per_tensor("out_type"))
@@ -54,12 +54,12 @@ class IntegerBias:
             return scales, np.zeros(1, np.int32)
         steps = np.rint(bias * (np.float32(1) / products))
         if not (np.abs(steps) < 2.0**31).all():
-            raise UnsupportedOperator(f"{operation.name}: a bias of over 2**31 steps", op=operation.name)
+            raise UnsupportedOperator(f"{operation.name}: the bias exceeds 2**31 steps", op=operation.name)
         return scales, steps.astype(np.int32)
 
 
 class SharedShiftSum:
-    """q8vadd: 22-bit multipliers over one shift, rounded once, halves away from zero; of operands of one shape."""
+    """q8vadd: 22-bit multipliers over one shift, rounded once, halves away from zero; for operands of one shape."""
 
     summary = "z + round_away(((a - za) * ma + (b - zb) * mb) / 2**shift); as ATen's where one is repeated"
 
@@ -86,7 +86,7 @@ class SharedShiftSum:
         return pointwise(builder, "add", compute, [a, b])
 
     def parameters(self, operation: Operation) -> tuple[int, int, int]:
-        """Both multipliers, and the shift."""
+        """Returns both multipliers, and the shift."""
         lhs_type, rhs_type, out_type = binary_types(operation)
         _require_unsigned(operation, out_type.storage)
         ratios = [np.float32(each.scale) / np.float32(out_type.scale) for each in (lhs_type, rhs_type)]
@@ -101,7 +101,7 @@ class SharedShiftSum:
 
 
 class WindowAverage(EvenAverage):
-    """q8avgpool: all channels alike. Padding counts; the model's own has become part of the image."""
+    """q8avgpool: all channels are treated alike. Padding counts; a model's own padding has become part of the image."""
 
     summary = "z + round_even((sum - count * z) * float(1 / count))"
 
@@ -110,13 +110,13 @@ class WindowAverage(EvenAverage):
         top, left, *_ = operation.ints("padding", 4, 0)
         if top or left:
             raise UnsupportedOperator(
-                "qnn.avg_pool2d: QNNPACK counts the padding, which the model says not to count", op=operation.name
+                "qnn.avg_pool2d: QNNPACK counts the padding, but the model does not count it", op=operation.name
             )
         return np.full(channels, operation.per_tensor("in_type").zero_point, np.int32)
 
 
 class AdaptiveAverage:
-    """q8avgpool and q8gavgpool, of windows without padding (`qnnpack_adaptive_avg_pool2d`)."""
+    """q8avgpool and q8gavgpool, for windows without padding (`qnnpack_adaptive_avg_pool2d`)."""
 
     summary = "z + round_even((sum - count * z) * float(s / float(s * count)))"
 
@@ -139,7 +139,7 @@ class AdaptiveAverage:
 
     @staticmethod
     def parameters(operation: Operation) -> tuple[np.float32, int]:
-        """The factor, and the elements of a window."""
+        """Returns the factor, and the number of elements of a window."""
         _require_unsigned(operation, operation.per_tensor("in_type").storage)
         rows, columns = operation.ints("pool_size", 2, 1)
         scale = np.float32(operation.per_tensor("in_type").scale)
@@ -163,5 +163,7 @@ HARD_SWISH.summary = "round_even(hard_swish(s_in * (q - z_in)) * float(1 / s) + 
 def _require_unsigned(operation: Operation, storage: str) -> None:
     if storage != "uint8":
         raise UnsupportedOperator(
-            f"{operation.name} of {storage}: the engine qnnpack takes uint8", op=operation.name, hint="use fbgemm"
+            f"{operation.name} reads or writes {storage}, but the engine qnnpack supports uint8 only",
+            op=operation.name,
+            hint="use fbgemm",
         )

@@ -1,5 +1,6 @@
-"""Sums of products of float32 values by fused multiply-adds, in one order, so that a result does not depend on how it
-is computed. Runtimes that add in another order, or in parts, come within rounding of it."""
+"""Sums of products of float32 values by fused multiply-adds in one fixed order, so that a result does not depend on how
+it is computed. Runtimes that add in another order, or in parts, differ only by rounding.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from service.compiler.qnn.operation import Operation
 
 Sums = Callable[[Array, Array], Array]  # [rows, count], [count, columns] -> [rows, columns]
 
-Add = Callable[[Scalar, Scalar, Scalar], Scalar]  # a, b, c -> a * b + c, as it is rounded
+Add = Callable[[Scalar, Scalar, Scalar], Scalar]  # a, b, c -> a * b + c, rounded as required
 
-_BLOCK = 1 << 22  # elements under taps that are laid out at a time
+_BLOCK = 1 << 22  # elements that are gathered for the kernel positions at a time
 
 
 def _sums_of(operation: Operation) -> Sums:
@@ -29,12 +30,12 @@ def _sums_of(operation: Operation) -> Sums:
 
 
 class RealConv2d:
-    """qnn.real_conv2d."""
+    """The formula of `qnn.real_conv2d`."""
 
     summary = "float32(sum(x * w) + bias), the sum from 0 on by float32 fused multiply-adds, channels innermost"
 
     def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
-        """Row by row of the kernel, column by column, channel by channel; some rows of the output at a time."""
+        """Adds row by row of the kernel, column by column, channel by channel; computes some output rows at a time."""
         filters, *_, per_group = weight.shape
         groups = operation.integer("groups")
         (down, _), (step, _) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
@@ -69,7 +70,7 @@ class RealConv2d:
 
 
 class RealMatMul:
-    """qnn.real_matmul."""
+    """The formula of `qnn.real_matmul`."""
 
     summary = "float32(sum(a * b) + bias), the sum from 0 on by float32 fused multiply-adds"
 
@@ -88,7 +89,7 @@ class RealMatMul:
 
 
 class BlockMatMul:
-    """qnn.block_matmul."""
+    """The formula of `qnn.block_matmul`."""
 
     summary = "real_matmul of (float32(w) - z) * s"
 
@@ -99,7 +100,7 @@ class BlockMatMul:
         return _matrices(operation, sums_of_products, x, real, bias)
 
     def weights(self, operation: Operation, stored: Array, scales: Array, points: Array) -> Array:
-        """The real values `[K, N]`."""
+        """Returns the real values of the weights, `[K, N]`."""
         block = np.arange(len(stored)) // operation.integer("block_size")
         return np.asarray((stored.astype(np.float32) - points.astype(np.float32)[block]) * scales[block])
 
@@ -136,7 +137,7 @@ def _matrices(operation: Operation, add: Sums, a: Array, b: Array, bias: Array |
 
 
 def _taps(operation: Operation, window: Array, kernel: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """The elements under each tap and channel: `[G, KH * KW * C / G, pixels]`.
+    """Gathers the elements at each kernel position and channel: `[G, KH * KW * C / G, pixels]`.
 
     Args:
         window: `[N, …, …, G, C / G]`, with padding.
@@ -160,7 +161,7 @@ def _biased(sums: Array, bias: Array | None) -> Array:
 
 # -- in tensor IR
 
-# The reduced axes, and a product as a function of the place of its sum, of operands.
+# Returns, for some operands, the reduced axes, and a function from the index of a sum to a product of it.
 Terms = Callable[[Sequence[te.Tensor]], tuple[Sequence[tirx.IterVar], Callable[..., Scalar]]]
 
 
@@ -171,10 +172,10 @@ def lowered_sums(
     operands: Sequence[relax.Expr],
     bias: relax.Expr | None,
 ) -> relax.Expr:
-    """Sums of products as a tensor program of its own, in the form that `schedule` knows.
+    """Emits sums of products as a separate tensor program, in the form that `schedule` recognizes.
 
-    Tensor expressions cannot say that a product is added without being rounded; so the sum is written as usual, and its
-    one addition replaced.
+    Tensor expressions cannot express that a product is added without being rounded. The sum is therefore written as
+    usual, and then its one addition is replaced.
     """
     shape = [int(dim) for dim in operation.call.ty.shape]
     name = operation.name.removeprefix("qnn.")
@@ -195,11 +196,11 @@ def sums_in(
     biased: bool = False,
     added: Add = lowered_fma,
 ) -> relax.Expr:
-    """`lowered_sums` of `shape`.
+    """`lowered_sums` with the result's shape `shape`.
 
     Args:
-        biased: whether the last operand is added to them.
-        added: adds a product.
+        biased: true if the last operand is a bias that is added to the sums.
+        added: the operation that adds a product.
     """
     tensors = [te.placeholder([int(dim) for dim in x.ty.shape], "float32", f"x{at}") for at, x in enumerate(operands)]
     axes, term = terms(tensors)
@@ -207,7 +208,7 @@ def sums_in(
     made = sums
     if biased:
         made = te.compute(shape, lambda *index: sums(*index) + tensors[-1](index[-1]), name="biased")
-    function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")  # "main", as the model's
+    function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")  # otherwise "main", like the model's
     function = function.with_body(_fused(function.body, added)).with_attr("op_pattern", OPAQUE)
     result = relax.TensorType(shape, "float32")
     return relax.call_tir(builder.add_func(function, name), relax.Tuple(list(operands)), result)
@@ -218,7 +219,7 @@ def _flushed_fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
 
 
 def _fused(statement: Any, added: Add) -> Any:
-    """`statement` with `x = x + a * b` as `added`."""
+    """Returns `statement` with `x = x + a * b` replaced by `added`."""
     match statement:
         case tirx.SeqStmt():
             return tirx.SeqStmt([_fused(each, added) for each in statement.seq])
@@ -259,7 +260,7 @@ def _paired_products(tensors: Sequence[te.Tensor]) -> tuple[Sequence[tirx.IterVa
 
 
 def _within(k: Any, count: int, product: Scalar) -> Scalar:
-    """0 * 0 behind the last of so many products."""
+    """Returns the product, or 0 * 0 after the last of `count` products."""
     if count % bfloat16.PAIR == 0:
         return product
     zero = tirx.const(0.0, "float32")
@@ -267,7 +268,7 @@ def _within(k: Any, count: int, product: Scalar) -> Scalar:
 
 
 def _product(tensors: Sequence[te.Tensor], k: Any, *index: Any) -> Scalar:
-    """One of the products for an element of the result."""
+    """Returns one of the products for an element of the result."""
     lhs, rhs, *_ = tensors
     *batch, row, column = index
 
@@ -302,7 +303,9 @@ def _terms(operation: Operation) -> Terms:
 
 
 def _paired_axes(operation: Operation, extents: Sequence[int]) -> Any:
-    """The reduced axes, the row, column and channel of a product, and what bounds it to those that there are."""
+    """Returns the reduced axes; the row, column and channel of a product; and a function that replaces products beyond
+    the end by 0 * 0.
+    """
     height, width, channels = extents
     run = bfloat16.run_of(operation)
     pairs, k = bfloat16.pair_axes(run)

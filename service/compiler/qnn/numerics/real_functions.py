@@ -1,10 +1,10 @@
-"""Functions of float32 values, each with its bits defined: MLAS's polynomials, in the order of its fused kernels.
+"""Functions of float32 values that are defined bit by bit: MLAS's polynomials, in the order of its fused kernels.
 
 They equal ONNX Runtime 1.31.1's Exp, Erf, Tanh and Sigmoid on x86-64 with FMA, bit for bit and for every value
 (`onnxruntime/core/mlas/lib`: compute.cpp, erf.cpp, tanh.cpp, logistic.cpp, and the kernels in assembly beside them).
 
-Each is written twice: in NumPy, for the oracle, and over tensor-IR expressions, for one value or for a vector. What is
-written over expressions holds no sum of a product that could be contracted, but for products that are exact.
+Each function is written twice: in NumPy, for the oracle, and as tensor-IR expressions, for one value or for a vector.
+The expressions contain no sum of a product that could be contracted, except for products that are exact.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from service.compiler.qnn.numerics.formula import Array, Scalar, pointwise
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.operation import Operation
 
-# (value, dtype): a variable with that value, which is computed once.
+# (value, dtype) -> a variable with that value, which is computed once.
 Bind = Callable[[Scalar, str], Scalar]
 
-_ROUNDING = 12582912.0  # 3 * 2**22: a small float32 beside it has only its integer part left
+_ROUNDING = 12582912.0  # 3 * 2**22: adding it to a small float32 leaves only the integer part
 _LOG2_E = 1.44269504088896341
-_LN_2_HIGH, _LN_2_LOW = -6.93145752e-1, -1.42860677e-6  # of -log(2)
+_LN_2_HIGH, _LN_2_LOW = -6.93145752e-1, -1.42860677e-6  # two parts of -log(2)
 
 _EXP_BOUNDS = (-103.9720840454, 88.7762626647950)
 _EXP = (
@@ -88,14 +88,14 @@ def _exp(x: Array) -> Array:
 
 
 def _exponential(x: Array, coefficients: Sequence[float]) -> Array:
-    """2**m * p(x - m * log(2)), m the nearest integer of x / log(2)."""
+    """Returns 2**m * p(x - m * log(2)), where m is the nearest integer of x / log(2)."""
     power = fma(x, np.float32(_LOG2_E), np.float32(_ROUNDING)) - np.float32(_ROUNDING)
     rest = fma(power, np.float32(_LN_2_LOW), fma(power, np.float32(_LN_2_HIGH), x))
     return np.asarray(np.ldexp(_polynomial(rest, coefficients), power.astype(np.int32)))
 
 
 def _erf(x: Array) -> Array:
-    """x + x * p(x**2) up to the split, 1 - exp(-(|x| + |x| * p(|x|))) from there on."""
+    """Returns x + x * p(x**2) below the split, and 1 - exp(-(|x| + |x| * p(|x|))) from the split on."""
     size = np.minimum(np.abs(x), np.float32(_ERF_BOUND))
     small = fma(_polynomial(size * size, _ERF_SMALL), size, size)
     big = np.float32(1) - _exponential(-fma(_polynomial(size, _ERF_BIG), size, size), _ERF_EXP)
@@ -112,14 +112,14 @@ def _logistic(x: Array) -> Array:
 
 
 def _ratio(x: Array, bound: float, p: Sequence[float], q: Sequence[float]) -> Array:
-    """x * p(x**2) / q(x**2), of x within its bounds."""
+    """Returns x * p(x**2) / q(x**2), for x clamped to its bounds."""
     x = np.clip(x, np.float32(-bound), np.float32(bound))
     squared = x * x
     return np.asarray(_polynomial(squared, p) * x / _polynomial(squared, q))
 
 
 def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """The highest power first."""
+    """Evaluates a polynomial, highest power first."""
     first, *rest = (np.float32(value) for value in coefficients)
     total = np.full_like(x, first)
     for coefficient in rest:
@@ -131,8 +131,9 @@ def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 
 class _Vector:
-    """Float32 arithmetic on one value (`lanes` of 1) or on a vector. NaN goes through, as minimum and maximum take
-    their second operand where one of the two is NaN."""
+    """Float32 arithmetic on one value (`lanes` of 1) or on a vector. NaN is passed through, because minimum and maximum
+    return their second operand if one of the two is NaN.
+    """
 
     def __init__(self, lanes: int, bind: Bind) -> None:
         self._lanes, self._bind = lanes, bind
@@ -141,8 +142,9 @@ class _Vector:
         return self.exponential(self.within(x, *_EXP_BOUNDS), _EXP)
 
     def exponential(self, x: Scalar, coefficients: Sequence[float], *, normal: bool = False) -> Scalar:
-        """As `_exponential`; the power of two in two factors, of which the first rounds nothing, or in one where the
-        result is surely `normal`."""
+        """As `_exponential`. The power of two is applied as two factors, of which the first rounds nothing, or as one
+        factor if the result is known to be `normal`.
+        """
         moved = self.keep(self.fma(x, self.const(_LOG2_E), self.const(_ROUNDING)))
         power = self.keep(moved - self.const(_ROUNDING))
         rest = self.keep(
@@ -156,7 +158,7 @@ class _Vector:
         return self.keep(scaled * self._power_of_two(bits - half))
 
     def _power_of_two(self, exponent: Scalar) -> Scalar:
-        """2**exponent, of which the lowest 9 bits count."""
+        """Returns 2**exponent; only the lowest 9 bits of `exponent` count."""
         biased = (exponent << self.const(23, "int32")) + self.const(127 << 23, "int32")
         return tirx.reinterpret(self._dtype("float32"), biased)
 
@@ -166,7 +168,7 @@ class _Vector:
         small = self.fma(self.polynomial(squared, _ERF_SMALL), size, size)
         exponent = self.fma(self.polynomial(size, _ERF_BIG), size, size)
         minus = self.keep(self.const(0.0) - exponent)
-        # Of an exact product; at the bound it is 2**-25.
+        # The difference from an exact product; at the bound it is 2**-25.
         big = self.const(1.0) - self.exponential(minus, _ERF_EXP, normal=True)
         either = tirx.Select(size >= self.const(_ERF_SPLIT), big, small)
         return self.keep(self._intrinsic("llvm.copysign", either, x))
@@ -217,9 +219,9 @@ class Function:
     """A function of float32, in both forms.
 
     Attributes:
-        evaluate: of an array.
-        express: of `float32`, or of a vector `float32xN` where the second operand is N; the third binds what is used
-            more than once. `x` itself is used more than once, too.
+        evaluate: computes the function of an array.
+        express: builds the expression of one `float32`, or of a vector `float32xN` if the second argument is N. The
+            third argument binds values that are used more than once. `x` itself is used more than once, too.
     """
 
     evaluate: Callable[[Array], Array]
@@ -235,14 +237,14 @@ FUNCTIONS: Mapping[str, Function] = {
 
 
 class RealFunction:
-    """qnn.real_exp and its like."""
+    """The formula of `qnn.real_exp` and the other functions of real values."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.summary = f"{name} of float32, by MLAS's polynomial: equal to ONNX Runtime's, bit for bit"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
-        with np.errstate(all="ignore"):  # infinities, and what is no number
+        with np.errstate(all="ignore"):  # infinities and NaN are valid
             return FUNCTIONS[self._name].evaluate(x)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -250,7 +252,7 @@ class RealFunction:
 
 
 def _in_one(function: Function, x: Scalar) -> Scalar:
-    """One expression: what is bound stands before what reads it."""
+    """Returns a single expression, in which values are bound before they are read."""
     bound: list[tuple[tirx.Var, Scalar]] = []
 
     def bind(value: Scalar, dtype: str) -> Scalar:

@@ -17,7 +17,8 @@ _GATES = ("input", "forget", "candidate", "output")
 
 class Rescale:
     """MatrixBatchVectorMultiplyAccumulate on integers (reference/portable_tensor_utils.cc), after its sums; and the
-    ends of EvalIntegerSVDF (reference/svdf.h)."""
+    last steps of EvalIntegerSVDF (reference/svdf.h).
+    """
 
     summary = "sat(round_twice(acc * m * 2**(e - 31)) + z + addend), m * 2**(e - 31) ~= float(s_acc / s) in float32"
 
@@ -49,7 +50,7 @@ class Rescale:
         return pointwise(builder, "rescale", rescale, operands, constants)
 
     def multipliers(self, operation: Operation) -> tuple[Array, Array]:
-        """Significands and shifts, one or one for each of the last axis."""
+        """Returns significands and shifts: one, or one for each index of the last axis."""
         scale = np.float32(operation.per_tensor("out_type").scale)
         scales = (float(np.float32(each) / scale) for each in operation.quantized("in_type").scales)
         return fixed_point.quantize_multipliers(scales)
@@ -166,7 +167,7 @@ class TimeDense:
 
 
 def _places(gates: int) -> dict[str, int]:
-    """Gate -> its place; without an input gate, there are three."""
+    """Maps each gate to its index; without an input gate, there are three gates."""
     return {name: place for place, name in enumerate(_GATES[len(_GATES) - gates :])}
 
 
@@ -176,19 +177,19 @@ def _parts(gates: Array, cells: int) -> dict[str, Array]:
 
 
 def cell_bits(operation: Operation) -> int:
-    """Integer bits of the cell state of an `lstm_cell` or `lstm_output`."""
+    """Returns the number of integer bits of the cell state of an `lstm_cell` or `lstm_output`."""
     bits = integer_bits(operation.per_tensor("cell_type"))
-    assert bits is not None  # by its typing
+    assert bits is not None  # guaranteed by the operator's type rule
     return bits
 
 
 def _entry_shift(operation: Operation) -> int:
-    """The shift that gives the cell state 30 fraction bits."""
+    """Returns the shift that gives the cell state 30 fraction bits."""
     return 15 + cell_bits(operation)
 
 
 def cell_bounds(operation: Operation) -> tuple[int, int]:
-    """The least and the largest cell state of an `lstm_cell`."""
+    """Returns the smallest and the largest cell state of an `lstm_cell`."""
     clip = operation.integer("clip")
     return (-clip, clip) if clip else (-(1 << 15), (1 << 15) - 1)
 

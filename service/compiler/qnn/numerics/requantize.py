@@ -1,4 +1,4 @@
-"""From accumulators, or from one quantized type, to another."""
+"""Conversions of accumulators, or of one quantized type, to another quantized type."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CONVOLUTIONS = ("qnn.conv2d", "qnn.conv2d_transpose")
 
 
 class TwoRoundings:
-    """TFLite's reference kernels of convolutions, and of one quantized type to another: a 31-bit multiplier.
+    """TFLite's reference kernels of convolutions, and of conversions between quantized types: a 31-bit multiplier.
 
-    ConvPerChannel (reference/integer_ops/conv.h) and Requantize (reference/requantize.h); the multiplier
-    s_x * s_w / s is taken in double (PopulateConvolutionQuantizationParams).
+    ConvPerChannel (reference/integer_ops/conv.h) and Requantize (reference/requantize.h); the multiplier s_x * s_w / s
+    is computed in double (PopulateConvolutionQuantizationParams).
     """
 
     summary = "z + div_pot(high_mul(acc, m), -e), m * 2**(e - 31) ~= s_x * s_w / s: rounded twice, halves away"
@@ -85,10 +85,10 @@ class OneRounding:
 
 
 class HalvesUp:
-    """LiteRT's optimized kernels on x86-64, which compute what the default delegate leaves: the multiplier of the
-    reference kernels, but vector instructions round the second half up.
+    """LiteRT's optimized kernels on x86-64, which compute what the default delegate leaves: the multiplier is that of
+    the reference kernels, but vector instructions round halves up in the second rounding, too.
 
-    Subclasses leave a part of the elements to the scalar code, which rounds away from zero. Measured on LiteRT 2.3.0:
+    Subclasses leave a part of the elements to scalar code, which rounds away from zero. Measured on LiteRT 2.3.0:
     matrix multiplications by ruy (FULLY_CONNECTED, CONV_2D in one group) have no such part.
     """
 
@@ -120,13 +120,14 @@ class HalvesUp:
         return pointwise(builder, "requantize", scale, [x], [*constants, Index()])
 
     def in_scalar_code(self, operation: Operation, index: Sequence[Any], shape: Sequence[int]) -> Any:
-        """Returns true if the element at `index`, one number for each axis, is left to the scalar code."""
+        """Returns true if the element at `index` (one number for each axis) is computed by scalar code."""
         return False
 
 
 class ChannelVectors(HalvesUp):
-    """As `HalvesUp`, but the channels beyond the last whole vector of 8 round away from zero: DEPTHWISE_CONV_2D and
-    TRANSPOSE_CONV of int8. Measured on LiteRT 2.3.0."""
+    """As `HalvesUp`, but the channels after the last whole vector of 8 round away from zero: DEPTHWISE_CONV_2D and
+    TRANSPOSE_CONV of int8. Measured on LiteRT 2.3.0.
+    """
 
     summary = f"{HalvesUp.summary}; the last channels % 8 away from zero"
     LANES = 8
@@ -136,14 +137,15 @@ class ChannelVectors(HalvesUp):
 
 
 class ElementVectors(HalvesUp):
-    """As `HalvesUp`, but the elements beyond the last whole vector of 16, counted through the whole tensor, round away
-    from zero: TRANSPOSE_CONV of uint8, and QUANTIZE from int8 to uint8 and back. Measured on LiteRT 2.3.0."""
+    """As `HalvesUp`, but the elements after the last whole vector of 16, counted through the whole tensor, round away
+    from zero: TRANSPOSE_CONV of uint8, and QUANTIZE from int8 to uint8 and back. Measured on LiteRT 2.3.0.
+    """
 
     summary = f"{HalvesUp.summary}; the last elements % 16 away from zero"
     LANES = 16
 
     def in_scalar_code(self, operation: Operation, index: Sequence[Any], shape: Sequence[int]) -> Any:
-        count = operation.integer("elements")  # of one request: a batch has several
+        count = operation.integer("elements")  # of one request; a batch has several requests
         position: Any = 0
         for i, extent in zip(index, shape, strict=True):
             position = position * extent + i
@@ -153,7 +155,7 @@ class ElementVectors(HalvesUp):
 class FloatRequantize:
     """XNNPACK: one float32 multiplication, rounded once to the nearest even integer.
 
-    xnn_qs8_requantize_fp32 and the qs8/qc8w/qu8 GEMM, IGEMM and depthwise micro-kernels. The scale is taken in
+    xnn_qs8_requantize_fp32 and the qs8/qc8w/qu8 GEMM, IGEMM and depthwise micro-kernels. The scale is computed in
     float32, s_x * s_w before the division (subgraph/convolution-2d.c); the product is clamped before it is rounded.
     """
 
@@ -175,13 +177,13 @@ class FloatRequantize:
         return pointwise(builder, "requantize", scale, [x], [ChannelConstant(self.scales(operation), in_type.axis)])
 
     def scales(self, operation: Operation) -> Array:
-        """The factors, float32."""
+        """Returns the factors, float32."""
         return float_scales(operation)
 
 
 class BiasedFloatRequantize(FloatRequantize):
-    """MLAS's requantization of QLinearConv, which is `FloatRequantize`; and with a bias of real values, what ONNX
-    Runtime computes in float32 on dequantized values: it rounds every sum, and this rounds once.
+    """MLAS's requantization of QLinearConv, which is `FloatRequantize`. With a bias of real values, it represents what
+    ONNX Runtime computes in float32 on dequantized values: ONNX Runtime rounds every sum, and this formula rounds once.
     """
 
     adds_bias = True
@@ -212,12 +214,13 @@ class BiasedFloatRequantize(FloatRequantize):
         return pointwise(builder, "requantize", scale, [x], constants)
 
     def addends(self, operation: Operation, bias: Array) -> Array:
-        """The bias in steps of the result, float32 `[C]`."""
+        """Returns the bias in steps of the result, float32 `[C]`."""
         return bias / np.float32(operation.per_tensor("out_type").scale)
 
 
 class SharedMultiplier:
-    """XNNPACK, one quantized type to another: an 8-bit fraction, rounded once, halves up (qs8/qu8 vcvt micro-kernels).
+    """XNNPACK's conversion of one quantized type to another: an 8-bit fraction, rounded once, halves up (qs8/qu8 vcvt
+    micro-kernels).
 
     The multiplier is round_even(256 * float(s_in / s)).
     """
@@ -241,17 +244,18 @@ class SharedMultiplier:
         return pointwise(builder, "requantize", convert, [x])
 
     def parameters(self, operation: Operation) -> tuple[int, int]:
-        """The multiplier, and the bias that holds both zero points and one half."""
+        """Returns the multiplier, and the bias, which contains both zero points and one half."""
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         multiplier = round(256 * float(float_scales(operation)[0]))  # round() is half to even
         return multiplier, (out_type.zero_point << 8) + 128 - multiplier * in_type.zero_point
 
 
 def multipliers(operation: Operation) -> tuple[Array, Array]:
-    """TFLite's significands and shifts, one pair for each scale of the input.
+    """Returns TFLite's significands and shifts, one pair for each scale of the input.
 
-    A convolution of uint8 rounds s_x * s_w to float32 first (GetQuantizedConvolutionMultipler); it shows in 2 of 100
-    photographs. The output's type tells, since Legalize may have moved the operands to other storage.
+    A convolution of uint8 rounds s_x * s_w to float32 first (GetQuantizedConvolutionMultipler); this changes the result
+    for 2 of 100 photographs. The output's type is checked for this, because Legalize may have changed the storage of
+    the operands.
     """
     out_type, producer = operation.per_tensor("out_type"), operation.producer
     scales = operation.quantized("in_type").scales
@@ -262,31 +266,33 @@ def multipliers(operation: Operation) -> tuple[Array, Array]:
 
 
 def bias_of(operation: Operation, bias: relax.Expr) -> Array:
-    """The value of a bias.
+    """Returns the value of a bias.
 
     Raises:
         UnsupportedOperator: it is computed while the model runs.
     """
     value = value_of(bias)
     if value is None:
-        raise UnsupportedOperator(f"{operation.name} with a bias that is not constant", op=operation.name)
+        raise UnsupportedOperator(f"{operation.name} has a bias that is not constant", op=operation.name)
     return value
 
 
 def float_scales(operation: Operation) -> Array:
-    """s_x * s_w / s, each step rounded to float32."""
+    """Returns s_x * s_w / s, each step rounded to float32."""
     scales = np.array(operation.quantized("in_type").scales).astype(np.float32)
     return np.asarray(scales / np.float32(operation.per_tensor("out_type").scale))
 
 
 def shifted(builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Expr:
-    """Between types of one scale only the zero point moves; what rounding a mode uses does not matter."""
+    """Emits a conversion between types of one scale: only the zero point changes, and the mode's rounding does not
+    matter.
+    """
     shift = out_type.zero_point - in_type.zero_point
     return pointwise(builder, "shift", lambda value: clamped(value.astype("int32") + shift, out_type), [x])
 
 
 def _rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
-    """float32 in steps of `out_type`, clamped and rounded to even, as its storage."""
+    """Clamps float32 values in steps of `out_type`, rounds them to even, and stores them."""
     low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
     bounded = tirx.max(tirx.min(scaled, tirx.const(high, "float32")), low)
     return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)

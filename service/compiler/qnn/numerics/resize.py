@@ -1,4 +1,6 @@
-"""Bilinear interpolation over rows and columns. Where each output lies between its neighbours is known beforehand."""
+"""Bilinear interpolation over rows and columns. The position of each output between its neighbours is known
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,21 @@ from tvm import relax, te, tirx
 from service.compiler.qnn.numerics.formula import Array, Scalar
 from service.compiler.qnn.operation import Operation
 
-# Of each output along an axis: the neighbour before it, the one behind it, and how far it is from the former.
+# For each output along an axis: the index of the neighbour before it, the index of the neighbour after it, and the
+# distance from the former.
 Places = tuple[Array, Array, Array]
 
 
 class Bilinear:
-    """A formula of which subclasses say the places along an axis, and what four neighbours become, in NumPy and in
-    tensor IR."""
+    """A formula whose subclasses define the positions along an axis, and how four neighbours are combined, in NumPy and
+    in tensor IR.
+    """
 
     def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
         raise NotImplementedError
 
     def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:
-        """Top left, top right, bottom left, bottom right -> the stored value, of any dtype."""
+        """Combines top left, top right, bottom left and bottom right into the stored value, of any dtype."""
         raise NotImplementedError
 
     def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
@@ -55,7 +59,7 @@ class Bilinear:
         return builder.call_te(resize, x, *constants, primfunc_name_hint="resize_bilinear")
 
     def axes(self, operation: Operation, shape: Any) -> tuple[Places, Places]:
-        """The places of rows and of columns, of an input of `shape`."""
+        """Returns the positions of rows and of columns, for an input of `shape`."""
         size = operation.ints("size", 2, 1)
         corners, centers = operation.flag("align_corners"), operation.flag("half_pixel_centers")
         rows, columns = (
@@ -153,7 +157,7 @@ class ElevenBits(Bilinear):
 
 
 class ByStorage:
-    """TFLite's reference kernels: one for int8, another for uint8."""
+    """TFLite's reference kernels: one for int8, and another for uint8."""
 
     summary = f"int8: {TenBits.summary}; uint8: {Float.summary}"
 
@@ -164,5 +168,5 @@ class ByStorage:
         return self.chosen(operation).lower(operation, builder, x)
 
     def chosen(self, operation: Operation) -> Bilinear:
-        """The kernel for what it reads."""
+        """Returns the kernel for the input's storage."""
         return TenBits() if operation.per_tensor("in_type").storage == "int8" else Float()

@@ -1,6 +1,6 @@
-"""Rounding in the oracle, and what it meets there: the values that lie exactly between two integers.
+"""Rounding in the oracle, and the count of ties: values that are exactly between two integers.
 
-Ties decide between rounding modes, so the inputs of a build's check are chosen to reach them
+Ties distinguish rounding modes, so the inputs for a build's check are chosen to reach them
 (`compiler.children.probing`). A formula that rounds by these functions reports its ties; `watch` counts them.
 """
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 @dataclass
 class Ties:
-    """The number of ties that were rounded while it is watched."""
+    """The number of ties that were rounded inside a `watch` block."""
 
     count: int = 0
 
@@ -39,7 +39,7 @@ def watch() -> Iterator[Ties]:
 
 
 def report_ties(ties: Array) -> None:
-    """Counts the true elements of `ties`, if somebody watches."""
+    """Counts the true elements of `ties` for all active `watch` blocks."""
     if _watched:
         count = int(np.count_nonzero(ties))
         for each in _watched:
@@ -47,12 +47,12 @@ def report_ties(ties: Array) -> None:
 
 
 def is_watched() -> bool:
-    """True inside `watch`: whether ties are worth computing."""
+    """Returns true inside `watch`, where ties are worth computing."""
     return bool(_watched)
 
 
 def round_even(values: Array) -> Array:
-    """To the nearest integer, halves to the even one."""
+    """Rounds to the nearest integer, halves to the even one."""
     if _watched:
         report_ties(np.abs(values - np.trunc(values)) == 0.5)
     return np.asarray(np.rint(values))

@@ -1,4 +1,4 @@
-"""Layers in which FBGEMM may saturate sums that its modes' formulas, and Octet, compute exactly."""
+"""Finds layers in which FBGEMM may saturate sums that the formulas of its modes, and Octet, compute exactly."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from service.core.numerics import FBGEMM, TORCH_X86
 Array = NDArray[Any]
 
 _INT16 = np.iinfo(np.int16)
-_CHANNELS = 8  # a multiple of them
-_MOST_OUTPUTS = 2  # of a channel
+_CHANNELS = 8  # the number of channels must be a multiple of it
+_MOST_OUTPUTS = 2  # outputs per channel
 _KERNELS = (3, 5, 7)
 _MOST_STRIDE = 2
 
 
 def saturating_layers(module: tvm.IRModule, mode: Mode) -> int:
-    """The number of convolutions of `module` that may saturate in PyTorch for some values of their type.
+    """Returns the number of convolutions of `module` that may saturate in PyTorch for some values of their type.
 
     FBGEMM's depthwise kernels multiply with `vpmaddubsw`, which adds two products into 16 bits and saturates. They take
-    convolutions as of `takeDepthWiseFastPath` in FBGEMM's FbgemmConv.cc; every other convolution sums in 32 bits where
-    the CPU has AVX512-VNNI. The limits here are those that PyTorch 2.13.0 was seen to have.
+    the convolutions that `takeDepthWiseFastPath` in FBGEMM's FbgemmConv.cc accepts; every other convolution sums in 32
+    bits if the CPU has AVX512-VNNI. The limits here were observed on PyTorch 2.13.0.
     """
     if mode.name not in (FBGEMM, TORCH_X86):
         return 0
@@ -53,9 +53,10 @@ def _may_saturate(layer: Operation) -> bool:
 
 
 def _is_depthwise(layer: Operation, weights: tuple[int, ...]) -> bool:
-    """
+    """Returns true if FBGEMM computes the layer with its depthwise kernels.
+
     Args:
-        weights: `[O, H, W, I / groups]`.
+        weights: the shape of the weights, `[O, H, W, I / groups]`.
     """
     groups, strides = layer.integer("groups"), layer.ints("strides", 2, 1)
     outputs, height, width, inputs = weights
@@ -72,8 +73,9 @@ def _is_depthwise(layer: Operation, weights: tuple[int, ...]) -> bool:
 
 
 def _overflows(layer: Operation, weights: Array) -> bool:
-    """Whether two weights of a channel, with the largest activations, leave 16 bits: no two that the kernel pairs do
-    if these do not."""
+    """Returns true if the two most extreme weights of a channel, with the largest activations, exceed 16 bits. If they
+    do not, no two weights that the kernel pairs do.
+    """
     taps = np.sort(weights.reshape(len(weights), -1).astype(np.int64), axis=1)
     most = layer.per_tensor("in_type").max
     low, high = most * np.minimum(taps[:, :2], 0).sum(axis=1), most * np.maximum(taps[:, -2:], 0).sum(axis=1)

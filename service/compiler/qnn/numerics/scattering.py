@@ -1,4 +1,4 @@
-"""What is written at places that are found when the model runs."""
+"""The formula that writes rows at positions that are computed while the model runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.compiler.qnn.numerics.formula import OPAQUE, Array
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.scattering import ADD, MAX, MIN, MULTIPLY, REPLACE
 
-# Reduction -> what a row and its update become, in NumPy and in tensor IR.
+# Reduction -> the combination of a row and its update, in NumPy and in tensor IR.
 _COMBINED: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Any, Any], Any]]] = {
     REPLACE: (lambda _old, new: new, lambda _old, new: new),
     ADD: (np.add, lambda old, new: old + new),
@@ -25,7 +25,7 @@ _COMBINED: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Any, Any],
 
 
 class ScatterRows:
-    """qnn.scatter_rows."""
+    """The formula of `qnn.scatter_rows`."""
 
     summary = "one update after the other, in the operands' own type"
 
@@ -54,7 +54,7 @@ class ScatterRows:
 
 
 def _turns(places: Array) -> Array:
-    """How many earlier updates each place had."""
+    """Returns, for each update, how many earlier updates have the same position."""
     order = np.argsort(places, kind="stable")
     ranked = places[order]
     first = np.searchsorted(ranked, ranked)
@@ -71,7 +71,7 @@ def _written(rows: int, width: int, count: int, dtype: str, combined: Callable[[
         places = T.match_buffer(places_, (count,), "int64")
         updates = T.match_buffer(updates_, (count, width), dtype)
         out = T.match_buffer(out_, (rows, width), dtype)
-        with T.sblock("root"):  # RewriteDataflowReshape asks for one
+        with T.sblock("root"):  # RewriteDataflowReshape requires one
             row = T.sblock_alloc_buffer((1,), "int64")
             for i, k in T.grid(rows, width):
                 out[i, k] = data[i, k]

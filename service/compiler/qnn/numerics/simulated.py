@@ -1,4 +1,4 @@
-"""What the simulated form adds to a mode: its values are the mode's own, held as float32."""
+"""The formulas of the simulated form, which all modes share: values are the mode's own, held as float32."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tvm import relax, te, tirx, topi
 from service.compiler.qnn.numerics.formula import OPAQUE, Array, Formula, Scalar, pointwise
 from service.compiler.qnn.operation import Operation
 
-# Operators of the simulated form -> those whose values they hold as float32.
+# Operator of the simulated form -> the operator whose values it holds as float32.
 HELD = {"simulated_quantize": "quantize", "simulated_dequantize": "dequantize"}
 
 
 @dataclass(frozen=True)
 class Held:
-    """A conversion of the mode, between float32 and float32."""
+    """A conversion of the mode, whose operand and result are both float32."""
 
     inner: Formula
 
@@ -36,7 +36,7 @@ class Held:
 
 
 class SimulatedAccumulate:
-    """qnn.simulated_accumulate."""
+    """The formula of `qnn.simulated_accumulate`."""
 
     summary = "the integer of the same value, modulo 2**bits"
 
@@ -53,7 +53,7 @@ class SimulatedAccumulate:
 
 
 class SimulatedExtent:
-    """qnn.simulated_extent."""
+    """The formula of `qnn.simulated_extent`."""
 
     summary = "the least, the largest, and how many are changed modulo 2**bits"
 
@@ -83,12 +83,12 @@ class SimulatedExtent:
 
 
 def _stored(operation: Operation, x: Array) -> Array:
-    """Of a value that is held, the integers."""
+    """Returns the integers that a value holds as float32."""
     return x.astype(operation.quantized("in_type").dtype) if operation.name == "qnn.simulated_dequantize" else x
 
 
 def _wrapped(values: Array, bits: int) -> Array:
-    """int64 as two's complement of `bits` has them."""
+    """Wraps int64 to two's complement of `bits`."""
     spare = 64 - bits
     return np.asarray((values.astype(np.uint64) << np.uint64(spare)).astype(np.int64) >> np.int64(spare))
 

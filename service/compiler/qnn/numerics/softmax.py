@@ -18,16 +18,16 @@ from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar, clamped
 from service.compiler.qnn.operation import Operation
 
 _INT32_MAX = (1 << 31) - 1
-_INTEGER_BITS = 5  # of a scaled difference
+_INTEGER_BITS = 5  # integer bits of a scaled difference
 _SUM_BITS = 12  # integer bits of the sum of exponentials
 
 
 class FixedPointSoftmax:
     """TFLite's reference kernel (reference/softmax.h) on gemmlowp's fixed-point exp and reciprocal.
 
-    The output has the fixed scale 1/256 and the storage's minimum as its zero point. Where the exponentials of a row
-    add up to 512 or more, as those of a thousand equal logits do, the reference aborts; here the real quotient, 0, is
-    given.
+    The output has the fixed scale 1/256 and the storage's minimum as its zero point. If the exponentials of a row add
+    up to 512 or more, as those of a thousand equal logits do, the reference aborts; this formula returns the real
+    quotient, 0.
     """
 
     summary = "gemmlowp fixed point: Q5.26 differences, Q0.31 exp, Q12.19 sum, Newton-Raphson reciprocal"
@@ -63,7 +63,7 @@ class FixedPointSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, total, scale])
 
     def _table(self, operation: Operation) -> Array:
-        """exp(-scale * beta * d) for d in 0..255, Q0.31; zero below the input radius (SoftmaxPrepare)."""
+        """Returns exp(-scale * beta * d) for d in 0..255, Q0.31; zero below the input radius (SoftmaxPrepare)."""
         real = operation.floating("beta") * operation.per_tensor("in_type").scale * (1 << (31 - _INTEGER_BITS))
         significand, shift = fixed_point.quantize_multiplier(min(real, _INT32_MAX))
         radius = math.floor(((1 << _INTEGER_BITS) - 1) * (1 << (31 - _INTEGER_BITS)) / (1 << shift))
@@ -75,8 +75,8 @@ class FixedPointSoftmax:
 class TableSoftmax:
     """TFLite's optimized kernel (optimized_ops.h, Softmax with PopulateSoftmaxLookupTable): float32 throughout.
 
-    XNNPACK takes no quantized softmax, so LiteRT's default delegate leaves it to this kernel. The sum runs left to
-    right, as there.
+    XNNPACK does not take a quantized softmax, so LiteRT's default delegate leaves it to this kernel. The sum is added
+    from left to right, as in the kernel.
     """
 
     summary = "float32: exp from a table, summed in order, z + trunc(e * (1 / (sum * s)) + 0.5)"
@@ -105,13 +105,13 @@ class TableSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, inverse])
 
     def table(self, operation: Operation) -> Array:
-        """expf(-scale * beta * d) for d in 0..255, through float64: glibc's expf rounds correctly."""
+        """Returns expf(-scale * beta * d) for d in 0..255, through float64: glibc's expf rounds correctly."""
         scale = np.float32(-operation.per_tensor("in_type").scale) * np.float32(operation.floating("beta"))
         return np.exp((scale * np.arange(256, dtype=np.float32)).astype(np.float64)).astype(np.float32)
 
 
 def look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array) -> relax.Expr:
-    """table[max(row) - x] for each element of each row."""
+    """Returns table[max(row) - x] for each element of each row."""
     largest = row_reduce(builder, x, te.max, "max")
 
     def look_up(x: te.Tensor, largest: te.Tensor, table: te.Tensor) -> te.Tensor:
@@ -124,7 +124,7 @@ def look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array) -> relax.E
 
 
 def row_reduce(builder: relax.BlockBuilder, x: relax.Expr, combine: Any, name: str) -> relax.Expr:
-    """[…, K] -> […, 1], in order of increasing index."""
+    """Reduces `[…, K]` to `[…, 1]`, in order of increasing index."""
 
     def compute(x: te.Tensor) -> te.Tensor:
         k = te.reduce_axis((0, x.shape[-1]), "k")
@@ -141,11 +141,11 @@ _ONE_Q2 = 1 << 29
 
 
 def _exp_on_negative_values(a: Array) -> Array:
-    """exp of a Q5.26 number that is not positive, as Q0.31."""
+    """Returns exp of a Q5.26 number that is not positive, as Q0.31."""
     mul = saturating_rounding_doubling_high_mul
     quarter = 1 << (31 - _INTEGER_BITS - 2)
     a_mod_quarter = (a & (quarter - 1)) - quarter
-    # exp on [-1/4, 0): Taylor around -1/8, of x = a + 1/8 in Q0.31.
+    # exp on [-1/4, 0) by a Taylor expansion around -1/8, with x = a + 1/8 in Q0.31.
     x = np.clip(a_mod_quarter << _INTEGER_BITS, -(1 << 31), _INT32_MAX) + (1 << 28)
     x2 = mul(x, x)
     x3, x4 = mul(x2, x), mul(x2, x2)
@@ -159,8 +159,9 @@ def _exp_on_negative_values(a: Array) -> Array:
 
 
 def reciprocal(total: Array, integer_bits: int) -> tuple[Array, Array]:
-    """GetReciprocal (common.h) of positive numbers with so many integer bits: Q0.31 of 1 / (total / 2**k), and k over
-    the binary point."""
+    """GetReciprocal (common.h) of positive numbers with `integer_bits`: 1 / (total / 2**k) in Q0.31, and k, the number
+    of bits over the binary point.
+    """
     mul = saturating_rounding_doubling_high_mul
     headroom = 32 - np.floor(np.log2(total)).astype(np.int64) - 1
     minus_one = ((total << headroom) & 0xFFFFFFFF) - (1 << 31)
@@ -173,7 +174,7 @@ def reciprocal(total: Array, integer_bits: int) -> tuple[Array, Array]:
 
 
 def _reciprocals(total: te.Tensor) -> te.Tensor:
-    """Once a row: fused into what reads it, it would be computed once an element."""
+    """Computes the reciprocal once for each row. Fused into its reader, it would be computed once for each element."""
     return te.compute(total.shape, lambda *index: _lowered_reciprocal(total(*index)), name="reciprocal")
 
 

@@ -1,10 +1,11 @@
-"""Sums of float32 values in float32, each in one order.
+"""Sums of float32 values in float32, each in one fixed order.
 
-Orders of ONNX Runtime's own sums (`core/providers/cpu/reduction`): which one it takes depends on where the axes lie
-that are summed (`OptimizeShapeForFastReduce` in reduction_ops.cc). Lanes are for rows inside of another operator
-(softmax, normalization): the order of MLAS's softmax on AVX-512 (`MlasComputeSumExpF32KernelAvx512F`), on any machine.
+The orders are those of ONNX Runtime's own sums (`core/providers/cpu/reduction`). Which one it uses depends on the
+position of the summed axes (`OptimizeShapeForFastReduce` in reduction_ops.cc). Lanes are for rows inside of another
+operator (softmax, normalization): the order of MLAS's softmax on AVX-512 (`MlasComputeSumExpF32KernelAvx512F`), on any
+machine.
 
-Compiled code may not join a product to a sum here: what is added has been stored before.
+Compiled code cannot contract a product with a sum here, because every term has been stored before it is added.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import FOLDS, FOURS, LANES, PACKETS, PARTIAL_SUMS, SEQUENTIAL, STRIPS, reduced_axes
 
-_LANES = 4  # of a packet: SSE's, for which ONNX Runtime compiles Eigen
+_LANES = 4  # floats in a packet: SSE's, for which ONNX Runtime compiles Eigen
 _PAIR = 2 * _LANES  # two packets are added up at a time
 
 
 class RealSum:
-    """qnn.real_sum."""
+    """The formula of `qnn.real_sum`."""
 
     summary = "float32 sums, in ONNX Runtime's order or in 16 partial sums"
 
@@ -61,14 +62,14 @@ class RealSum:
 
 
 def _added(terms: Array, total: Array) -> Array:
-    """One after the other, along the first axis."""
+    """Adds terms one after the other, along the first axis."""
     for term in terms:
         total = total + term
     return total
 
 
 def _in_fours(terms: Array) -> Array:
-    """A row vector of ones times a matrix (`MlasSgemmKernelM1Avx`): four rows, then two, then one."""
+    """Multiplies a row vector of ones by a matrix (`MlasSgemmKernelM1Avx`): four rows at a time, then two, then one."""
     total: Array = np.zeros(terms.shape[1], np.float32)
     for first, size in _fours(len(terms)):
         total = total + _added(terms[first + 1 : first + size], terms[first])
@@ -76,7 +77,7 @@ def _in_fours(terms: Array) -> Array:
 
 
 def _fours(count: int) -> list[tuple[int, int]]:
-    """First and size of each group."""
+    """Returns the first index and the size of each group."""
     whole, groups = count // 4 * 4, [(first, 4) for first in range(0, count // 4 * 4, 4)]
     if count - whole >= 2:
         groups.append((whole, 2))
@@ -84,23 +85,25 @@ def _fours(count: int) -> list[tuple[int, int]]:
 
 
 def in_lanes(terms: Array) -> Array:
-    """Each term to the partial sum of its place modulo their number, which then are added by pairs: `[1, sums]`, of the
-    dtype of `terms` `[count, sums]`."""
+    """Adds term i to partial sum i modulo `PARTIAL_SUMS`, and then adds the partial sums in pairs.
+
+    Returns `[1, sums]`, in the dtype of `terms`, which is `[count, sums]`.
+    """
     sums = np.zeros((PARTIAL_SUMS, terms.shape[1]), terms.dtype)
     for first in range(0, len(terms), PARTIAL_SUMS):
         part = terms[first : first + PARTIAL_SUMS]
         sums[: len(part)] += part
     for distance in FOLDS:
-        sums = sums + sums[np.arange(PARTIAL_SUMS) ^ distance]  # two of the sums twice, in either order
+        sums = sums + sums[np.arange(PARTIAL_SUMS) ^ distance]  # computes each sum twice, once in either order
     return sums[:1]
 
 
 def _in_packets(terms: Array, rows: int) -> Array:
-    """Eigen's sum of a row (Eigen/src/Core/Redux.h, linear vectorized traversal): two packets at a time from the first
-    aligned element on; then the elements before it, then those behind.
+    """Eigen's sum of a row (Eigen/src/Core/Redux.h, linear vectorized traversal): adds two packets at a time from the
+    first aligned element on, then the elements before it, then those after the packets.
 
     Args:
-        rows: how many lie behind each other in memory, from an aligned place on.
+        rows: the number of rows that follow each other in memory, starting at an aligned address.
     """
     count = len(terms)
     totals = np.zeros(terms.shape[1], np.float32)
@@ -118,7 +121,7 @@ def _in_packets(terms: Array, rows: int) -> Array:
 
 
 def _start(row: int, count: int) -> int:
-    """The number of elements of a row before the first whose address is a multiple of a packet's size."""
+    """Returns the number of elements of a row before the first one whose address is a multiple of a packet's size."""
     return min(-row * count % _LANES, count)
 
 
@@ -126,8 +129,9 @@ def _start(row: int, count: int) -> int:
 
 
 def _in_strips(terms: Array) -> Array:
-    """The sum of a whole image (`MlasPoolGlobalKernel` in mlas/lib/pooling.cpp): vectors of four are added up and
-    folded by `MlasReduceAddFloat32x4`, and the elements that fill no vector are added one by one."""
+    """Sums a whole image (`MlasPoolGlobalKernel` in mlas/lib/pooling.cpp): vectors of four are added up and folded by
+    `MlasReduceAddFloat32x4`, and the elements that do not fill a vector are added one by one.
+    """
     whole = len(terms) // _LANES * _LANES
     if not whole:
         return _added(terms, np.zeros(terms.shape[1], np.float32))
@@ -140,7 +144,7 @@ def _lowered_strips(operation: Operation, builder: relax.BlockBuilder, x: relax.
     whole = count // _LANES * _LANES
 
     def lanes(x: te.Tensor) -> te.Tensor:
-        """`[…, 4]`: the partial sums."""
+        """Computes the partial sums, `[…, 4]`."""
         at, step = _elements(operation, x), te.reduce_axis((0, whole // _LANES), "step")
 
         def total(*index: Any) -> Scalar:
@@ -213,11 +217,11 @@ def lowered_lanes(
     dtype: str,
     of_sum: Callable[[Scalar], Scalar],
 ) -> relax.Expr:
-    """`of_sum` of each sum of a row of `x` in `dtype`, as `in_lanes`."""
+    """Emits `of_sum` of the sum of each row of `x` in `dtype`, added as in `in_lanes`."""
     count = int(x.ty.shape[-1])
 
     def lanes(x: te.Tensor) -> te.Tensor:
-        """`[…, 16]`: the partial sums. Nothing, beyond the end of a row, changes none of them."""
+        """Computes the partial sums, `[…, 16]`. Positions beyond the end of a row add zero."""
         step = te.reduce_axis((0, -(-count // PARTIAL_SUMS)), "step")
 
         def total(*index: Any) -> Scalar:
@@ -254,7 +258,7 @@ def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax
         return tirx.min(tirx.indexmod(_LANES - offset, _LANES), count)
 
     def lanes(x: te.Tensor) -> te.Tensor:
-        """`[…, 8]`: what each lane of the two packets adds up."""
+        """Computes the sum of each lane of the two packets, `[…, 8]`."""
         at, step = _elements(operation, x), te.reduce_axis((0, max(1, count // _PAIR)), "step")
 
         def total(*index: Any) -> Scalar:
@@ -287,7 +291,7 @@ def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax
 
 
 def _if(condition: Any, value: Scalar) -> Scalar:
-    """`value`, which is read only where it is there, or else 0, which changes no sum."""
+    """Returns `value` if the condition holds, without reading it otherwise, or else 0, which changes no sum."""
     return tirx.if_then_else(condition, value, tirx.const(0, "float32"))
 
 
@@ -296,7 +300,7 @@ def _chain(terms: Sequence[Scalar]) -> Scalar:
 
 
 def _elements(operation: Operation, x: te.Tensor) -> Callable[[Sequence[Any], Any], Scalar]:
-    """An element of `x`, by the place of its sum and its own place in that."""
+    """Returns a function from the index of a sum and an element's position in that sum to the element of `x`."""
     axes = reduced_axes(operation)
 
     def at(index: Sequence[Any], element: Any) -> Scalar:
@@ -311,7 +315,7 @@ def _elements(operation: Operation, x: te.Tensor) -> Callable[[Sequence[Any], An
 
 
 def emitted(builder: relax.BlockBuilder, name: str, compute: Callable[..., te.Tensor], *args: relax.Expr) -> relax.Var:
-    """A tensor program of its own, which is not joined with others."""
+    """Emits a separate tensor program, which is never fused with others."""
     return builder.emit(builder.call_te(compute, *args, primfunc_name_hint=name, primfunc_attrs={"op_pattern": OPAQUE}))
 
 

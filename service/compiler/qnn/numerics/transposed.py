@@ -1,13 +1,13 @@
 """Transposed convolution, by the ordinary convolution that gives the same accumulators.
 
-Say y for an output row plus the padding at the top. It gets sum(x[i] * w[y - i * s]) over the input rows i. For
-y = q * s + r only the taps m * s + r of the kernel meet it: sum(x[q - m] * w[m * s + r]) over m, which is a convolution
-of stride 1 by every s-th tap, in reverse. So are columns, and all s_h * s_w phases r see one window of the input: they
-are the filters of one convolution, whose channels are then moved to rows and columns.
+Let y be an output row plus the padding at the top. Its value is sum(x[i] * w[y - i * s]) over the input rows i. For y =
+q * s + r, only the kernel rows m * s + r contribute: sum(x[q - m] * w[m * s + r]) over m. This is a convolution of
+stride 1 by every s-th kernel row, in reverse order. The same holds for columns. All s_h * s_w phases r read the same
+window of the input, so they are the filters of one convolution, whose channels are then moved to rows and columns.
 
-The sums are those of the same integers. Where the window leaves the image it meets padding, stored as the input's zero
-point, and where a phase has fewer taps than another it has one that is stored as the weights' zero point: both are zero
-once their zero point is subtracted, and add nothing.
+The sums are sums of the same integers. Where the window leaves the image, it reads padding, stored as the input's zero
+point. Where a phase has fewer kernel rows or columns than another, it is filled up with the weights' zero point. Both
+are zero after their zero point is subtracted, and add nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ Pair = tuple[int, int]
 
 
 class Conv2dTranspose:
-    """qnn.conv2d_transpose. TFLite: TransposeConv (reference/transpose_conv.h, integer_ops/transpose_conv.h)."""
+    """The formula of `qnn.conv2d_transpose`. TFLite: TransposeConv (reference/transpose_conv.h,
+    integer_ops/transpose_conv.h).
+    """
 
     summary = Conv2d.summary
 
@@ -63,14 +65,14 @@ class Conv2dTranspose:
 
 @dataclass(frozen=True)
 class Phases:
-    """A transposed convolution as an ordinary one with a filter for each of its own in each phase.
+    """A transposed convolution as an ordinary one that has, for each phase, one filter for each original filter.
 
     Attributes:
         size: rows and columns of the output.
-        strides: how many phases there are, of rows and of columns.
-        taps: the ordinary kernel's rows and columns.
-        padding: the ordinary convolution's.
-        crop: rows and columns of the first phases that lie before the output.
+        strides: the number of phases of rows and of columns.
+        taps: rows and columns of the ordinary kernel.
+        padding: the padding of the ordinary convolution.
+        crop: rows and columns of the first phases that are before the output.
     """
 
     size: Pair
@@ -92,7 +94,9 @@ class Phases:
 
     @staticmethod
     def around(image: Pair, kernel: Pair, strides: Pair, before: Pair, size: Pair) -> Phases:
-        """Of an image of rows and columns, whose full output loses `before` at the top and on the left."""
+        """Returns the phases for an image of rows and columns, whose full output loses `before` at the top and on the
+        left.
+        """
         (top, bottom), (left, right) = (
             _around(*axis) for axis in zip(image, kernel, strides, before, size, strict=True)
         )
@@ -107,7 +111,9 @@ class Phases:
     def convolution(
         self, operation: Operation, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None
     ) -> relax.Call:
-        """The accumulators of `qnn.conv2d_transpose`: `[N, …, …, s_h * s_w * O]`, phase by phase."""
+        """Returns a call that computes the accumulators of `qnn.conv2d_transpose`, phase by phase: `[N, …, …, s_h * s_w
+        * O]`.
+        """
         own, weight_type = bias, operation.quantized("weight_type")
         if bias is not None:
             own = relax.const(np.tile(constant(operation, bias), self.count), str(bias.ty.dtype))
@@ -122,7 +128,7 @@ class Phases:
         )
 
     def repeated(self, quantized: QuantizedType) -> QuantizedType:
-        """A type of the filters, or of their accumulators, for the filters of every phase."""
+        """Returns a type of the filters, or of their accumulators, extended to the filters of every phase."""
         if quantized.axis is None:
             return quantized
         return replace(quantized, scales=quantized.scales * self.count, zero_points=quantized.zero_points * self.count)
@@ -142,11 +148,13 @@ class Phases:
 
     @property
     def count(self) -> int:
-        """Of phases."""
+        """The number of phases."""
         return self.strides[0] * self.strides[1]
 
     def kernel(self, weight: Array, zero_points: Sequence[int] = (0,)) -> Array:
-        """`[O, KH, KW, C]` -> `[s_h * s_w * O, taps, taps, C]`, in reverse, filled up with the zero point."""
+        """Converts `[O, KH, KW, C]` to `[s_h * s_w * O, taps, taps, C]`, in reverse order, filled up with the zero
+        point.
+        """
         (stride_h, stride_w), (taps_h, taps_w) = self.strides, self.taps
         filters, kernel_h, kernel_w, channels = weight.shape
         points = np.array(zero_points, weight.dtype)
@@ -158,7 +166,8 @@ class Phases:
 
 
 def _around(size: int, kernel: int, stride: int, before: int, out_size: int) -> tuple[int, int]:
-    """Padding of the ordinary convolution along one axis, so that its first and last windows make the first and last
-    elements of the output."""
+    """Returns the padding of the ordinary convolution along one axis: its first and last windows then compute the first
+    and last elements of the output.
+    """
     taps, first, last = -(-kernel // stride), before // stride, (before + out_size - 1) // stride
     return taps - 1 - first, max(last - (size - 1), 0)

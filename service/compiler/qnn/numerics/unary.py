@@ -1,8 +1,9 @@
-"""Functions of one 8-bit value. What they compute is needed 256 times at most, so all of them are lowered to a table;
-those of a 16-bit value to one of 65536.
+"""Functions of one 8-bit value. At most 256 results are needed, so all of them are lowered to a table; those of a
+16-bit value to a table of 65,536.
 
-Where LiteRT tabulates a float32 function of its C library, the table here goes through float64: a correctly rounded
-result, which glibc's differs from by one unit in the last place, now and then, and the 8-bit result hardly ever does.
+Where LiteRT tabulates a float32 function of its C library, the table here is computed through float64. That gives
+correctly rounded results. glibc's differ from them by one unit in the last place now and then, which hardly ever
+changes the 8-bit result.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from service.compiler.qnn.types import STORAGE_RANGES
 
 _INT16 = STORAGE_RANGES["int16"]
 _INT16_BITS = 16
-_FAR = 2.0**31  # beyond every storage type
+_FAR = 2.0**31  # beyond the range of every storage type
 
 
 class Tabulated:
-    """A formula of which subclasses say `values`: stored values (int64) -> results, not yet clamped."""
+    """A formula whose subclasses define `values`: stored values (int64) -> results that are not clamped yet."""
 
     def values(self, operation: Operation, x: Array) -> Array:
         raise NotImplementedError
@@ -60,7 +61,7 @@ class RealFunction(Tabulated):
     """LUTPopulate (kernels/internal/common.h) and PopulateLookupTable (kernels/activations.cc): float32 throughout."""
 
     def __init__(self, name: str, function: Callable[[Operation, Array], Array]) -> None:
-        """`function` takes and gives float32."""
+        """`function` maps float32 to float32."""
         self.function = function
         self.summary = f"z + round_away({name}(s_in * (q - z_in)) * float(1 / s)), in float32"
 
@@ -72,7 +73,7 @@ class RealFunction(Tabulated):
         return self.rounded(np.clip(scaled, -_FAR, _FAR), out_type.zero_point)
 
     def rounded(self, scaled: Array, zero_point: int) -> Array:
-        """`scaled`, values in steps of the output, as stored values that are not clamped yet."""
+        """Rounds `scaled`, values in steps of the output, to stored values that are not clamped yet."""
         whole = np.trunc(scaled)
         rounded = whole + np.sign(scaled) * (np.abs(scaled - whole) >= 0.5)
         return np.asarray((rounded + np.float32(zero_point)).astype(np.int64))
@@ -112,7 +113,9 @@ def _exp(_operation: Operation, x: Array) -> Array:
 
 
 def _log(operation: Operation, x: Array) -> Array:
-    """The logarithm. A value that has none becomes the smallest output (LogLUTPrepare in kernels/elementwise.cc)."""
+    """Returns the logarithm. A value without one becomes the smallest output (LogLUTPrepare in
+    kernels/elementwise.cc).
+    """
     out_type = operation.per_tensor("out_type")
     smallest = np.float32(STORAGE_RANGES[out_type.storage][0] - out_type.zero_point) * np.float32(out_type.scale)
     logarithm = np.log(np.where(x > 0, x, 1).astype(np.float64)).astype(np.float32)
@@ -138,7 +141,7 @@ class HardSwish(Tabulated):
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         hires_scale = np.float32(1 / 128) * np.float32(in_type.scale)
         out_multiplier, out_shift = _int16_multiplier(float(hires_scale / np.float32(out_type.scale)))
-        operation.require_defined(out_shift <= 0, "the output's scale is so small that LiteRT refuses it")
+        operation.require_defined(out_shift <= 0, "LiteRT refuses an output scale this small")
         relu_multiplier, relu_shift = _int16_multiplier(float(hires_scale / np.float32(3 / 32768)))
         hires = (x - in_type.zero_point) << 7
         preshift = _doubling_high_mul(hires, out_multiplier)
@@ -154,8 +157,9 @@ class HardSwish(Tabulated):
 
 
 class Clip(Tabulated):
-    """A fused activation with a bound that is exactly between two stored values: TFLite's kernels round it away from
-    zero, and XNNPACK, with the zero point, to the nearest even (`importers.tflite.activations`)."""
+    """A fused activation with a bound that is exactly between two stored values. TFLite's kernels round the bound away
+    from zero; XNNPACK rounds it, with the zero point, to the nearest even (`importers.tflite.activations`).
+    """
 
     def __init__(self, *, even: bool) -> None:
         self._names = ("even_low", "even_high") if even else ("low", "high")
@@ -168,8 +172,9 @@ class Clip(Tabulated):
 
 
 class Relu(Tabulated):
-    """TFLite's kernels of RELU and its like as operators of their own: they rescale, and the output's storage bounds
-    clamp (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX)."""
+    """TFLite's kernels of RELU and similar activations as separate operators: they rescale, and the output's storage
+    bounds clamp (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX).
+    """
 
     summary = "z + mul(q - z_in, m), m ~= float(s_in / s), rounded twice"
 
@@ -194,7 +199,7 @@ class LeakyRelu(Tabulated):
 
 
 class Square(Tabulated):
-    """TFLite's kernels, which multiply a value by itself: `FixedPointMul`, of one operand."""
+    """TFLite's kernels, which multiply a value by itself: `FixedPointMul` with one operand."""
 
     summary = "z + mul((q - z_in) ** 2, m), m ~= float(s_in * s_in / s), rounded twice"
 
@@ -234,7 +239,7 @@ class Absolute(Tabulated):
 
 
 class SquareRoot(Tabulated):
-    """SqrtEvalQuantized (kernels/elementwise.cc). LiteRT stops at a negative value; here it is taken as zero."""
+    """SqrtEvalQuantized (kernels/elementwise.cc). LiteRT fails at a negative value; here it is treated as zero."""
 
     summary = "z + trunc(sqrt(s_in * (q - z_in)) / s), in float32"
 
@@ -248,7 +253,7 @@ class SquareRoot(Tabulated):
 class ReciprocalSquareRoot(Tabulated):
     """RsqrtEvalQuantizedInt8 (kernels/elementwise.cc) on GetInvSqrtQuantizedMultiplierExp (internal/common.h).
 
-    Zero becomes the largest output. LiteRT stops at a negative value; here it is taken as zero.
+    Zero becomes the largest output. LiteRT fails at a negative value; here it is treated as zero.
     """
 
     summary = "z + mul(rsqrt(q - z_in), m), m ~= 1 / (sqrt(s_in) * s): Newton's iteration in Q3.28"
@@ -273,7 +278,7 @@ class ReciprocalSquareRoot(Tabulated):
 
 
 def _slopes(operation: Operation) -> tuple[float, float]:
-    """float(s_in / s) and float(s_in * alpha / s), each step rounded to float32."""
+    """Returns float(s_in / s) and float(s_in * alpha / s), each step rounded to float32."""
     in_scale, out_scale = (np.float32(operation.per_tensor(name).scale) for name in ("in_type", "out_type"))
     return float(in_scale / out_scale), float(in_scale * np.float32(operation.floating("alpha")) / out_scale)
 
@@ -292,8 +297,9 @@ def _doubling_high_mul(a: Array, b: int) -> Array:
 
 
 def _divide_int16_by_pot(x: Array, exponent: int) -> Array:
-    """gemmlowp's RoundingDivideByPOT of int16 values: its mask has 16 bits, so that from an exponent of 16 on all of
-    them are set. What is not negative is then rounded up to 1, and what is negative down to -1."""
+    """gemmlowp's RoundingDivideByPOT of int16 values. Its mask has 16 bits, all of which are set for exponents of 16
+    and more. A non-negative value is then rounded up to 1, and a negative one down to -1.
+    """
     if exponent < _INT16_BITS:
         return rounding_divide_by_pot(x, exponent)
     return np.where(x < 0, -1, 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Kernels of a reference runtime whose values no formula here gives."""
+"""Declines kernels of a reference runtime whose results no formula reproduces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Unreproduced:
     """Declines an operation that the runtime computes by such a kernel."""
 
     def __init__(self, what: str, instead: str) -> None:
-        """`what` names the operation and the circumstance, `instead` a mode that does define it."""
+        """`what` names the operation and the circumstance; `instead` is a mode that defines the operation."""
         self._what, self._instead = what, instead
         self.summary = "none: such models are declined"
 

@@ -1,4 +1,6 @@
-"""Products of real values by stored weights, of which ONNX Runtime's optimizer quantizes the real values, too."""
+"""Counts products of real values by stored weights for which ONNX Runtime's optimizer quantizes the real values,
+too.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,20 @@ from service.compiler.qnn.operation import Operation, value_of
 
 _STORAGES = frozenset({"int2", "int4", "int8", "uint2", "uint4", "uint8"})
 _LEAST_BLOCK = 16
-# Operators between a product and a QuantizeLinear with which ONNX Runtime does not replace the product.
+# Operators between a product and a QuantizeLinear that keep ONNX Runtime from replacing the product.
 _FUSED = frozenset({"relax.add", "relax.clip", "relax.nn.relu"})
-Readers = Mapping[relax.Var, list[tuple[relax.Var, str]]]  # name of the operator that reads, and its result
+Readers = Mapping[relax.Var, list[tuple[relax.Var, str]]]  # variable -> its readers: the result and the operator's name
 
 
 def weight_only_products(module: tvm.IRModule, _mode: Mode) -> int:
-    """The number of products of `module` that ONNX Runtime's optimizer replaces by MatMulNBits.
+    """Returns the number of products of `module` that ONNX Runtime's optimizer replaces by MatMulNBits.
 
-    It replaces a MatMul or Gemm of real activations if no QuantizeLinear follows, and if a DequantizeLinear makes the
-    weights for it alone, from a constant matrix, with one scale, one for each column, or one for each block of at least
-    16 rows (`DQMatMulNodeGroupSelector` in optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc, ONNX Runtime
-    1.31). A few that it leaves alone are counted as well, because the module does not show the difference: an axis of
-    -1, one scale that is not a scalar, weights that the file transposes, and a Gemm with a factor.
+    It replaces a MatMul or Gemm of real activations if two conditions hold. First, no QuantizeLinear follows. Second, a
+    DequantizeLinear computes the weights for this product alone, from a constant matrix, with one scale, one for each
+    column, or one for each block of at least 16 rows (`DQMatMulNodeGroupSelector` in
+    optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc, ONNX Runtime 1.31). A few products that it leaves
+    alone are counted as well, because the module does not show the difference: an axis of -1, one scale that is not a
+    scalar, weights that the file transposes, and a Gemm with a factor.
     """
     main = graph.main_of(module)
     readers = _readers(main)

@@ -1,15 +1,15 @@
 """The operators of the QNN dialect, as functions that build calls.
 
-Activations are `[N, H, W, C]` or `[N, K]`; convolution weights are `[O, KH, KW, I/groups]` (a depthwise convolution
-is a grouped one). Every quantized operand has a `QuantizedType`, carried as an attribute in MLIR's text form, so
-that a module prints, parses back and compares structurally like any other Relax module.
+Activations are `[N, H, W, C]` or `[N, K]`; convolution weights are `[O, KH, KW, I/groups]` (a depthwise convolution is
+a grouped one). Every quantized operand has a `QuantizedType`, carried as an attribute in MLIR's text form, so that a
+module prints, parses back and compares structurally like any other Relax module.
 
-`conv2d`, `conv2d_transpose` and `dense` give accumulators; `requantize` takes them to storage. A fused activation is
-nothing but the storage bounds of an output type. What rounding `requantize` and its fellows use is not said here: that
-is the numerics mode's to decide (`qnn/numerics`).
+`conv2d`, `conv2d_transpose` and `dense` return accumulators; `requantize` converts them to storage. A fused activation
+is represented only by the storage bounds of an output type. How `requantize` and similar operators round is not defined
+here: the numerics mode decides that (`qnn/numerics`).
 
-Each family is one file, with the functions that build its calls and the rules that type them. A rule is also the check
-on what an import child hands over, so it takes nothing for granted.
+Each family is one file, with the functions that build its calls and the rules that type them. A rule also checks what
+an import child process returns, so it takes nothing for granted.
 """
 
 from __future__ import annotations
@@ -145,7 +145,9 @@ def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.Tens
 
 
 def _parseable(name: str) -> Callable[..., relax.Call]:
-    """The function that the TVMScript parser calls for `R.qnn.<name>(…)`: positional operands, keyword attributes."""
+    """Returns the function that the TVMScript parser calls for `R.qnn.<name>(…)`: positional operands, keyword
+    attributes.
+    """
 
     def call(*args: Any, **attrs: Any) -> relax.Call:
         operands = [relax.Tuple(list(arg)) if isinstance(arg, tuple | list) else arg for arg in args]

@@ -1,4 +1,4 @@
-"""Sums of products: convolutions and dense layers, which give accumulators."""
+"""Convolutions and dense layers: sums of products, returned as accumulators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def conv2d(
     groups: int = 1,
     accum_dtype: str = "int32",
 ) -> relax.Call:
-    """sum((x - zero_point_x) * (weight - zero_point_w)) + bias, as accumulators.
+    """Returns sum((x - zero_point_x) * (weight - zero_point_w)) + bias, as accumulators.
 
     With `accum_dtype="float32"`, operands may be held as float32 (`ops.simulated`).
 
@@ -67,12 +67,12 @@ def conv2d_transpose(
     """A transposed convolution: each input element adds its multiple of the kernel to a window of the output.
 
     Output (h, w) is the sum of (x[i, j] - zero_point_x) * (weight[p, q] - zero_point_w) over i * stride + p - top = h
-    and j * stride + q - left = w; operands as for `conv2d`.
+    and j * stride + q - left = w. The operands are as for `conv2d`.
 
     Args:
-        padding: top, left, bottom, right: rows and columns that the full output loses; top and left less than the
-            kernel's.
-        output_padding: rows and columns that it gains below and on the right, as ONNX and PyTorch count them.
+        padding: top, left, bottom, right: rows and columns that are removed from the full output; top and left must be
+            less than the kernel's size.
+        output_padding: rows and columns that are added at the bottom and on the right, counted as in ONNX and PyTorch.
 
     Returns:
         `[N, (H - 1) * stride + KH - top - bottom + output_padding, …, O]` of `accum_dtype`.
@@ -98,7 +98,7 @@ def dense(
     *,
     accum_dtype: str = "int32",
 ) -> relax.Call:
-    """`[N, K]` times `[O, K]` transposed -> accumulators `[N, O]`; types and bias as for `conv2d`."""
+    """Multiplies `[N, K]` by `[O, K]` transposed, giving accumulators `[N, O]`. Types and bias are as for `conv2d`."""
     args = [x, weight] if bias is None else [x, weight, bias]
     return call_of("dense", args, in_type=in_type, weight_type=weight_type, accum_dtype=accum_dtype)
 
@@ -110,7 +110,7 @@ def _conv2d(o: Operation) -> relax.TensorType:
     groups = int(o.attr("groups"))
     o.require(
         groups > 0 and channels == per_group * groups and out_channels % groups == 0,
-        f"{channels} channels and {out_channels} filters of {per_group} do not make {groups} groups",
+        f"{channels} channels and {out_channels} filters of {per_group} do not form {groups} groups",
     )
     height, width = o.window(shape, (kernel_h, kernel_w), o.ints("dilation", 2, 1))
     return tensor_type((n, height, width, out_channels), _accumulate(o, out_channels))
@@ -120,14 +120,17 @@ def _conv2d_transpose(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     n, *sizes, channels = o.stored(0, o.per_tensor("in_type"), rank=4)
     out_channels, *kernel, weight_channels = _weights(o, rank=4)
-    o.require(channels == weight_channels, f"{channels} channels, but filters of {weight_channels}")
+    o.require(channels == weight_channels, f"the input has {channels} channels, but the filters have {weight_channels}")
     padding, strides, more = o.ints("padding", 4, 0), o.ints("strides", 2, 1), o.ints("output_padding", 2, 0)
-    o.require(padding[0] < kernel[0] and padding[1] < kernel[1], f"padding {list(padding)} of a kernel of {kernel}")
+    o.require(
+        padding[0] < kernel[0] and padding[1] < kernel[1],
+        f"padding {list(padding)} is too large for a kernel of {kernel}",
+    )
     grown = [
         (size - 1) * strides[axis] + kernel[axis] - padding[axis] - padding[axis + 2] + more[axis]
         for axis, size in enumerate(sizes)
     ]
-    o.require(min(grown) > 0, f"an output of {grown}")
+    o.require(min(grown) > 0, f"the output size {grown} is not positive")
     return tensor_type((n, *grown, out_channels), _accumulate(o, out_channels))
 
 
@@ -135,25 +138,25 @@ def _dense(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     rows, depth = o.stored(0, o.per_tensor("in_type"), rank=2)
     out_channels, weight_depth = _weights(o, rank=2)
-    o.require(depth == weight_depth, f"rows of {depth} elements, but weights of {weight_depth}")
+    o.require(depth == weight_depth, f"input rows have {depth} elements, but weight rows have {weight_depth}")
     return tensor_type((rows, out_channels), _accumulate(o, out_channels))
 
 
 def _accumulate(o: Operation, out_channels: int) -> str:
-    """Checks what all of them share; the accumulator's dtype."""
+    """Checks what all of these operators share; returns the accumulator's dtype."""
     accum_dtype = str(o.attr("accum_dtype"))
-    o.require(accum_dtype in ACCUMULATORS, f"accum_dtype {accum_dtype} is none of {', '.join(ACCUMULATORS)}")
+    o.require(accum_dtype in ACCUMULATORS, f"accum_dtype {accum_dtype} is not one of {', '.join(ACCUMULATORS)}")
     if o.count(2, 3) == 3:
         shape, dtype = o.tensor(2, rank=1)
-        o.require(shape == (out_channels,), f"a bias of {list(shape)} for {out_channels} output channels")
-        o.require(dtype == accum_dtype, f"a bias of {dtype} for accumulators of {accum_dtype}")
+        o.require(shape == (out_channels,), f"the bias has shape {list(shape)}, not [{out_channels}]")
+        o.require(dtype == accum_dtype, f"the bias is {dtype}, but the accumulators are {accum_dtype}")
     return accum_dtype
 
 
 def _weights(o: Operation, rank: int) -> tuple[int, ...]:
     weight_type = o.quantized("weight_type")
-    o.require(weight_type.blocks is None, "weights are quantized in blocks")
-    o.require(weight_type.axis in (None, 0), f"weights are quantized along axis {weight_type.axis}, not 0")
+    o.require(weight_type.blocks is None, "weights must not be quantized in blocks")
+    o.require(weight_type.axis in (None, 0), f"weights must be quantized along axis 0, not {weight_type.axis}")
     return o.stored(1, weight_type, rank)
 
 

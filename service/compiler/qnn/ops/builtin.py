@@ -1,7 +1,7 @@
-"""Operations that LiteRT's default delegate does not take: the kernels of LiteRT itself that compute them.
+"""Operations that LiteRT's default delegate does not take, and the LiteRT kernels that compute them.
 
-An importer names such a kernel in an attribute of the operation. A numerics mode that has rows for the kernel computes
-by them; every other mode ignores the attribute.
+An importer names such a kernel in an attribute of the operation. A numerics mode that has formulas for the kernel uses
+them; every other mode ignores the attribute.
 """
 
 from __future__ import annotations
@@ -12,27 +12,30 @@ from tvm import relax
 from service.compiler.qnn.operation import BUILTIN, VECTORIZED
 from service.compiler.qnn.ops.call import call_of, name_of, with_operands
 
-REFERENCE = "reference"  # computes what the reference kernel computes
+REFERENCE = "reference"  # same results as the reference kernel
 GEMM = "gemm"  # matrix multiplication by ruy, which rounds halves up
-CHANNELS = "channels"  # rounds halves up in vectors of 8 channels, and away from zero in the channels that are left
-ELEMENTS = "elements"  # rounds halves up in vectors of 16 elements of the tensor, and away from zero in the rest
-OPTIMIZED = "optimized"  # computes values of its own, which no mode reproduces
+CHANNELS = "channels"  # rounds halves up in vectors of 8 channels, and away from zero in the remaining channels
+# rounds halves up in vectors of 16 elements of the tensor, and away from zero in the remaining ones
+ELEMENTS = "elements"
+OPTIMIZED = "optimized"  # different results, which no mode reproduces
 _POSITIONAL = (CHANNELS, ELEMENTS)
 
 
 def with_builtin(call: relax.Call, kernel: str, elements: int) -> relax.Call:
-    """`call` with the name of its kernel; `elements` is the size of the file's output."""
+    """Returns `call` with the name of its kernel. `elements` is the number of elements of the output in the model
+    file.
+    """
     return with_operands(call, *call.args, **{BUILTIN: kernel, "elements": elements})
 
 
 def without_builtin(call: relax.Call) -> relax.Call:
-    """`call` without the name of its kernel."""
+    """Returns `call` without the name of its kernel."""
     attrs = {key: value for key, value in call.attrs.items() if key not in (BUILTIN, "elements")}
     return call_of(name_of(call) or "", call.args, **attrs)
 
 
 def vectorized(call: relax.Call) -> relax.Call:
-    """`call`, a `qnn.requantize`, as the operator that no pass moves, if its kernel rounds by position."""
+    """Returns `call`, a `qnn.requantize`, as the operator that no pass moves, if its kernel rounds by position."""
     if name_of(call) != "requantize" or str(call.attrs[BUILTIN]) not in _POSITIONAL:
         return call
     attributes: tvm.ir.Attrs = call.attrs

@@ -1,4 +1,4 @@
-"""Calls of QNN operators: how they are made, and told from other calls."""
+"""Builds and recognizes calls of QNN operators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from service.compiler.qnn.types import QuantizedType
 
 PREFIX = "relax.qnn."
 
-# The type of a call's result; raises `IllTyped` where the operands do not fit together.
+# Returns the type of a call's result; raises `IllTyped` if the operands do not fit together.
 Rule = Callable[[Operation], relax.TensorType]
 
 
 def call_of(name: str, args: Sequence[relax.Expr], **attrs: Any) -> relax.Call:
-    """A call of `relax.qnn.<name>`, its attributes in the forms that TVM prints and parses."""
+    """Builds a call of `relax.qnn.<name>`, with its attributes in the forms that TVM prints and parses."""
     return relax.Call(
         Op.get(PREFIX + name),
         list(args),
@@ -38,24 +38,24 @@ def _plain(value: Any) -> Any:
 
 
 def with_operands(call: relax.Call, *args: relax.Expr, **attrs: Any) -> relax.Call:
-    """`call` with other operands and some attributes changed."""
+    """Returns `call` with other operands and some attributes changed."""
     return call_of(name_of(call) or "", args, **{**dict(call.attrs.items()), **attrs})
 
 
 def name_of(expr: relax.Expr) -> str | None:
-    """`conv2d` for a call of `relax.qnn.conv2d`; None for anything else."""
+    """Returns `conv2d` for a call of `relax.qnn.conv2d`, and None for anything else."""
     if isinstance(expr, relax.Call) and isinstance(expr.op, Op) and expr.op.name.startswith(PREFIX):
         return str(expr.op.name[len(PREFIX) :])
     return None
 
 
 def tensor_type(shape: Sequence[int], dtype: str) -> relax.TensorType:
-    """The type of a tensor of static `shape`."""
+    """Returns the type of a tensor of static `shape`."""
     return relax.TensorType(list(shape), dtype)
 
 
 def same_storage(o: Operation) -> str:
-    """The storage of `out_type`, which has to be that of `in_type`."""
+    """Returns the storage of `out_type`, which must be that of `in_type`."""
     in_type, out_type = o.quantized("in_type"), o.per_tensor("out_type")
     o.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     return out_type.dtype

@@ -1,4 +1,4 @@
-"""Between real values, storage and other storage."""
+"""Conversions between real values and stored integers, and between two storage types."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from service.compiler.qnn.types import QuantizedType
 
 
 def quantize(x: relax.Expr, out_type: QuantizedType) -> relax.Call:
-    """Real values of the expressed type -> the storage of `out_type`, same shape. (MLIR: `quant.qcast`.)"""
+    """Converts real values of the expressed type to the storage of `out_type`, same shape. (MLIR: `quant.qcast`.)"""
     return call_of("quantize", [x], out_type=out_type)
 
 
 def dequantize(x: relax.Expr, in_type: QuantizedType) -> relax.Call:
-    """The storage of `in_type` -> its expressed type, same shape: scale * (x - zero_point). (MLIR: `quant.dcast`.)"""
+    """Converts the storage of `in_type` to its expressed type, same shape: scale * (x - zero_point). (MLIR:
+    `quant.dcast`.)
+    """
     return call_of("dequantize", [x], in_type=in_type)
 
 
 def storage_cast(x: relax.Expr, type_: QuantizedType) -> relax.Call:
-    """Says that the integers in `x` are of `type_`, or no longer; computes nothing. (MLIR: `quant.scast`.)"""
+    """Marks the integers in `x` as values of `type_`, or unmarks them; computes nothing. (MLIR: `quant.scast`.)"""
     return call_of("storage_cast", [x], type=type_)
 
 
 def requantize(
     x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, bias: relax.Expr | None = None
 ) -> relax.Call:
-    """Accumulators or storage of `in_type` -> storage of `out_type`, same shape, clamped to its storage bounds.
+    """Converts accumulators or storage of `in_type` to storage of `out_type`, same shape, clamped to its storage
+    bounds.
 
     Args:
         in_type: may be per-axis.
         out_type: per-tensor.
-        bias: `[C]` of float32, real values that are added along the last axis. (Engines whose bias is quantized add
-            it to the accumulators: `conv2d`, `dense`.)
+        bias: `[C]` float32, real values that are added along the last axis. (Engines with a quantized bias add it to
+            the accumulators: `conv2d`, `dense`.)
     """
     return call_of("requantize", [x] if bias is None else [x, bias], in_type=in_type, out_type=out_type)
 
@@ -45,9 +48,9 @@ def requantize_add(
     residual_type: QuantizedType,
     out_type: QuantizedType,
 ) -> relax.Call:
-    """Accumulators of `in_type` plus a residual of the same shape, in real values -> storage of `out_type`.
+    """Adds accumulators of `in_type` and a residual of the same shape, in real values; stores the sum as `out_type`.
 
-    Nothing is rounded in between, unlike in `requantize` and `add` after each other. `in_type` may be per-axis.
+    Nothing is rounded in between, unlike in `requantize` followed by `add`. `in_type` may be per-axis.
     """
     types = {"in_type": in_type, "residual_type": residual_type, "out_type": out_type}
     return call_of("requantize_add", [x, residual], **types)
@@ -57,7 +60,7 @@ def _quantize(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, dtype = o.tensor(0)
     out_type = o.quantized("out_type")
-    o.require(dtype == out_type.expressed, f"quantizes {dtype}, but its type expresses {out_type.expressed}")
+    o.require(dtype == out_type.expressed, f"the operand is {dtype}, but out_type expresses {out_type.expressed}")
     _computable(o, out_type)
     o.fits(shape, out_type)
     return tensor_type(shape, out_type.dtype)
@@ -71,7 +74,7 @@ def _dequantize(o: Operation) -> relax.TensorType:
 
 
 def _computable(o: Operation, quantized: QuantizedType) -> None:
-    o.require(quantized.expressed == "float32", f"values are computed in float32, not {quantized.expressed}")
+    o.require(quantized.expressed == "float32", f"real values must be float32, not {quantized.expressed}")
 
 
 def _storage_cast(o: Operation) -> relax.TensorType:
@@ -84,8 +87,8 @@ def _requantize(o: Operation) -> relax.TensorType:
     shape = o.stored(0, o.quantized("in_type"))
     if o.count(1, 2) == 2:
         bias, dtype = o.tensor(1, rank=1)
-        o.require(bool(shape) and bias == shape[-1:], f"a bias of {list(bias)} for the shape {list(shape)}")
-        o.require(dtype == "float32", f"a bias of {dtype}, not float32")
+        o.require(bool(shape) and bias == shape[-1:], f"a bias of shape {list(bias)} does not fit {list(shape)}")
+        o.require(dtype == "float32", f"the bias must be float32, not {dtype}")
     return tensor_type(shape, o.per_tensor("out_type").dtype)
 
 
@@ -93,7 +96,7 @@ def _requantize_add(o: Operation) -> relax.TensorType:
     o.count(2)
     shape = o.stored(0, o.quantized("in_type"))
     residual = o.stored(1, o.per_tensor("residual_type"))
-    o.require(residual == shape, f"adds {list(residual)} to {list(shape)}")
+    o.require(residual == shape, f"cannot add {list(residual)} to {list(shape)}")
     return tensor_type(shape, o.per_tensor("out_type").dtype)
 
 

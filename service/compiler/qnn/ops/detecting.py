@@ -1,4 +1,4 @@
-"""The operator that makes detections from a detector's outputs."""
+"""The operator that computes detections from a detector's outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm import relax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 
-COLUMNS = 7  # of a detection: top, left, bottom, right; class; score; how many detections there are in all
+COLUMNS = 7  # columns of a detection: top, left, bottom, right; class; score; the number of all detections
 
 
 def detect(
@@ -23,16 +23,17 @@ def detect(
     max_detections: int,
     first_class: int,
 ) -> relax.Call:
-    """Boxes decoded about their anchors, the best class of each, and of those that overlap only the best.
+    """Decodes boxes relative to their anchors, takes the best class of each, and drops all but the best of overlapping
+    boxes.
 
-    All in float32: `[N, 4…]` encodings (centre y and x, height, width), `[N, C]` scores, `[N, 4]` anchors (likewise)
-    -> `[max_detections, COLUMNS]`, the best first; rows without a detection are zero.
+    All tensors are float32: `[N, 4…]` encodings (centre y and x, height, width), `[N, C]` scores, `[N, 4]` anchors (in
+    the order of the encodings) -> `[max_detections, COLUMNS]`, best first. Rows without a detection are zero.
 
     Args:
-        scales: of the four encodings.
-        score_threshold: what scores less is no detection.
+        scales: the scales of the four encodings.
+        score_threshold: boxes with a lower score are not detections.
         iou_threshold: how much of their union two detections may share.
-        first_class: scores before it are of the background.
+        first_class: scores before this index belong to the background.
     """
     attrs = {
         "scales": [float(scale) for scale in scales],
@@ -47,15 +48,17 @@ def detect(
 def _detect(o: Operation) -> relax.TensorType:
     o.count(3)
     boxes, scores, anchors = (o.tensor(place, 2) for place in range(3))
-    o.require({dtype for _, dtype in (boxes, scores, anchors)} == {"float32"}, "works on float32")
+    o.require({dtype for _, dtype in (boxes, scores, anchors)} == {"float32"}, "operands must be float32")
     count = boxes[0][0]
-    o.require(boxes[0][1] >= 4 and anchors[0] == (count, 4), f"has boxes of {boxes[0]} and anchors of {anchors[0]}")
+    o.require(boxes[0][1] >= 4 and anchors[0] == (count, 4), f"boxes {boxes[0]} do not fit anchors {anchors[0]}")
     first = o.integer("first_class")
-    o.require(scores[0][0] == count and 0 <= first < scores[0][1], f"has scores of {scores[0]} for {count} boxes")
+    o.require(scores[0][0] == count and 0 <= first < scores[0][1], f"scores {scores[0]} do not fit {count} boxes")
     scales = [float(scale) for scale in o.attr("scales")]
-    o.require(len(scales) == 4 and all(scale > 0 for scale in scales), f"has the scales {scales}")
-    o.require(0 < o.floating("iou_threshold") <= 1, f"has the overlap {o.attr('iou_threshold')}")
-    o.require(0 < o.integer("max_detections") <= 1 << 16, f"makes {o.attr('max_detections')} detections")
+    o.require(
+        len(scales) == 4 and all(scale > 0 for scale in scales), f"scales must be four positive numbers, not {scales}"
+    )
+    o.require(0 < o.floating("iou_threshold") <= 1, f"iou_threshold {o.attr('iou_threshold')} is not in (0, 1]")
+    o.require(0 < o.integer("max_detections") <= 1 << 16, f"invalid max_detections {o.attr('max_detections')}")
     return tensor_type((o.integer("max_detections"), COLUMNS), "float32")
 
 

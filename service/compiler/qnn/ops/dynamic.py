@@ -1,6 +1,6 @@
-"""Operators of dynamic quantization, whose scales and zero points are found while the model runs.
+"""Operators of dynamic quantization, whose scales and zero points are computed while the model runs.
 
-Between `dynamic_quantize` and `dynamic_scale` stands a `dense` or `conv2d`, whose activations are of zero point 0.
+Between `dynamic_quantize` and `dynamic_scale` is a `dense` or `conv2d` whose activations have zero point 0.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tvm import relax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 
-SCALE, ZERO_POINT, FACTOR = "scale", "zero_point", "factor"  # the factor takes real values to stored ones
+SCALE, ZERO_POINT, FACTOR = "scale", "zero_point", "factor"  # the factor maps real values to stored ones
 _PARAMETERS = (SCALE, ZERO_POINT, FACTOR)
-DENSE, CONV2D, DEPTHWISE = "dense", "conv2d", "depthwise_conv2d"  # kernels, which quantize and scale in their own ways
+DENSE, CONV2D, DEPTHWISE = "dense", "conv2d", "depthwise_conv2d"  # kernels; each quantizes and scales in its own way
 _KERNELS = (DENSE, CONV2D, DEPTHWISE)
 
 
@@ -28,14 +28,15 @@ def dynamic_parameter(
     reduced: bool = False,
     kernel: str,
 ) -> relax.Call:
-    """The smallest and the largest values of some ranges (`[…, 1]` float32) -> a parameter of their 8-bit quantization,
-    float32 of the same shape.
+    """Computes a parameter of the 8-bit quantization of some ranges from their smallest and largest values.
+
+    Both operands are `[…, 1]` float32; the result is float32 of the same shape.
 
     Args:
         parameter: `SCALE`, `ZERO_POINT` or `FACTOR`.
-        shared: axes along which a runtime may have one range; its parameter is repeated along them then.
-        symmetric: whether the zero point is 0, where the runtime leaves that to the model.
-        reduced: whether half of the stored values are used, where the runtime does that at all.
+        shared: axes along which a runtime may use one range; the parameter is then repeated along them.
+        symmetric: true if the zero point is 0, for runtimes that leave that to the model.
+        reduced: true if only half of the stored values are used, for runtimes that support it.
         kernel: `DENSE`, `CONV2D` or `DEPTHWISE`.
     """
     attrs = {"shared": sorted(shared), "symmetric": symmetric, "reduced": reduced, "kernel": kernel}
@@ -43,12 +44,12 @@ def dynamic_parameter(
 
 
 def dynamic_quantize(x: relax.Expr, zero_point: relax.Expr, factor: relax.Expr, *, kernel: str) -> relax.Call:
-    """float32 -> int8. Axes of length 1 of the parameters are repeated."""
+    """Quantizes float32 to int8. Axes of length 1 of the parameters are repeated."""
     return call_of("dynamic_quantize", [x, zero_point, factor], kernel=kernel)
 
 
 def dynamic_pad(x: relax.Expr, zero_point: relax.Expr, padding: Sequence[int]) -> relax.Call:
-    """`[N, H, W, C]` int8 with rows and columns of zero points at its top, left, bottom and right.
+    """Pads `[N, H, W, C]` int8 with rows and columns of zero points at its top, left, bottom and right.
 
     Args:
         zero_point: float32, `[N, 1, 1, 1]`.
@@ -66,12 +67,12 @@ def dynamic_scale(
     *,
     kernel: str,
 ) -> relax.Call:
-    """(sums - zero point * weight_sums) * scale * weight_scales + bias, float32.
+    """Returns (sums - zero point * weight_sums) * scale * weight_scales + bias, float32.
 
     Args:
-        sums: `[…, O]` int32, of products of stored values.
-        scale, zero_point: of the activations' ranges; axes of length 1 are repeated.
-        weight_sums: `[O]` int32, of each filter's stored weights.
+        sums: `[…, O]` int32, sums of products of stored values.
+        scale, zero_point: parameters of the activations' ranges; axes of length 1 are repeated.
+        weight_sums: `[O]` int32, the sum of each filter's stored weights.
         weight_scales: `[O]` or `[1]` float32.
         bias: `[O]` float32.
     """
@@ -80,7 +81,7 @@ def dynamic_scale(
 
 
 def _kernel(o: Operation) -> None:
-    o.require(str(o.attr("kernel")) in _KERNELS, f"does not know the kernel {o.attr('kernel')}")
+    o.require(str(o.attr("kernel")) in _KERNELS, f"kernel {o.attr('kernel')} is not one of {', '.join(_KERNELS)}")
 
 
 def _dynamic_parameter(o: Operation) -> relax.TensorType:
@@ -88,10 +89,10 @@ def _dynamic_parameter(o: Operation) -> relax.TensorType:
     _kernel(o)
     (shape, dtype), (highs, high_dtype) = o.tensor(0), o.tensor(1)
     shared = [int(axis) for axis in o.attr("shared")]
-    o.require(dtype == high_dtype == "float32", f"takes ranges of {dtype} and {high_dtype}, not float32")
-    o.require(shape == highs and shape[-1:] == (1,), f"takes ranges of {list(shape)} and {list(highs)}")
-    o.require(set(shared) <= set(range(len(shape) - 1)), f"shares the axes {shared} of {list(shape)}")
-    o.require(str(o.attr("parameter")) in _PARAMETERS, f"does not know the parameter {o.attr('parameter')}")
+    o.require(dtype == high_dtype == "float32", f"ranges must be float32, not {dtype} and {high_dtype}")
+    o.require(shape == highs and shape[-1:] == (1,), f"ranges {list(shape)} and {list(highs)} do not fit")
+    o.require(set(shared) <= set(range(len(shape) - 1)), f"shared axes {shared} are not outer axes of {list(shape)}")
+    o.require(str(o.attr("parameter")) in _PARAMETERS, f"unknown parameter {o.attr('parameter')}")
     return tensor_type(shape, "float32")
 
 
@@ -99,7 +100,7 @@ def _dynamic_quantize(o: Operation) -> relax.TensorType:
     o.count(3)
     _kernel(o)
     shape, dtype = o.tensor(0)
-    o.require(dtype == "float32", f"quantizes {dtype}, not float32")
+    o.require(dtype == "float32", f"the input must be float32, not {dtype}")
     for index in (1, 2):
         _parameter(o, index, shape)
     return tensor_type(shape, "int8")
@@ -108,8 +109,8 @@ def _dynamic_quantize(o: Operation) -> relax.TensorType:
 def _dynamic_pad(o: Operation) -> relax.TensorType:
     o.count(2)
     ((n, height, width, channels), dtype), (top, left, bottom, right) = o.tensor(0, rank=4), o.ints("padding", 4, 0)
-    o.require(dtype == "int8", f"pads {dtype}, not int8")
-    o.require(o.tensor(1) == ((n, 1, 1, 1), "float32"), f"pads by zero points of {o.tensor(1)}")
+    o.require(dtype == "int8", f"the input must be int8, not {dtype}")
+    o.require(o.tensor(1) == ((n, 1, 1, 1), "float32"), f"zero points {o.tensor(1)} do not fit the input")
     return tensor_type((n, height + top + bottom, width + left + right, channels), "int8")
 
 
@@ -117,13 +118,13 @@ def _dynamic_scale(o: Operation) -> relax.TensorType:
     count = o.count(5, 6)
     _kernel(o)
     shape, dtype = o.tensor(0)
-    o.require(dtype == "int32" and bool(shape), f"scales {dtype} {list(shape)}, not sums of int32")
+    o.require(dtype == "int32" and bool(shape), f"sums must be an int32 tensor, not {dtype} {list(shape)}")
     for index in (1, 2):
         _parameter(o, index, shape)
-    o.require(o.tensor(3) == (shape[-1:], "int32"), f"has sums of weights of {o.tensor(3)}")
+    o.require(o.tensor(3) == (shape[-1:], "int32"), f"weight sums {o.tensor(3)} do not fit the sums")
     scales, scale_dtype = o.tensor(4, rank=1)
-    o.require(scale_dtype == "float32" and scales[0] in (1, shape[-1]), f"has scales of {o.tensor(4)}")
-    o.require(count == 5 or o.tensor(5) == (shape[-1:], "float32"), "has a bias that is not one float32 each")
+    o.require(scale_dtype == "float32" and scales[0] in (1, shape[-1]), f"weight scales {o.tensor(4)} do not fit")
+    o.require(count == 5 or o.tensor(5) == (shape[-1:], "float32"), "the bias must have one float32 per channel")
     return tensor_type(shape, "float32")
 
 
@@ -131,8 +132,8 @@ def _parameter(o: Operation, index: int, shape: tuple[int, ...]) -> None:
     """Requires that an operand is a parameter of a tensor of `shape`."""
     given, dtype = o.tensor(index)
     fits = len(given) == len(shape) and all(mine in (1, dim) for mine, dim in zip(given[:-1], shape[:-1], strict=True))
-    o.require(bool(shape) and fits and given[-1] == 1, f"has parameters of {list(given)} for {list(shape)}")
-    o.require(dtype == "float32", f"has parameters of {dtype}, not float32")
+    o.require(bool(shape) and fits and given[-1] == 1, f"parameters {list(given)} do not fit the shape {list(shape)}")
+    o.require(dtype == "float32", f"parameters must be float32, not {dtype}")
 
 
 RULES: dict[str, Rule] = {

@@ -12,49 +12,49 @@ from service.compiler.qnn.types import QuantizedType
 def add(
     lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
-    """lhs + rhs in real values, broadcasting as NumPy does; all types per-tensor."""
+    """Returns lhs + rhs in real values, broadcasting as NumPy does; all types per-tensor."""
     return call_of("add", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
 def mul(
     lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
-    """lhs * rhs in real values, broadcasting as NumPy does; all types per-tensor."""
+    """Returns lhs * rhs in real values, broadcasting as NumPy does; all types per-tensor."""
     return call_of("mul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
 def div(
     lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
-    """lhs / rhs in real values, broadcasting as NumPy does; all types per-tensor, stored as uint8."""
+    """Returns lhs / rhs in real values, broadcasting as NumPy does; all types per-tensor, stored as uint8."""
     return call_of("div", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
 def sub(
     lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
-    """lhs - rhs in real values, broadcasting as NumPy does; all types per-tensor."""
+    """Returns lhs - rhs in real values, broadcasting as NumPy does; all types per-tensor."""
     return call_of("sub", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
 def squared_difference(
     lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
-    """(lhs - rhs) ** 2 in real values, broadcasting as NumPy does; all types per-tensor."""
+    """Returns (lhs - rhs) ** 2 in real values, broadcasting as NumPy does; all types per-tensor."""
     return call_of("squared_difference", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
 def prelu(
     x: relax.Expr, alpha: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
-    """x from zero on, x * alpha below, in real values, broadcasting as NumPy does; all types per-tensor."""
+    """Returns x if x >= 0, else x * alpha, in real values, broadcasting as NumPy does; all types per-tensor."""
     return call_of("prelu", [x, alpha], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
 def compare(
     relation: str, lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType
 ) -> relax.Call:
-    """Whether a relation of `RELATIONS` holds between real values, bool, broadcasting as NumPy does."""
+    """Compares real values by a relation of `RELATIONS` and returns bool, broadcasting as NumPy does."""
     return call_of(relation, [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type)
 
 
@@ -67,7 +67,7 @@ def _binary(o: Operation) -> relax.TensorType:
 
 def _div(o: Operation) -> relax.TensorType:
     storages = {o.per_tensor(name).storage for name in ("lhs_type", "rhs_type", "out_type")}
-    o.require(storages == {"uint8"}, f"divides uint8, not {' and '.join(sorted(storages))}")
+    o.require(storages == {"uint8"}, f"types must be uint8, not {' and '.join(sorted(storages))}")
     return _binary(o)
 
 
@@ -76,7 +76,7 @@ def _compare(o: Operation) -> relax.TensorType:
 
 
 def _broadcast(o: Operation) -> list[int]:
-    """The shape of the result."""
+    """Returns the shape of the result."""
     o.count(2)
     lhs = o.stored(0, o.per_tensor("lhs_type"))
     rhs = o.stored(1, o.per_tensor("rhs_type"))

@@ -10,13 +10,14 @@ from service.compiler.qnn.types import QuantizedType
 
 
 def softmax(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, beta: float = 1.0) -> relax.Call:
-    """exp(beta * x) / sum(exp(beta * x)) over the last axis, in real values."""
+    """Returns exp(beta * x) / sum(exp(beta * x)) over the last axis, in real values."""
     return call_of("softmax", [x], in_type=in_type, out_type=out_type, beta=beta)
 
 
 def l2_normalize(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Call:
-    """x / sqrt(sum(x ** 2)) over the last axis, in real values; the output's scale is 1/128, its zero point the middle
-    of its storage."""
+    """Returns x / sqrt(sum(x ** 2)) over the last axis, in real values. The output's scale is 1/128, its zero point the
+    middle of its storage.
+    """
     return call_of("l2_normalize", [x], in_type=in_type, out_type=out_type)
 
 
@@ -26,7 +27,7 @@ def _l2_normalize(o: Operation) -> relax.TensorType:
     o.require(len(shape) > 0, "a scalar has no last axis")
     middle = {"int8": 0, "uint8": 128}.get(same_storage(o))
     fixed = out_type.scale == 1 / 128 and out_type.zero_point == middle
-    o.require(fixed, f"writes 8 bits of scale 1/128 around the middle, not {out_type}")
+    o.require(fixed, f"out_type must be 8-bit, with scale 1/128 and zero point in the middle, not {out_type}")
     return tensor_type(shape, out_type.dtype)
 
 
@@ -34,7 +35,7 @@ def _softmax(o: Operation) -> relax.TensorType:
     o.count(1)
     shape = o.stored(0, o.per_tensor("in_type"))
     o.require(len(shape) > 0, "a scalar has no last axis")
-    o.require(float(o.attr("beta")) > 0, "beta has to be positive")
+    o.require(float(o.attr("beta")) > 0, "beta must be positive")
     return tensor_type(shape, o.per_tensor("out_type").dtype)
 
 

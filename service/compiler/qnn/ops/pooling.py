@@ -1,4 +1,4 @@
-"""Windows and means."""
+"""Pooling windows, means and sums."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def avg_pool2d(
     count_include_pad: bool = False,
     adaptive: bool = False,
 ) -> relax.Call:
-    """Mean over each window of `[N, H, W, C]`. Padding: top, left, bottom, right.
+    """Returns the mean over each window of `[N, H, W, C]`. Padding: top, left, bottom, right.
 
     Padded elements are not counted; with `count_include_pad` they are, as real zeros.
 
     Args:
-        adaptive: whether the model gives the size of the result, for which some runtimes have a kernel of its own.
+        adaptive: true if the model gives the size of the result, for which some runtimes have a separate kernel.
     """
     window: dict[str, Any] = {"pool_size": pool_size, "strides": strides, "padding": padding}
     window |= {"count_include_pad": count_include_pad, **({"adaptive": True} if adaptive else {})}
@@ -44,7 +44,9 @@ def max_pool2d(
     strides: Sequence[int],
     padding: Sequence[int] = (0, 0, 0, 0),
 ) -> relax.Call:
-    """Largest of each window of `[N, H, W, C]`; padded elements never win. Padding: top, left, bottom, right."""
+    """Returns the largest element of each window of `[N, H, W, C]`; padded elements never win. Padding: top, left,
+    bottom, right.
+    """
     window = {"pool_size": pool_size, "strides": strides, "padding": padding}
     return call_of("max_pool2d", [x], in_type=in_type, out_type=out_type, **window)
 
@@ -52,14 +54,14 @@ def max_pool2d(
 def mean(
     x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, axes: Sequence[int], keepdims: bool
 ) -> relax.Call:
-    """Mean over `axes` (not negative), in real values."""
+    """Returns the mean over `axes` (not negative), in real values."""
     return call_of("mean", [x], in_type=in_type, out_type=out_type, axes=sorted(axes), keepdims=keepdims)
 
 
 def sum_(
     x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, axes: Sequence[int], keepdims: bool
 ) -> relax.Call:
-    """Sum over `axes` (not negative), in real values."""
+    """Returns the sum over `axes` (not negative), in real values."""
     return call_of("sum", [x], in_type=in_type, out_type=out_type, axes=sorted(axes), keepdims=keepdims)
 
 
@@ -69,7 +71,7 @@ def _window_type(o: Operation) -> relax.TensorType:
     pool_size = o.ints("pool_size", 2, 1)
     top, left, bottom, right = o.ints("padding", 4, 0)
     o.require(
-        max(top, bottom) < pool_size[0] and max(left, right) < pool_size[1], "some windows would lie in the padding"
+        max(top, bottom) < pool_size[0] and max(left, right) < pool_size[1], "padding is not smaller than the pool size"
     )
     height, width = o.window(shape, pool_size, (1, 1))
     return tensor_type((n, height, width, channels), same_storage(o))
@@ -79,7 +81,7 @@ def _mean(o: Operation) -> relax.TensorType:
     o.count(1)
     shape = o.stored(0, o.per_tensor("in_type"))
     axes = {int(axis) for axis in o.attr("axes")}
-    o.require(bool(axes) and axes <= set(range(len(shape))), f"axes {sorted(axes)} of the shape {list(shape)}")
+    o.require(bool(axes) and axes <= set(range(len(shape))), f"axes {sorted(axes)} do not fit the shape {list(shape)}")
     kept = [
         1 if axis in axes else dim for axis, dim in enumerate(shape) if bool(o.attr("keepdims")) or axis not in axes
     ]

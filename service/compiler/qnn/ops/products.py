@@ -14,20 +14,24 @@ Shape = tuple[int, ...]
 
 
 def matmul(lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType) -> relax.Call:
-    """`[…, M, K]` and `[…, K, N]` -> int32 sums of products `[…, M, N]`, less both zero points; dimensions before the
-    last two broadcast as NumPy's do. Both types are per-tensor. (`with_operands` makes simulated ones of them.)"""
+    """Multiplies `[…, M, K]` by `[…, K, N]`, both less their zero points, giving int32 sums of products `[…, M, N]`.
+
+    Dimensions before the last two broadcast as NumPy's do. Both types are per-tensor. (`with_operands` turns such a
+    call into a simulated one.)
+    """
     return call_of("matmul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype="int32")
 
 
 def real_matmul(
     lhs: relax.Expr, rhs: relax.Expr, bias: relax.Expr | None = None, *, operand_dtype: str = "float32"
 ) -> relax.Call:
-    """`[…, M, K]`, `[…, K, N]` and a bias `[N]` of float32 -> `[…, M, N]`; dimensions before the last two broadcast.
+    """Multiplies `[…, M, K]` by `[…, K, N]` and adds a bias `[N]`, all float32, giving `[…, M, N]`.
 
-    A result is 0, to which the products are added one after the other by fused multiply-adds, plus the bias.
+    Dimensions before the last two broadcast. A result starts as 0, the products are added one after the other by fused
+    multiply-adds, and then the bias is added.
 
     Args:
-        operand_dtype: as of `real_conv2d`.
+        operand_dtype: as for `real_conv2d`.
     """
     operands = [lhs, rhs] if bias is None else [lhs, rhs, bias]
     return call_of("real_matmul", operands, accum_dtype="float32", operand_dtype=operand_dtype)
@@ -43,13 +47,13 @@ def block_matmul(
     block_size: int,
     bits: int,
 ) -> relax.Call:
-    """`real_matmul` of float32 `[…, M, K]` and weights (float32(stored) - point) * scale, each rounded to float32.
+    """A `real_matmul` of float32 `[…, M, K]` and weights (float32(stored) - point) * scale, each rounded to float32.
 
     Args:
-        stored: `[K, N]` uint8, of so many `bits`.
-        scales, points: `[K / block_size, N]`, rounded up: float32, and uint8 as `stored`.
+        stored: `[K, N]` uint8, values of `bits` bits.
+        scales, points: `[K / block_size, N]`, rounded up: float32 scales, and uint8 zero points like `stored`.
         bias: `[N]` float32.
-        block_size: rows of `stored` that have one scale and one point for each column.
+        block_size: the number of rows of `stored` that share one scale and one zero point in each column.
         bits: 4 or 8.
     """
     operands = [x, stored, scales, points, *([] if bias is None else [bias])]
@@ -60,37 +64,39 @@ def _matmul(o: Operation) -> relax.TensorType:
     o.count(2)
     lhs, rhs = o.stored(0, o.per_tensor("lhs_type")), o.stored(1, o.per_tensor("rhs_type"))
     accum_dtype = str(o.attr("accum_dtype"))
-    o.require(accum_dtype == ("float32" if o.is_simulated else "int32"), f"accumulates in {accum_dtype}")
+    o.require(accum_dtype == ("float32" if o.is_simulated else "int32"), f"cannot accumulate in {accum_dtype}")
     return tensor_type(_product(o, lhs, rhs), accum_dtype)
 
 
 def _real_matmul(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     (lhs, lhs_dtype), (rhs, rhs_dtype) = o.tensor(0), o.tensor(1)
-    o.require(lhs_dtype == rhs_dtype == "float32", f"multiplies {lhs_dtype} by {rhs_dtype}, not float32")
+    o.require(lhs_dtype == rhs_dtype == "float32", f"operands must be float32, not {lhs_dtype} and {rhs_dtype}")
     require_float_sums(o)
     shape = _product(o, lhs, rhs)
     if len(o.call.args) == 3:
-        o.require(o.tensor(2, rank=1) == (shape[-1:], "float32"), f"has a bias of {o.tensor(2)}")
+        o.require(o.tensor(2, rank=1) == (shape[-1:], "float32"), f"the bias {o.tensor(2)} does not fit")
     return tensor_type(shape, "float32")
 
 
 def _block_matmul(o: Operation) -> relax.TensorType:
     count = o.count(4, 5)
     (lhs, lhs_dtype), (rhs, rhs_dtype), size = o.tensor(0), o.tensor(1, rank=2), o.integer("block_size")
-    o.require(lhs_dtype == "float32", f"multiplies {lhs_dtype}, not float32")
-    o.require(rhs_dtype == "uint8" and o.integer("bits") in (4, 8), f"has {o.integer('bits')} bits of {rhs_dtype}")
-    o.require(size > 0, f"has blocks of {size}")
+    o.require(lhs_dtype == "float32", f"the input must be float32, not {lhs_dtype}")
+    o.require(
+        rhs_dtype == "uint8" and o.integer("bits") in (4, 8), f"cannot store {o.integer('bits')} bits as {rhs_dtype}"
+    )
+    o.require(size > 0, f"block_size {size} is not positive")
     shape, blocks = _product(o, lhs, rhs), (-(-rhs[0] // size), rhs[1])
-    o.require(o.tensor(2) == (blocks, "float32"), f"has scales of {o.tensor(2)}")
-    o.require(o.tensor(3) == (blocks, "uint8"), f"has zero points of {o.tensor(3)}")
-    o.require(count == 4 or o.tensor(4) == (shape[-1:], "float32"), "has a bias that is not one float32 each")
+    o.require(o.tensor(2) == (blocks, "float32"), f"scales {o.tensor(2)} do not fit {blocks} blocks")
+    o.require(o.tensor(3) == (blocks, "uint8"), f"zero points {o.tensor(3)} do not fit {blocks} blocks")
+    o.require(count == 4 or o.tensor(4) == (shape[-1:], "float32"), "the bias must have one float32 per column")
     return tensor_type(shape, "float32")
 
 
 def _product(o: Operation, lhs: Shape, rhs: Shape) -> Shape:
-    o.require(len(lhs) >= 2 and len(rhs) >= 2, f"multiplies {list(lhs)} by {list(rhs)}, not matrices")
-    o.require(lhs[-1] == rhs[-2], f"multiplies rows of {lhs[-1]} by columns of {rhs[-2]}")
+    o.require(len(lhs) >= 2 and len(rhs) >= 2, f"operands {list(lhs)} and {list(rhs)} must be matrices")
+    o.require(lhs[-1] == rhs[-2], f"rows of {lhs[-1]} elements do not fit columns of {rhs[-2]}")
     try:
         batch = np.broadcast_shapes(lhs[:-2], rhs[:-2])
     except ValueError:

@@ -23,14 +23,14 @@ def real_conv2d(
     groups: int = 1,
     operand_dtype: str = "float32",
 ) -> relax.Call:
-    """sum(x * weight) + bias of float32: `[N, H, W, C]`, `[O, KH, KW, C / groups]`, `[O]` -> `[N, …, O]`.
+    """Returns sum(x * weight) + bias in float32: `[N, H, W, C]`, `[O, KH, KW, C / groups]`, `[O]` -> `[N, …, O]`.
 
-    A result is 0, to which the products are added one after the other by fused multiply-adds, row by row of the kernel,
-    column by column, channel by channel; plus the bias.
+    A result starts as 0. The products are added one after the other by fused multiply-adds: row by row of the kernel,
+    column by column, channel by channel. Then the bias is added.
 
     Args:
-        operand_dtype: what `x` and `weight` are rounded to before they are multiplied: float32, or bfloat16, whose
-            products are added in pairs (`numerics.bfloat16`).
+        operand_dtype: the type that `x` and `weight` are rounded to before they are multiplied: float32, or bfloat16,
+            whose products are added in pairs (`numerics.bfloat16`).
     """
     operands = [x, weight] if bias is None else [x, weight, bias]
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
@@ -42,27 +42,27 @@ FUNCTIONS = ("erf", "exp", "logistic", "tanh")
 
 
 def real_function(function: str, x: relax.Expr) -> relax.Call:
-    """A function of `FUNCTIONS` of each float32 value: `relax.qnn.real_exp` and its like."""
+    """Applies a function of `FUNCTIONS` to each float32 value: `relax.qnn.real_exp` and so on."""
     return call_of(f"real_{function}", [x])
 
 
-# How the terms of a sum are added.
+# The orders in which the terms of a sum are added.
 SEQUENTIAL = "sequential"  # one after the other
-FOURS = "fours"  # four of them, then that to the sum
-PACKETS = "packets"  # eight partial sums, from an aligned address on
-LANES = "lanes"  # 16 partial sums along the last axis, the i-th term to that of i % 16, then folded
-STRIPS = "strips"  # four partial sums, the i-th term to that of i % 4; those that fill no strip come last, one by one
+FOURS = "fours"  # four terms are added to each other, then to the sum
+PACKETS = "packets"  # eight partial sums, starting at an aligned address
+LANES = "lanes"  # 16 partial sums along the last axis, term i added to sum i % 16; then folded
+STRIPS = "strips"  # four partial sums, term i added to sum i % 4; terms that do not fill a strip come last, one by one
 PARTIAL_SUMS = 16
-FOLDS = (8, 1, 2, 4)  # in turn: the i-th partial sum and that of i ^ 8 become one, then those of i ^ 1, and so on
+FOLDS = (8, 1, 2, 4)  # in turn: partial sums i and i ^ 8 are added, then i and i ^ 1, and so on
 
 
 def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -> relax.Call:
-    """Sums of float32 over `axes` (not negative), which stay with a length of 1. Each step is rounded to float32.
+    """Sums float32 over `axes` (not negative), which stay with a length of 1. Each step is rounded to float32.
 
     Args:
-        order: `SEQUENTIAL`, `FOURS`, `STRIPS` or `PACKETS`, where terms count by the axes in order, the last one
+        order: `SEQUENTIAL`, `FOURS`, `STRIPS` or `PACKETS`, which count terms along the axes in order, the last one
             fastest; or `LANES`, along the last axis.
-        rows: of packets: how many sums lie behind each other in memory, from an aligned address on.
+        rows: for `PACKETS`: the number of sums that follow each other in memory, starting at an aligned address.
     """
     return call_of("real_sum", [x], axes=sorted(axes), order=order, rows=rows)
 
@@ -71,24 +71,26 @@ EIGHTS = 8  # partial sums of `real_squares`, and of `PACKETS`
 
 
 def real_mean(x: relax.Expr) -> relax.Call:
-    """The mean of float32 along the last axis, which stays with a length of 1: in float64, by the partial sums of
-    `LANES`, rounded once."""
+    """Returns the mean of float32 along the last axis, which stays with a length of 1.
+
+    It is computed in float64, by the partial sums of `LANES`, and rounded once.
+    """
     return call_of("real_mean", [x])
 
 
 def real_squares(x: relax.Expr) -> relax.Call:
-    """The sum of the squares of float32 along the last axis, which stays with a length of 1.
+    """Returns the sum of the squares of float32 along the last axis, which stays with a length of 1.
 
-    ONNX Runtime's order for the variance of a layer norm, with AVX2 and FMA (measured on 1.31.1): the i-th square is
-    joined to the partial sum of i % 8 by a fused multiply-add, as long as there are eight; the eight become four, two,
-    one, the upper half added to the lower. Of what is left four squares are rounded and added, one after the other;
-    then the others by fused multiply-adds.
+    The order is ONNX Runtime's for the variance of a layer norm, with AVX2 and FMA (measured on 1.31.1). As long as
+    eight squares are left, square i is added to partial sum i % 8 by a fused multiply-add. The eight sums become four,
+    two and one: each time, the upper half is added to the lower. Of the remaining squares, four are rounded and added,
+    one after the other; then the others are added by fused multiply-adds.
     """
     return call_of("real_squares", [x])
 
 
 def real_fma(a: relax.Expr, b: relax.Expr, c: relax.Expr) -> relax.Call:
-    """a * b + c of float32 values that broadcast, rounded once."""
+    """Returns a * b + c of float32 values that broadcast, rounded once."""
     return call_of("real_fma", [a, b, c])
 
 
@@ -99,59 +101,61 @@ def reduced_axes(o: Operation) -> list[int]:
 def _real_sum(o: Operation) -> relax.TensorType:
     o.count(1)
     (shape, dtype), axes = o.tensor(0), reduced_axes(o)
-    o.require(dtype == "float32", f"adds {dtype}, not float32")
-    o.require(bool(axes) and set(axes) <= set(range(len(shape))), f"axes {axes} of the shape {list(shape)}")
+    o.require(dtype == "float32", f"the input must be float32, not {dtype}")
+    o.require(bool(axes) and set(axes) <= set(range(len(shape))), f"axes {axes} do not fit the shape {list(shape)}")
     order = str(o.attr("order"))
-    o.require(order in (SEQUENTIAL, FOURS, STRIPS, PACKETS, LANES), f"does not know the order {order}")
-    o.require(order != LANES or axes == [len(shape) - 1], f"adds lanes along the axes {axes} of {len(shape)}")
-    o.require(o.integer("rows") > 0, f"has {o.integer('rows')} rows")
+    o.require(order in (SEQUENTIAL, FOURS, STRIPS, PACKETS, LANES), f"unknown order {order}")
+    o.require(order != LANES or axes == [len(shape) - 1], f"lanes must be along the last axis, not {axes}")
+    o.require(o.integer("rows") > 0, f"rows {o.integer('rows')} is not positive")
     return tensor_type([1 if axis in axes else dim for axis, dim in enumerate(shape)], "float32")
 
 
 def _real_row(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, dtype = o.tensor(0)
-    o.require(dtype == "float32", f"reduces {dtype}, not float32")
-    o.require(bool(shape) and shape[-1] > 0, f"reduces rows of the shape {list(shape)}")
+    o.require(dtype == "float32", f"the input must be float32, not {dtype}")
+    o.require(bool(shape) and shape[-1] > 0, f"the shape {list(shape)} has no rows with elements")
     return tensor_type([*shape[:-1], 1], "float32")
 
 
 def _real_fma(o: Operation) -> relax.TensorType:
     o.count(3)
     tensors = [o.tensor(place) for place in range(3)]
-    o.require(all(dtype == "float32" for _, dtype in tensors), "multiplies and adds float32 only")
+    o.require(all(dtype == "float32" for _, dtype in tensors), "operands must be float32")
     shapes = [shape for shape, _ in tensors]
     rank = max(map(len, shapes))
     sizes = [{1, *each} - {1} for each in zip(*((*[1] * (rank - len(shape)), *shape) for shape in shapes), strict=True)]
-    o.require(all(len(each) < 2 for each in sizes), f"has operands of {shapes}, which do not broadcast")
+    o.require(all(len(each) < 2 for each in sizes), f"{shapes} do not broadcast")
     return tensor_type([next(iter(each), 1) for each in sizes], "float32")
 
 
 def _real_function(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, dtype = o.tensor(0)
-    o.require(dtype == "float32", f"is a function of float32, not of {dtype}")
+    o.require(dtype == "float32", f"the operand must be float32, not {dtype}")
     return tensor_type(shape, "float32")
 
 
 def require_float_sums(o: Operation) -> None:
-    """Of products of operands that are rounded, or not."""
-    o.require(str(o.attr("accum_dtype")) == "float32", f"accumulates in {o.attr('accum_dtype')}")
+    """Checks the attributes of sums of products of float32 operands, which may be rounded before."""
+    o.require(str(o.attr("accum_dtype")) == "float32", f"cannot accumulate in {o.attr('accum_dtype')}")
     operands = str(o.attr("operand_dtype"))
-    o.require(operands in OPERAND_DTYPES, f"rounds its operands to {operands}")
+    o.require(operands in OPERAND_DTYPES, f"operand_dtype {operands} is not one of {', '.join(OPERAND_DTYPES)}")
 
 
 def _real_conv2d(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     (shape, dtype), (weights, weight_dtype) = o.tensor(0, rank=4), o.tensor(1, rank=4)
-    o.require(dtype == weight_dtype == "float32", f"multiplies {dtype} by {weight_dtype}, not float32")
+    o.require(dtype == weight_dtype == "float32", f"operands must be float32, not {dtype} and {weight_dtype}")
     filters, kernel_h, kernel_w, per_group = weights
     groups = int(o.attr("groups"))
     fits = groups > 0 and shape[3] == per_group * groups and filters % groups == 0
-    o.require(fits, f"{shape[3]} channels and {filters} filters of {per_group} do not make {groups} groups")
+    o.require(fits, f"{shape[3]} channels and {filters} filters of {per_group} do not form {groups} groups")
     require_float_sums(o)
     if len(o.call.args) == 3:
-        o.require(o.tensor(2, rank=1) == ((filters,), "float32"), f"has a bias of {o.tensor(2)}")
+        o.require(
+            o.tensor(2, rank=1) == ((filters,), "float32"), f"the bias {o.tensor(2)} does not fit {filters} filters"
+        )
     height, width = o.window(shape, (kernel_h, kernel_w), o.ints("dilation", 2, 1))
     return tensor_type((shape[0], height, width, filters), "float32")
 

@@ -1,4 +1,4 @@
-"""Images of another size."""
+"""Operators that change the size of images."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ def resize_bilinear(
     align_corners: bool,
     half_pixel_centers: bool,
 ) -> relax.Call:
-    """`[N, H, W, C]` at `size` rows and columns, each pixel between four; both types are stored alike.
+    """Resizes `[N, H, W, C]` to `size` rows and columns, interpolating between four pixels.
+
+    Both types have the same scale and zero point.
 
     Args:
-        align_corners: whether the outermost pixels keep their places.
-        half_pixel_centers: whether a pixel's place is its middle.
+        align_corners: true if the outermost pixels keep their positions.
+        half_pixel_centers: true if a pixel's position is its centre.
     """
     attrs = {"size": size, "align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
     return call_of("resize_bilinear", [x], in_type=in_type, out_type=out_type, **attrs)
 
 
 def take_pixels(x: relax.Expr, kind: QuantizedType, *, rows: Sequence[int], columns: Sequence[int]) -> relax.Call:
-    """`[N, H, W, C]` of type `kind` -> `[N, len(rows), len(columns), C]`: the pixels of some rows and columns, in their
-    order; each may be taken more than once."""
+    """Picks rows and columns of `[N, H, W, C]` of type `kind`, in the given order: `[N, len(rows), len(columns), C]`.
+
+    Each row and column may be picked more than once.
+    """
     return call_of("take_pixels", [x], in_type=kind, out_type=kind, rows=rows, columns=columns)
 
 
@@ -40,11 +44,11 @@ def _take_pixels(o: Operation) -> relax.TensorType:
     o.count(1)
     in_type, out_type = o.per_tensor("in_type"), o.per_tensor("out_type")
     n, height, width, channels = o.stored(0, in_type, rank=4)
-    o.require(in_type == out_type, f"moves stored values, so {in_type} cannot become {out_type}")
+    o.require(in_type == out_type, f"copies stored values, so {in_type} cannot become {out_type}")
     sizes = []
     for name, extent in (("rows", height), ("columns", width)):
         places = [int(place) for place in o.attr(name)]
-        o.require(bool(places) and min(places) >= 0 and max(places) < extent, f"has {name} outside of {extent}")
+        o.require(bool(places) and min(places) >= 0 and max(places) < extent, f"{name} must be indices below {extent}")
         sizes.append(len(places))
     return tensor_type((n, *sizes, channels), same_storage(o))
 
@@ -55,7 +59,10 @@ def _resize_bilinear(o: Operation) -> relax.TensorType:
     n, _, _, channels = o.stored(0, in_type, rank=4)
     same = (in_type.scale, in_type.zero_point) == (out_type.scale, out_type.zero_point)
     o.require(same, f"interpolates stored values, so {in_type} cannot become {out_type}")
-    o.require(not (o.flag("align_corners") and o.flag("half_pixel_centers")), "has both kinds of corners")
+    o.require(
+        not (o.flag("align_corners") and o.flag("half_pixel_centers")),
+        "align_corners and half_pixel_centers exclude each other",
+    )
     return tensor_type((n, *o.ints("size", 2, 1), channels), same_storage(o))
 
 

@@ -1,4 +1,4 @@
-"""The operator that writes rows at places that are found when the model runs."""
+"""The operator that writes rows at positions that are computed while the model runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 
 REPLACE, ADD, MULTIPLY, MAX, MIN = REDUCTIONS = ("replace", "add", "multiply", "max", "min")
-_NUMBERS = ("float32", "int32", "int64", "int8", "uint8")  # of which there are sums
+_NUMBERS = ("float32", "int32", "int64", "int8", "uint8")  # types that can be added and compared
 
 
 def scatter_rows(data: relax.Expr, places: relax.Expr, updates: relax.Expr, *, reduction: str = REPLACE) -> relax.Call:
-    """`[N, K]` data, `[M]` int64, `[M, K]` updates -> the data, of whose rows those at the places are changed in order.
+    """Changes rows of data in order: `[N, K]` data, `[M]` int64 positions, `[M, K]` updates -> `[N, K]`.
 
-    Places beyond the ends are the ends.
+    Positions beyond the ends are clamped to the ends.
 
     Args:
-        reduction: what becomes of a row and its update, of `REDUCTIONS`. The larger one is the update unless the row is
-            greater, the smaller one unless it is less, so that NaN is as in ONNX Runtime.
+        reduction: how a row and its update are combined, one of `REDUCTIONS`. The maximum is the update unless the row
+            is greater, and the minimum is the update unless the row is less, so that NaN is treated as in ONNX Runtime.
     """
     return call_of("scatter_rows", [data, places, updates], reduction=reduction)
 
@@ -26,13 +26,13 @@ def scatter_rows(data: relax.Expr, places: relax.Expr, updates: relax.Expr, *, r
 def _scatter_rows(o: Operation) -> relax.TensorType:
     o.count(3)
     (shape, dtype), (places, place_dtype), (updates, update_dtype) = o.tensor(0, 2), o.tensor(1, 1), o.tensor(2, 2)
-    o.require(place_dtype == "int64", f"has places of {place_dtype}")
-    o.require(update_dtype == dtype, f"writes {update_dtype} into {dtype}")
-    o.require(updates == (*places, shape[1]), f"writes {list(updates)} at {list(places)} into {list(shape)}")
-    o.require(shape[0] > 0, "writes into no rows")
+    o.require(place_dtype == "int64", f"positions must be int64, not {place_dtype}")
+    o.require(update_dtype == dtype, f"cannot write {update_dtype} into {dtype}")
+    o.require(updates == (*places, shape[1]), f"updates {list(updates)} at {list(places)} do not fit {list(shape)}")
+    o.require(shape[0] > 0, "the data has no rows")
     reduction = str(o.attr("reduction"))
-    o.require(reduction in REDUCTIONS, f"does not know the reduction {reduction}")
-    o.require(reduction == REPLACE or dtype in _NUMBERS, f"has a reduction of {dtype}")
+    o.require(reduction in REDUCTIONS, f"unknown reduction {reduction}")
+    o.require(reduction == REPLACE or dtype in _NUMBERS, f"reduction {reduction} is not defined for {dtype}")
     return tensor_type(shape, dtype)
 
 

@@ -1,6 +1,6 @@
-"""The simulated form: affine space in float storage.
+"""The simulated form: stored integers held as float32.
 
-A tensor of a quantized type holds the integers that it would store as float32; `conv2d`, `conv2d_transpose`, `dense`
+A tensor of a quantized type holds, as float32, the integers that it would store. `conv2d`, `conv2d_transpose`, `dense`
 and `matmul` with `accum_dtype="float32"` take such operands.
 """
 
@@ -12,26 +12,28 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 from service.compiler.qnn.types import QuantizedType
 
-MOST_BITS = {"int32": 32, "int64": 64}  # of an accumulator
+MOST_BITS = {"int32": 32, "int64": 64}  # the width of an accumulator
 
 
 def simulated_quantize(x: relax.Expr, out_type: QuantizedType) -> relax.Call:
-    """Real values -> what `quantize` stores of them, held as float32."""
+    """Returns the integers that `quantize` would store, held as float32."""
     return call_of("simulated_quantize", [x], out_type=out_type)
 
 
 def simulated_dequantize(x: relax.Expr, in_type: QuantizedType) -> relax.Call:
-    """Stored values of `in_type`, held as float32 -> what `dequantize` makes of them."""
+    """Returns what `dequantize` would return, for stored values of `in_type` that are held as float32."""
     return call_of("simulated_dequantize", [x], in_type=in_type)
 
 
 def simulated_accumulate(sums: relax.Expr, bits: int, dtype: str = "int32") -> relax.Call:
-    """Sums in float32 -> accumulators of `dtype`, wrapped around as two's complement of `bits` has them."""
+    """Converts float32 sums to accumulators of `dtype`, wrapped around in two's complement of `bits`."""
     return call_of("simulated_accumulate", [sums], bits=bits, dtype=dtype)
 
 
 def simulated_extent(sums: relax.Expr, bits: int) -> relax.Call:
-    """Sums in float32 -> `[3]` int64: the least, the largest, and how many do not fit two's complement of `bits`."""
+    """Measures float32 sums, as `[3]` int64: the smallest, the largest, and how many do not fit two's complement of
+    `bits`.
+    """
     return call_of("simulated_extent", [sums], bits=bits)
 
 
@@ -52,27 +54,27 @@ def _dequantize(o: Operation) -> relax.TensorType:
 def _accumulate(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, dtype = _held(o), str(o.attr("dtype"))
-    o.require(dtype in MOST_BITS, f"accumulates in {dtype}")
-    o.require(1 < o.integer("bits") <= MOST_BITS[dtype], f"has {o.integer('bits')} bits of {dtype}")
+    o.require(dtype in MOST_BITS, f"cannot accumulate in {dtype}")
+    o.require(1 < o.integer("bits") <= MOST_BITS[dtype], f"{dtype} cannot have {o.integer('bits')} bits")
     return tensor_type(shape, dtype)
 
 
 def _extent(o: Operation) -> relax.TensorType:
     o.count(1)
     _held(o)
-    o.require(1 < o.integer("bits") <= max(MOST_BITS.values()), f"has {o.integer('bits')} bits")
+    o.require(1 < o.integer("bits") <= max(MOST_BITS.values()), f"accumulators cannot have {o.integer('bits')} bits")
     return tensor_type((3,), "int64")
 
 
 def _held(o: Operation) -> tuple[int, ...]:
     shape, dtype = o.tensor(0)
-    o.require(dtype == "float32", f"holds {dtype}, not float32")
+    o.require(dtype == "float32", f"the operand must be float32, not {dtype}")
     return shape
 
 
 def _storable(o: Operation, shape: tuple[int, ...], quantized: QuantizedType) -> None:
-    o.require(quantized.expressed == "float32", f"values are computed in float32, not {quantized.expressed}")
-    o.require(quantized.dtype not in MOST_BITS, f"float32 does not hold all integers of {quantized.storage}")
+    o.require(quantized.expressed == "float32", f"real values must be float32, not {quantized.expressed}")
+    o.require(quantized.dtype not in MOST_BITS, f"float32 cannot hold all integers of {quantized.storage}")
     o.fits(shape, quantized)
 
 

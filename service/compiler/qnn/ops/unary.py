@@ -1,4 +1,4 @@
-"""Functions of one stored value: each is a table of 256, or of 65536, whatever its formula."""
+"""Functions of one stored value. Each is a table of 256 or 65,536 values, whatever its formula."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, same_storage, tensor_type
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 
-# Function -> the attributes that it has beside its types.
+# Function -> its attributes besides its types.
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "abs": (),
-    "clip": ("low", "high", "even_low", "even_high"),  # within the bounds of a fused activation, rounded in two ways
+    "clip": ("low", "high", "even_low", "even_high"),  # limits to the bounds of a fused activation, rounded in two ways
     "elu": (),
     "exp": (),
     "gelu": ("approximate",),
@@ -22,7 +22,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "leaky_relu": ("alpha",),
     "log": (),
     "logistic": (),
-    "relu": (),  # and its like: the storage bounds of the output's type say which
+    "relu": (),  # and ReLU6 and so on: the bounds are the storage bounds of the output's type
     "rsqrt": (),
     "silu": (),
     "square": (),
@@ -35,12 +35,12 @@ _STORAGES = ("int8", "uint8", "int16")
 def unary(
     function: str, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, **attrs: float | bool
 ) -> relax.Call:
-    """A function of `FUNCTIONS` of each real value; same shape and storage, all types per-tensor."""
+    """Applies a function of `FUNCTIONS` to each real value; same shape and storage, all types per-tensor."""
     return call_of(function, [x], in_type=in_type, out_type=out_type, **attrs)
 
 
 def table(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, values: Sequence[int]) -> relax.Call:
-    """`values[x - smallest]`, stored values of 8 bits to stored values of 8 bits; `values` has 256."""
+    """Looks up `values[x - smallest]`, from stored 8-bit values to stored 8-bit values; `values` has 256 elements."""
     return call_of("table", [x], in_type=in_type, out_type=out_type, values=[int(value) for value in values])
 
 
@@ -48,18 +48,18 @@ def _table(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, out_type = o.stored(0, o.per_tensor("in_type")), o.per_tensor("out_type")
     storages = {o.per_tensor("in_type").storage, out_type.storage}
-    o.require(storages <= {"int8", "uint8"}, f"is a table of 8-bit values, not of {' and '.join(sorted(storages))}")
+    o.require(storages <= {"int8", "uint8"}, f"types must be 8-bit, not {' and '.join(sorted(storages))}")
     low, high = STORAGE_RANGES[out_type.storage]
     values = [int(value) for value in o.attr("values")]
-    o.require(len(values) == 256, f"has {len(values)} values")
-    o.require(low <= min(values) and max(values) <= high, f"gives values beyond {out_type.storage}")
+    o.require(len(values) == 256, f"values must have 256 elements, not {len(values)}")
+    o.require(low <= min(values) and max(values) <= high, f"values are outside the range of {out_type.storage}")
     return tensor_type(shape, out_type.dtype)
 
 
 def _unary(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, storage = o.stored(0, o.per_tensor("in_type")), same_storage(o)
-    o.require(storage in _STORAGES, f"is a table of 8- or 16-bit values, not of {storage}")
+    o.require(storage in _STORAGES, f"storage must be 8 or 16 bits wide, not {storage}")
     for name in FUNCTIONS[o.name.removeprefix("qnn.")]:
         o.attr(name)
     return tensor_type(shape, storage)

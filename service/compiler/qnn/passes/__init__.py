@@ -1,6 +1,7 @@
-"""Passes that simplify the QNN graph before kernels are selected; each is a file.
+"""Passes that simplify the QNN graph before kernels are selected, one file for each.
 
-None changes an output by a bit, in any mode: the oracle answers for the module as it was imported.
+No pass changes any output by a bit, in any mode: the reference is the oracle's result for the module as it was
+imported.
 """
 
 from service.compiler.qnn.passes.simplify import Simplified, run_pass, simplify

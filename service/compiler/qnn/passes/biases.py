@@ -1,9 +1,9 @@
-"""Join biases: a row of constants that is added to a product of real values is the product's bias.
+"""Join biases: turns the addition of a constant row to a product of real values into the product's bias.
 
-A product rounds its sum to float32 and then the sum of that and its bias, as an addition behind it does.
+A product rounds its sum to float32, adds the bias and rounds again, as a separate addition does.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; what nothing but the addition of a constant row reads is computed with it.
+Ensures: the same outputs; a product that only the addition of a constant row reads computes that addition too.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import value_of
 
-_PRODUCTS = {"qnn.block_matmul": 4, "qnn.real_conv2d": 2, "qnn.real_matmul": 2}  # -> operands besides a bias
+# operator -> number of operands besides a bias
+_PRODUCTS = {"qnn.block_matmul": 4, "qnn.real_conv2d": 2, "qnn.real_matmul": 2}
 
 
 def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with biases inside of products; and the names of the sums."""
+    """Returns `module` with biases inside of products, and the names of the sums."""
     function = graph.main_of(module)
     uses = graph.uses_of(function)
     products: dict[relax.Var, relax.Call] = {}
@@ -38,7 +39,7 @@ def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[st
                     names.append(str(var.name))
     if not joined:
         return module, []
-    operands: dict[relax.Call, list[relax.Expr]] = {}  # of the products, in the new function
+    operands: dict[relax.Call, list[relax.Expr]] = {}  # product -> its operands in the new function
 
     def join(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
@@ -53,7 +54,9 @@ def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[st
 
 
 def _row(expr: relax.Expr, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
-    """A constant that has a value for each index of the last axis of `shape`, and for no other."""
+    """Returns a constant that has one value for each index of the last axis of `shape`, and does not vary along
+    others.
+    """
     value = value_of(expr)
     if value is None or value.ndim == 0 or value.ndim > len(shape) or value.shape[-1:] != shape[-1:]:
         return None

@@ -1,9 +1,10 @@
-"""Drop casts: functions of one stored value that change nothing, or that the producer of the value can compute as well.
+"""Drop casts: removes functions of one stored value that change nothing, or that the producer of the value can compute
+as well.
 
-- Dequantize and quantize to the same type, with nothing but moves of elements between them, are those moves.
-- A function that leaves every value that its operand can have is its operand.
-- A clamp becomes the storage bounds of what it clamps, if it has no other reader; so does a move of the zero point,
-  where the mode adds it after the last rounding.
+- Dequantize followed by quantize to the same type, with only moves of elements between them, reduces to those moves.
+- A function that leaves every possible value of its operand unchanged is replaced by its operand.
+- A clamp becomes the storage bounds of the operator before it, if that has no other reader. A shift of the zero point
+  is treated alike, if the mode adds the zero point after the last rounding.
 
 Which of these holds is not derived: the mode's own formula is evaluated for every value that the operand can have.
 
@@ -28,33 +29,35 @@ from service.compiler.qnn.types import QuantizedType
 
 _MOVES = ("relax.reshape", "relax.permute_dims")
 _FUNCTIONS = ("qnn.requantize", "qnn.table", *(f"qnn.{name}" for name in FUNCTIONS))
-# What adds the zero point of its output after the last rounding, and then clamps.
+# Formulas that add the zero point of the output after the last rounding, and then clamp.
 _ROUND_FIRST = (FixedPointAdd, FixedPointMul, FloatMul, FloatRequantize, OneRounding, SharedShiftAdd, TwoRoundings)
 _CLAMPING = ("qnn.add", "qnn.mul", "qnn.requantize")
 
 
 def drop_casts(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with fewer functions of one value; and the names of those that are gone."""
+    """Returns `module` with fewer functions of one value, and the names of those that were removed."""
     casts = _Casts(graph.main_of(module), mode)
     return (graph.rewrite(module, casts.rewrite) if casts.found else module), casts.dropped
 
 
 class _Casts:
-    """
+    """Finds the functions of one value that can be dropped, and rewrites the model without them.
+
     Attributes:
-        dropped: the names of what is gone, as it goes.
+        dropped: the names of the values that were removed so far.
     """
 
     def __init__(self, function: relax.Function, mode: Mode) -> None:
         self.mode, self._uses = mode, graph.uses_of(function)
         self.dropped: list[str] = []
         self._names: dict[relax.Call, str] = {}
-        self._makers: dict[relax.Var, Operation] = {}  # what a variable comes from, past what is dropped
-        self._idle: set[relax.Call] = set()  # what its operand can stand for
-        self._clamped: dict[relax.Call, QuantizedType] = {}  # call -> what it writes from now on
-        self._restoring = False  # whether something may quantize what was dequantized
-        self._reals: dict[relax.Expr, tuple[relax.Expr, QuantizedType]] = {}  # new variable -> what it was made of
-        known: set[relax.Var] = set()  # what was dequantized, before it is rewritten
+        self._makers: dict[relax.Var, Operation] = {}  # variable -> the operation that computes it, past dropped ones
+        self._idle: set[relax.Call] = set()  # calls that their operand can replace
+        self._clamped: dict[relax.Call, QuantizedType] = {}  # call -> its new output type
+        self._restoring = False  # true if an operator may quantize a dequantized value
+        # new variable -> what it was dequantized from
+        self._reals: dict[relax.Expr, tuple[relax.Expr, QuantizedType]] = {}
+        known: set[relax.Var] = set()  # old variables of dequantized values
         for var, value, operation in graph.operations(function):
             if not isinstance(value, relax.Call):
                 continue
@@ -72,7 +75,7 @@ class _Casts:
         return bool(self._idle) or self._restoring
 
     def _judge(self, var: relax.Var, operation: Operation) -> None:
-        """Finds out whether a function of one value is needed, beside what makes that value."""
+        """Decides whether a function of one value is needed, given the operation that computes that value."""
         self._makers[var] = operation
         table = self._table(operation)
         if table is None:
@@ -94,7 +97,7 @@ class _Casts:
         return self._clamped.get(maker.call) or maker.per_tensor("out_type")
 
     def _table(self, operation: Operation) -> Array | None:
-        """`[2, 256] int64`: every value of an 8-bit operand, and what becomes of it; None for other operators."""
+        """Returns `[2, 256] int64`: every value of an 8-bit operand, and its result; None for other operators."""
         if operation.name not in _FUNCTIONS:
             return None
         kind = operation.quantized("in_type")
@@ -104,7 +107,7 @@ class _Casts:
         return np.stack([values.astype(np.int64), self.mode.formula(operation).evaluate(operation, values)])
 
     def _with(self, operation: Operation, maker: Operation, table: Array) -> QuantizedType | None:
-        """The output type with which `maker` also does the work of `operation`; None if there is none."""
+        """Returns the output type with which `maker` also does the work of `operation`, or None if there is none."""
         made = self._made(maker)
         values, results = table[:, (made.min <= table[0]) & (table[0] <= made.max)]
         low, high = int(results.min()), int(results.max())
@@ -138,7 +141,7 @@ class _Casts:
         return graph.with_args(call, args)
 
     def _moved(self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr]) -> relax.Expr:
-        """Moves, in place of real values, the integers that they were made of."""
+        """Moves the stored integers instead of the real values that were dequantized from them."""
         moved = graph.with_args(call, args)
         stored, kind = self._reals.get(args[0], (None, None)) if args else (None, None)
         if not _moves(call) or stored is None or kind is None or kind.axis is not None:
@@ -149,7 +152,7 @@ class _Casts:
         return result
 
     def _gives_back(self, quantize: Operation, kind: QuantizedType) -> bool:
-        """Whether `quantize` gives back every value of `kind`, dequantized."""
+        """Returns true if `quantize` restores every dequantized value of `kind`."""
         exact = kind.storage in ("int8", "uint8", "int16") and kind.axis is None
         if (
             not exact

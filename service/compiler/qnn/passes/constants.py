@@ -1,8 +1,8 @@
-"""Fold constants: what no input decides is computed now, by the mode's own oracle.
+"""Fold constants: computes what no input affects at compile time, by the mode's own oracle.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; no operator that the oracle knows has nothing but constants for operands, but for those that
-make more than `_MOST_ELEMENTS` of them.
+Ensures: the same outputs; no operator that the oracle can evaluate has only constants as operands, except if its result
+has more than `_MOST_ELEMENTS` elements.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import value_of
 
-_MOST_ELEMENTS = 1 << 24  # a few bytes of a file may be repeated to any size
+_MOST_ELEMENTS = 1 << 24  # a few bytes of a file can be repeated to any size
 
 
 def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with the values of what is computed of constants; and the names of those."""
+    """Returns `module` with computed constants replaced by their values, and the names of those."""
     function = graph.main_of(module)
     known: dict[relax.Var, Any] = {}
     folded: dict[relax.Expr, relax.Var] = {}
@@ -45,7 +45,7 @@ def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list
 
 
 def _constant(operands: Any, known: dict[relax.Var, Any]) -> bool:
-    """Whether all operands are known, and one of them is a tensor."""
+    """Returns true if the values of all operands are known and at least one operand is a tensor."""
     tensors = [part for operand in operands for part in getattr(operand, "fields", [operand])]
     tensors = [tensor for tensor in tensors if not isinstance(tensor, relax.ShapeExpr | tirx.IntImm)]
     return bool(tensors) and all(tensor in known or value_of(tensor) is not None for tensor in tensors)

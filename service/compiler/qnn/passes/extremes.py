@@ -1,11 +1,11 @@
-"""Split extremes: the smallest and the largest value of a whole tensor are those of its rows', first.
+"""Split extremes: finds the smallest and the largest value of a whole tensor from those of its rows.
 
-Where quantization is dynamic, the range of a tensor is found when the model runs. Rows have theirs where they are made,
-by the kernel that makes them (`kernels.rows`). What is left is a column of them; it becomes one row, which another such
-kernel looks at, and computes with it what follows from the range.
+With dynamic quantization, the range of a tensor is found while the model runs. The kernel that computes a row also
+finds the row's extremes (`kernels.rows`). The result is a column of extremes. It is reshaped to one row, from which
+another such kernel computes the range and everything that follows from it.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs: which value is the smallest does not depend on the order of looking.
+Ensures: the same outputs: the smallest value does not depend on the order of comparison.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXTREMES = {"relax.max": relax.op.max, "relax.min": relax.op.min}
 
 
 def split_extremes(module: tvm.IRModule, _mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with extremes in two steps; and the names of what is reduced so."""
+    """Returns `module` with extremes in two steps, and the names of the tensors that are reduced in this way."""
     done: list[str] = []
 
     def split(

@@ -1,12 +1,12 @@
-"""Move element-wise operators before reshapes and slices, so that these stand where what they show is read.
+"""Move reshapes: moves elementwise operators before reshapes and slices, which then come directly before their readers.
 
-Attention scales its queries and keys behind the reshape that splits the heads off, and where one dense layer makes
-queries, keys and values, they are cut out of it between two reshapes. Kernels work on tokens `[N, T, C]`: a look-up
-before the heads are split needs no other layout, and what is cut out of the channels is whole blocks of them.
+Attention scales its queries and keys after the reshape that splits the heads off. If one dense layer computes queries,
+keys and values, they are cut out of its result between two reshapes. Kernels work on tokens `[N, T, C]`: a look-up
+before the heads are split needs no other layout, and a slice of the channels consists of whole blocks of them.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. What one 8-bit tensor decides, element by element, is computed before it is reshaped; a slice
-of a reshaped tensor that holds neighbouring channels is a slice of those.
+Ensures: the same outputs. An elementwise function of one 8-bit tensor is computed before that is reshaped; a slice of a
+reshaped tensor that contains neighbouring channels is a slice of those channels.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ _STORAGES = ("int8", "uint8")
 
 
 def move_reshapes(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with reshapes behind what is element-wise; and the names of what was computed of a reshaped tensor."""
+    """Returns `module` with reshapes after elementwise operators, and the names of values that were computed from
+    reshaped tensors.
+    """
     mover = _Mover(graph.main_of(module))
     moved = mover.run()
     return (moved if mover.moved else module), mover.moved
 
 
 class _Mover:
-    """Writes the new function, binding by binding."""
+    """Rewrites the function binding by binding."""
 
     def __init__(self, function: relax.Function) -> None:
         self.function = function
         self.moved: list[str] = []
         self._builder = relax.BlockBuilder()
-        self._values: dict[relax.Var, relax.Expr] = {}  # of the old variables
-        self._sources: dict[relax.Expr, relax.Expr] = {}  # of the new ones: what they are reshaped from
+        self._values: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression
+        self._sources: dict[relax.Expr, relax.Expr] = {}  # new expression -> what it is reshaped from
 
     def run(self) -> tvm.IRModule:
         params = [relax.Var(param.name, param.ty) for param in self.function.params]
@@ -68,7 +70,9 @@ class _Mover:
         return self._reshaped(self._emit(before, name), graph.shape_of(value), f"{name}_reshaped")
 
     def _before(self, call: relax.Call, args: list[relax.Expr], operation: graph.Found) -> relax.Call | None:
-        """The same elements as those of `call`, of what its operands are reshaped from."""
+        """Returns a call with the same elements as `call`, on the tensors that its operands are reshaped from; else
+        None.
+        """
         if not args or self._sources.keys().isdisjoint(args):
             return None
         if getattr(call.op, "name", "") == "relax.strided_slice":
@@ -102,7 +106,7 @@ def _per_tensor(operation: Operation) -> bool:
 
 
 def _alone(arg: relax.Expr) -> relax.Expr | None:
-    """A constant that is the same for all elements, once."""
+    """Returns a constant whose elements are all equal as a single element; None for other expressions."""
     value = value_of(arg)
     if value is None or value.size == 0 or not (value == value.flat[0]).all():
         return None
@@ -110,9 +114,9 @@ def _alone(arg: relax.Expr) -> relax.Expr | None:
 
 
 def _of_channels(call: relax.Call, source: relax.Expr) -> relax.Call | None:
-    """A slice of something reshaped, as a slice of the last axis of what that is reshaped from.
+    """Returns a slice of a reshaped tensor as a slice of the last axis of the tensor before the reshape.
 
-    The axis that is sliced, and those behind it, together are that last axis: a slice is a run of each of its rows.
+    The sliced axis and those after it together form that last axis, so that the slice is one run of each of its rows.
     """
     before, after = graph.shape_of(call.args[0]), graph.shape_of(call)
     axes, begins, _, *steps = ([int(field.value) for field in arg.fields] for arg in call.args[1:])

@@ -1,11 +1,15 @@
-"""Move pads: what is padded between two conversions of one type is padded as it is stored; and what is padded and
-then permuted is permuted before, so that images enter the kernels' layout without their padding.
+"""Move pads: pads stored values instead of real ones, and permutes before padding.
 
-Exporters write the padding of a network that was trained with TensorFlow's "same" as an operator of its own, which
-quantizers put between a dequantization and a quantization. On stored values it is the halo of an image, and free.
+A tensor that is padded between two conversions of one type is padded in its stored form. A tensor that is padded and
+then permuted is permuted first, so that images enter the kernels' layout without their padding.
+
+Exporters write the padding of a network that was trained with TensorFlow's "same" as a separate operator, which
+quantizers put between a dequantization and a quantization. On stored values, it is the halo of an image and costs
+nothing.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs: only where quantizing what was dequantized gives every stored value back.
+Ensures: the same outputs: stored values are padded only if quantizing the dequantized values restores every stored
+value.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ _STORAGES = ("int8", "uint8")
 
 
 def move_pads(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with stored values padded; and the names of what is padded."""
+    """Returns `module` with stored values padded, and the names of the padded tensors."""
     made: dict[relax.Var, relax.Expr] = {}
     operations: dict[relax.Var, Operation] = {}
     moved: dict[relax.Call, relax.Var] = {}
@@ -56,8 +60,9 @@ class _Rewriting:
         moved: dict[relax.Call, relax.Var],
     ) -> None:
         self._mode, self._made, self._operations, self._moved = mode, made, operations, moved
-        self._new: dict[relax.Var, relax.Expr] = {}  # of what was read so far
-        self._padded: dict[relax.Var, tuple[relax.Expr, list[int], float]] = {}  # what is padded, how far, with what
+        self._new: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression, as far as they were read
+        # result -> padded operand, widths, fill value
+        self._padded: dict[relax.Var, tuple[relax.Expr, list[int], float]] = {}
 
     def rewrite(
         self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
@@ -78,7 +83,7 @@ class _Rewriting:
         return self._permuted(builder, call) if permuted else graph.with_args(call, args)
 
     def _permuted(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        """What is padded and then permuted, the other way round: images enter the kernels' layout before."""
+        """Permutes first and pads afterwards, so that images enter the kernels' layout without their padding."""
         stored, widths, fill = self._padded[call.args[0]]
         axes = [int(axis) for axis in call.attrs.axes or range(len(widths) // 2)[::-1]]
         sides = [width for axis in axes for width in widths[2 * axis : 2 * axis + 2]]
@@ -86,7 +91,9 @@ class _Rewriting:
 
 
 def _padding(operation: Operation, made: dict[relax.Var, relax.Expr]) -> relax.Call | None:
-    """The constant padding of a computed tensor that a `qnn.quantize` of one 8-bit type reads."""
+    """Returns the constant padding of a computed tensor that `operation` reads, if it is a `qnn.quantize` to one 8-bit
+    type.
+    """
     if operation.name != "qnn.quantize" or not operation.quantized("out_type").is_per_tensor:
         return None
     if operation.quantized("out_type").storage not in _STORAGES:
@@ -99,7 +106,7 @@ def _is_permutation(value: relax.Expr) -> bool:
 
 
 def _constant_pad(expr: relax.Expr, made: dict[relax.Var, relax.Expr]) -> relax.Call | None:
-    """The padding with a constant of a computed tensor that `expr` is."""
+    """Returns the call that computes `expr`, if it pads a computed tensor with a constant."""
     pad = made.get(expr) if isinstance(expr, relax.Var) else None
     if not isinstance(pad, relax.Call) or getattr(pad.op, "name", "") != "relax.nn.pad":
         return None
@@ -107,7 +114,7 @@ def _constant_pad(expr: relax.Expr, made: dict[relax.Var, relax.Expr]) -> relax.
 
 
 def _gives_back(mode: Mode, dequantize: Operation, quantize: Operation) -> bool:
-    """Whether quantizing what was dequantized gives every stored value back."""
+    """Returns true if quantizing the dequantized values restores every stored value."""
     kind = quantize.quantized("out_type")
     if dequantize.quantized("in_type") != kind:
         return False

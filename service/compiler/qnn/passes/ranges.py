@@ -1,6 +1,6 @@
-"""Share ranges: where a mode has one range for what the model may have several for, it is found once.
+"""Share ranges: if a mode uses one range where the model may have several, computes that range once.
 
-Each parameter of the quantization (`qnn.dynamic_parameter`) would look for it otherwise.
+Otherwise each parameter of the quantization (`qnn.dynamic_parameter`) would search for it again.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs; a parameter depends on its range alone.
@@ -17,7 +17,7 @@ from service.compiler.qnn.numerics.dynamic import Parameter
 
 
 def share_ranges(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with ranges of their own before the parameters; and the names of those that are shared."""
+    """Returns `module` with shared ranges computed before the parameters, and the names of the shared ranges."""
     found: dict[tuple[relax.Expr, str], relax.Var] = {}
 
     def extreme(builder: relax.BlockBuilder, call: relax.Call, x: relax.Var, largest: bool) -> relax.Var:

@@ -1,4 +1,4 @@
-"""The passes that simplify, one after the other."""
+"""Runs the passes that simplify a model, one after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.passes.tables import make_tables
 from service.compiler.qnn.passes.weights import keep_weights
 
-# A model, and the names of what was done to it.
+# Returns a model and the names of the tensors that the pass changed.
 Pass = Callable[[tvm.IRModule, Mode], tuple[tvm.IRModule, list[str]]]
 
 PASSES: dict[str, Pass] = {
@@ -50,10 +50,10 @@ class Simplified:
 
 
 def simplify(module: tvm.IRModule, mode: Mode) -> Simplified:
-    """All passes, in order.
+    """Runs all passes, in order.
 
     Requires: a model of `qnn.*` and plain operators, without transposed convolutions.
-    Ensures: the same outputs in `mode`, bit for bit; no operator with an unused result.
+    Ensures: the same outputs in `mode`, bit for bit; no operator has an unused result.
     """
     done = {}
     module = relax.transform.DeadCodeElimination()(module)
@@ -63,6 +63,8 @@ def simplify(module: tvm.IRModule, mode: Mode) -> Simplified:
 
 
 def run_pass(name: str, module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` after one of `PASSES`, without operators whose results are unused, and what it changed."""
+    """Runs one of `PASSES` and drops operators whose results are unused; returns the model and the names that it
+    changed.
+    """
     module, changed = PASSES[name](module, mode)
     return (relax.transform.DeadCodeElimination()(module) if changed else module), changed

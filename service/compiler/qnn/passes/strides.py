@@ -1,16 +1,16 @@
-"""Move strides: where all readers of an image skip pixels, those are not computed.
+"""Move strides: avoids computing the pixels of an image that all of its readers skip.
 
-A convolution of 1x1 with a stride of two reads every second row and column. If every reader of an image does, whoever
-makes it need make no others: a window takes the stride on itself (Intel 2018, figure 9: of ResNet-50's last blocks of
-a stage, the 3x3 convolution and the 1x1 behind it cost a quarter). A sum takes it on if one of its operands does, and
-the other is thinned out by a pooling of 1x1.
+A convolution of 1x1 with a stride of two reads every second row and column. If every reader of an image does so, the
+operator that computes the image can leave the others out: a window takes over the stride (Intel 2018, figure 9: in the
+last blocks of a stage of ResNet-50, the 3x3 convolution and the 1x1 convolution after it cost a quarter). A sum takes
+over the stride if one of its operands does; the other operand is thinned out by a pooling of 1x1.
 
-Window number i of a layer of stride s, read at every second, is window number i of the layer with stride 2s: it begins
-at the same element, and ((n - k) // s) // 2 = (n - k) // 2s, so there are as many.
+Reading every second window of a layer of stride s gives the windows of the layer with stride 2s: window number i begins
+at the same element, and ((n - k) // s) // 2 = (n - k) // 2s, so that there are as many.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; no operator before a reader that skips computes what is skipped, down to the nearest tensor
-that another reader wants whole.
+Ensures: the same outputs. No operator before a reader that skips pixels computes them, back to the nearest tensor that
+another reader needs whole.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ _TWO_OPERANDS = ("qnn.add", "qnn.mul")
 
 
 def move_strides(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with strides as early as they can be; and the names of the windows that have larger ones."""
+    """Returns `module` with strides as early as they can be, and the names of the windows that got larger ones."""
     return _Mover(graph.main_of(module)).run(module)
 
 
 class _Mover:
-    """
+    """Finds the strides of each image, and rewrites the model with them.
+
     Attributes:
-        wanted: image -> the largest strides at which all of its readers can do with it.
-        made: image -> the strides at which it is computed: those or (1, 1).
+        wanted: image -> the largest strides that are enough for all of its readers.
+        made: image -> the strides at which it is computed: the wanted ones or (1, 1).
     """
 
     def __init__(self, function: relax.Function) -> None:
@@ -106,7 +107,7 @@ class _Mover:
         )
 
     def _window(self, operation: Operation, own: Strides, args: list[relax.Expr]) -> relax.Expr:
-        """The layer with strides of its own, those of its readers, and without those of what it reads."""
+        """Returns the layer with the strides of its readers added and those of its source removed."""
         of_source = self.made.get(operation.call.args[0], _ALL)
         strides = _divided(_product(operation.ints("strides", 2, 1), own), of_source)
         if operation.name == "qnn.max_pool2d" and strides == _ALL and _skips(operation) and _keeps(operation):
@@ -116,8 +117,8 @@ class _Mover:
     def _thinner(
         self, builder: relax.BlockBuilder, operation: Operation, own: Strides
     ) -> Callable[[relax.Expr, relax.Expr, int], relax.Expr]:
-        """Makes a function from an operand, old and new, and its place, to the operand with only the pixels that are
-        read.
+        """Returns a function of an operand (old and new) and its index, which returns the operand with only the pixels
+        that are read.
         """
 
         def thinned(old: relax.Expr, new: relax.Expr, place: int) -> relax.Expr:
@@ -141,7 +142,7 @@ def _operands(value: relax.Expr) -> list[relax.Expr]:
 
 
 def _needed(operation: graph.Found, own: Strides, operand: relax.Expr) -> Strides:
-    """The distance between the pixels of an operand that are read, where those of the result are `own` apart."""
+    """Returns the distance between the pixels of an operand that are read if those of the result are `own` apart."""
     if operation is None or len(graph.shape_of(operation.call)) != 4:
         return _ALL
     if operation.name in _WINDOWS:
@@ -153,14 +154,14 @@ def _needed(operation: graph.Found, own: Strides, operand: relax.Expr) -> Stride
 
 
 def _joins(operation: Operation) -> bool:
-    """Whether several images become one, pixel by pixel."""
+    """Returns true if the operator combines several images pixel by pixel."""
     if operation.name == "qnn.concatenate":
         return operation.integer("axis") == 3
     return operation.name in _TWO_OPERANDS
 
 
 def _skips(operation: Operation) -> bool:
-    """Whether a window is one pixel."""
+    """Returns true if the window is one pixel."""
     if any(operation.ints("padding", 4, 0)) or operation.name == "qnn.avg_pool2d":
         return False
     if operation.name == "qnn.max_pool2d":
@@ -169,7 +170,7 @@ def _skips(operation: Operation) -> bool:
 
 
 def _keeps(operation: Operation) -> bool:
-    """Whether a pooling of one pixel clamps nothing."""
+    """Returns true if a pooling of one pixel clamps nothing."""
     kind, out = operation.per_tensor("in_type"), operation.per_tensor("out_type")
     return out == kind or (out.min, out.max) == STORAGE_RANGES[out.storage]
 

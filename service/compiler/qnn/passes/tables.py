@@ -1,8 +1,8 @@
-"""Make tables: what is computed of one 8-bit tensor alone, element by element, is a table of 256 values.
+"""Make tables: replaces elementwise functions of one 8-bit tensor by a table of 256 values.
 
-GELU as exporters write it (dequantize, divide, erf, add, multiply, quantize) is such a function of one byte, and so are
-SiLU, hard swish, and arithmetic with constants, be it on integers or on real values between two quantized tensors. A
-look-up takes a cycle for four bytes; erf of one real value takes thirty.
+GELU as exporters write it (dequantize, divide, erf, add, multiply, quantize) is such a function of one byte. SiLU, hard
+swish, and arithmetic with constants are such functions too, whether on integers or on real values between two quantized
+tensors. A look-up takes a cycle for four bytes; erf of one real value takes thirty.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs: the values are those of the mode's own oracle. A function of one operator stays as it is.
@@ -27,7 +27,7 @@ from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.plain import ELEMENTWISE
 from service.compiler.qnn.types import QuantizedType
 
-# Type attribute of each operand.
+# Operator -> the type attribute of each operand.
 _TYPES: dict[str, tuple[str, ...]] = {
     "qnn.quantize": (),
     **dict.fromkeys((f"qnn.real_{name}" for name in REAL_FUNCTIONS), ()),
@@ -38,20 +38,20 @@ _STORAGES = ("int8", "uint8")
 
 
 def make_tables(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with tables; and the names of what they give."""
+    """Returns `module` with tables, and the names of the tensors that the tables compute."""
     tables = _Tables(graph.main_of(module), mode)
     return (graph.rewrite(module, tables.rewrite) if tables.found else module), tables.made
 
 
 @dataclass(frozen=True)
 class _OfOne:
-    """A tensor as a function of another.
+    """A tensor as an elementwise function of another.
 
     Attributes:
-        root: an 8-bit tensor of the same shape.
-        kind: its type.
-        values: for each stored value of the root, from the smallest on.
-        steps: operators that it takes.
+        root: the other tensor, 8-bit and of the same shape.
+        kind: the root's type.
+        values: the result for each stored value of the root, from the smallest on.
+        steps: the number of operators on the longest path from the root.
     """
 
     root: relax.Var
@@ -61,20 +61,21 @@ class _OfOne:
 
 
 class _Tables:
-    """
+    """Finds functions of one 8-bit tensor, and rewrites the model with tables.
+
     Attributes:
         found: call -> the function that replaces it.
-        made: the names of what is replaced.
+        made: the names of the tensors that tables compute.
     """
 
     def __init__(self, function: relax.Function, mode: Mode) -> None:
         self.mode = mode
         self.found: dict[relax.Call, _OfOne] = {}
         self.made: list[str] = []
-        self._new: dict[relax.Var, relax.Expr] = {}  # of what was read so far
+        self._new: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression, as far as they were read
         functions: dict[relax.Var, _OfOne] = {}
         operators: dict[relax.Var, Operation] = {}
-        outside = set(graph.results_of(function))  # what is read by something else than its own continuation
+        outside = set(graph.results_of(function))  # variables with a reader that is not part of such a function
         for var, value, operation in graph.operations(function):
             one = self._function(var, value, operation, functions) if isinstance(value, relax.Call) else None
             if one is None:
@@ -92,7 +93,7 @@ class _Tables:
     def _function(
         self, var: relax.Var, call: relax.Call, operation: graph.Found, functions: dict[relax.Var, _OfOne]
     ) -> _OfOne | None:
-        """What `var` is, as a function of one 8-bit tensor; None where it is none."""
+        """Returns `var` as a function of one 8-bit tensor, or None if it is not such a function."""
         if not isinstance(var.ty, relax.TensorType) or not _is_elementwise(call, operation):
             return None
         read = {arg for arg in call.args if isinstance(arg, relax.Var)}
@@ -134,7 +135,7 @@ def _is_elementwise(call: relax.Call, operation: graph.Found) -> bool:
 
 
 def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _OfOne | None:
-    """The only operand that is computed, where it is stored in 8 bits."""
+    """Returns the identity function of the only computed operand, or None if that is not stored in 8 bits."""
     if operation is None or len(read) != 1:
         return None
     (root,) = read
@@ -149,7 +150,9 @@ def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _Of
 
 
 def _one_value(arg: Any) -> Any:
-    """`arg`, with one element where it is a constant that is the same everywhere; None for other constants."""
+    """Returns `arg` itself, a constant whose elements are all equal as a single element, and None for other
+    constants.
+    """
     value = value_of(arg) if isinstance(arg, relax.Expr) else None
     if value is None:
         return arg

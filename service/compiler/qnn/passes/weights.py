@@ -1,10 +1,11 @@
-"""Keep weights: a product of real values by weights that are dequantized reads them as they are stored.
+"""Keep weights: products of real values by dequantized weights read the weights in their stored form.
 
-Folded, they would be float32, and so four or eight times as large; where rows are few, that is what a product costs.
+If they were folded, they would be float32, which is four or eight times as large. For few rows, reading the weights is
+what a product costs.
 
 Requires: a model of `qnn.*` and plain operators, whose constants are not folded yet.
-Ensures: the same outputs; a `qnn.real_matmul` by constant weights of at most 8 bits, in blocks of a column or not, is a
-`qnn.block_matmul`.
+Ensures: the same outputs; a `qnn.real_matmul` by constant weights of at most 8 bits, with or without blocks in each
+column, is a `qnn.block_matmul`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BITS = {"int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 
 @dataclass(frozen=True)
 class _Weights:
-    """Operands of a `qnn.block_matmul`, as `ops.block_matmul` has them."""
+    """The operands of a `qnn.block_matmul`, as for `ops.block_matmul`."""
 
     stored: Array
     scales: Array
@@ -38,8 +39,9 @@ class _Weights:
 
 
 def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` with weights that are not dequantized; and the names of the products."""
-    stored: dict[relax.Expr, tuple[Array, QuantizedType, bool]] = {}  # real weights -> their integers; if transposed
+    """Returns `module` with weights that are not dequantized, and the names of the products."""
+    # real weights -> their integers and type; if transposed
+    stored: dict[relax.Expr, tuple[Array, QuantizedType, bool]] = {}
     found: dict[relax.Expr, _Weights] = {}
     names: list[str] = []
     for var, value, operation in graph.operations(graph.main_of(module)):
@@ -78,14 +80,14 @@ def _multiplies(operation: Operation) -> bool:
 
 
 def _dequantizes(operation: Operation, mode: Mode) -> bool:
-    """Whether an operator computes what `qnn.block_matmul` does of its weights."""
+    """Returns true if the operator dequantizes weights as `qnn.block_matmul` does."""
     if operation.name != "qnn.dequantize" or operation.quantized("in_type").storage not in _BITS:
         return False
     return isinstance(mode.formula(operation), Dequantize)
 
 
 def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights | None:
-    """None where a column's scale is not that of whole blocks."""
+    """Returns the operands of a `qnn.block_matmul`, or None if the scales do not belong to whole blocks of a column."""
     rows = 1 if transposed else 0
     depth, columns = stored.shape[rows], stored.shape[1 - rows]
     size, grid = depth, (1, 1)
@@ -99,7 +101,7 @@ def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights |
     elif kind.axis is not None:
         grid = (columns, 1) if transposed else (1, columns)
     bits = _BITS[kind.storage]
-    bias = 0 if kind.storage.startswith("u") else 1 << (bits - 1)  # that makes values unsigned
+    bias = 0 if kind.storage.startswith("u") else 1 << (bits - 1)  # added to make values unsigned
     scales = np.array(kind.scales, np.float32).reshape(grid)
     points = (np.array(kind.zero_points, np.int16).reshape(grid) + bias).astype(np.uint8)
     unsigned = (stored.astype(np.int16) + bias).astype(np.uint8)

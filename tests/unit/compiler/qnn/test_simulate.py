@@ -150,10 +150,10 @@ def test_passes_for_a_target_leave_it_as_it_is(kind: str) -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (lambda x: ops.simulated_accumulate(x, 33), "33 bits of int32"),
-        (lambda x: ops.simulated_accumulate(x, 8, "int8"), "accumulates in int8"),
-        (lambda x: ops.simulated_quantize(x, QuantizedType("int32", (0.5,))), "does not hold all integers"),
-        (lambda x: ops.simulated_dequantize(ops.quantize(x, U8), U8), "holds uint8"),
+        (lambda x: ops.simulated_accumulate(x, 33), "int32 cannot have 33 bits"),
+        (lambda x: ops.simulated_accumulate(x, 8, "int8"), "cannot accumulate in int8"),
+        (lambda x: ops.simulated_quantize(x, QuantizedType("int32", (0.5,))), "cannot hold all integers"),
+        (lambda x: ops.simulated_dequantize(ops.quantize(x, U8), U8), "must be float32, not uint8"),
         (lambda x: ops.dense(x, relax.const(np.ones((2, 4), np.int8)), None, U8, S8, accum_dtype="float32"), "is int8"),
         (lambda x: ops.dense(x, relax.const(np.ones((2, 4), np.float32)), None, U8, S8), "is float32"),
     ],

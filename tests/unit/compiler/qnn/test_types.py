@@ -82,8 +82,8 @@ def test_text_form_is_that_of_mlir(text: str, quantized: QuantizedType) -> None:
         (("int8", (-1.0,)), "positive and finite"),
         (("int8", (math.inf,)), "positive and finite"),
         (("int8", (math.nan,)), "positive and finite"),
-        (("int8", (1.0,), (128,)), "zero point lies outside int8"),
-        (("uint8", (1.0,), (-1,)), "zero point lies outside uint8"),
+        (("int8", (1.0,), (128,)), "zero point is outside the range of int8"),
+        (("uint8", (1.0,), (-1,)), "zero point is outside the range of uint8"),
         (("int8", (1.0, 2.0), (0, 0, 0), 0), "2 scales but 3 zero points"),
         (("int8", (1.0,), (0,), -1), "dimension -1 is negative"),
         (("int8", (1.0,), (0,), None, -129, 127), "do not fit int8"),
@@ -98,12 +98,12 @@ def test_rules_of_the_dialect(arguments: tuple[Any, ...], message: str) -> None:
 @pytest.mark.parametrize(
     ("blocks", "grid", "scales", "message"),
     [
-        (((0, 2),), (), 1, "dimension 0 is not one of 0"),
-        (((1, 2),), (2,), 2, "dimension 1 is not one of 1"),
-        (((0, 0),), (2,), 2, "blocks of 0 elements along dimension 0"),
+        (((0, 2),), (), 1, "dimension 0 is outside the 0 dimensions"),
+        (((1, 2),), (2,), 2, "dimension 1 is outside the 1 dimensions"),
+        (((0, 0),), (2,), 2, "block size 0 of dimension 0 is not positive"),
         (((0, 2), (0, 2)), (2,), 2, "two block sizes"),
         (((0, 2),), (2, 3), 6, "3 blocks along dimension 1, which has no block size"),
-        (((0, 2),), (2,), 3, "3 scales for a grid of"),
+        (((0, 2),), (2,), 3, "3 scales do not fit a grid of"),
         (None, (2,), 1, "without blocks"),
     ],
 )
@@ -120,7 +120,7 @@ def test_scales_lie_within_the_expressed_type(expressed: str) -> None:
     QuantizedType("int8", (least,), expressed=expressed)
     QuantizedType("int8", (most,), expressed=expressed)
     for outside in (least / 2, most * 2):
-        with pytest.raises(InvalidQuantizedType, match=r"a scale lies outside|positive and finite"):
+        with pytest.raises(InvalidQuantizedType, match=r"a scale is outside|positive and finite"):
             QuantizedType("int8", (outside,), expressed=expressed)
 
 
@@ -136,15 +136,15 @@ _BLOCKS = QuantizedType("int8", (1.0, 2.0, 3.0, 4.0), blocks=((0, 2), (1, 3)), g
         (_AXIS, (5, 2), None),
         (_AXIS, (None, 2), None),
         (_AXIS, (5, None), None),
-        (_AXIS, (), "a scalar is quantized per axis"),
+        (_AXIS, (), "a scalar cannot be quantized per axis"),
         (_AXIS, (2,), "axis 1 is outside the shape [2]"),
-        (_AXIS, (None, 3), "2 scales for 3 indices of axis 1"),
+        (_AXIS, (None, 3), "2 scales do not fit 3 indices of axis 1"),
         (_BLOCKS, (4, 6), None),
         (_BLOCKS, (None, 6), None),
-        (_BLOCKS, (), "a scalar is quantized in blocks"),
-        (_BLOCKS, (4, 6, 1), "a grid of 2 dimensions for the shape [4, 6, 1]"),
-        (_BLOCKS, (4, 7), "2 blocks of 3 for 7 elements of dimension 1"),
-        (_BLOCKS, (6, None), "2 blocks of 2 for 6 elements of dimension 0"),
+        (_BLOCKS, (), "a scalar cannot be quantized in blocks"),
+        (_BLOCKS, (4, 6, 1), "a grid of 2 dimensions does not fit the shape [4, 6, 1]"),
+        (_BLOCKS, (4, 7), "2 blocks of 3 do not fit 7 elements of dimension 1"),
+        (_BLOCKS, (6, None), "2 blocks of 2 do not fit 6 elements of dimension 0"),
     ],
 )
 def test_what_a_tensor_of_the_type_may_look_like(

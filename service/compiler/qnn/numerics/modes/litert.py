@@ -72,8 +72,8 @@ from service.compiler.qnn.numerics.unary import (
 from service.compiler.qnn.numerics.unreproduced import Unreproduced
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 
-# The delegate leaves these to LiteRT's own kernels, of which there is one each, or computes the same itself. Operators
-# that it takes in some nodes and leaves in others have a row for the kernel of those (`importers.tflite.delegate`).
+# Operators that the delegate leaves to LiteRT's only kernel for them, or computes like that kernel. Operators that it
+# takes in some nodes and leaves in others have a row for the kernel of the latter (`importers.tflite.delegate`).
 _SHARED: Mapping[str, Formula] = {
     **EXACT,
     **COMPARISONS,

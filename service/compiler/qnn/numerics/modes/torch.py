@@ -1,6 +1,6 @@
 """PyTorch: its quantized operators with each of its engines for x86, and its exported programs.
 
-What an engine computes is its convolutions and linear layers; everything else is ATen's own.
+An engine computes convolutions and linear layers; everything else is computed by ATen itself.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def test_what_is_not_compiled_is_named(name: str, edit: Callable[[Document], Non
         ("sg_residual", inner(CONV, "Convolution", "kernel", "(5, 5)"), r"for a kernel of \[5, 5\]"),
         ("sg_residual", inner(CONV, "Convolution", "num_filter", "13"), "for 13 filters"),
         ("sg_residual", inner(CONV, "Convolution", "num_group", "5"), "12 filters in 5 groups"),
-        ("sg_residual", inner(CONV, "Convolution", "num_group", "2"), "do not make 2 groups"),
+        ("sg_residual", inner(CONV, "Convolution", "num_group", "2"), "do not form 2 groups"),
         ("sg_residual", inner(CONV, "Convolution", "no_bias", "False"), "normalizes 1 channels of 12"),
         ("sg_residual", inner(DENSE, "FullyConnected", "num_hidden", "11"), "for 11 units"),
         ("sg_residual", lambda document: document.pop("heads"), "lacks its heads"),

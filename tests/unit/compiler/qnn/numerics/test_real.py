@@ -168,10 +168,10 @@ def test_operands_have_to_fit() -> None:
         module_of([], lambda emit, _: emit(ops.real_matmul(relax.const(real(*lhs)), relax.const(real(*rhs)), added)))
 
     for operands, message in (
-        (((2, 3), (4, 5)), "rows of 3 by columns of 4"),
-        (((2, 3), (3,)), "not matrices"),
+        (((2, 3), (4, 5)), "rows of 3 elements do not fit columns of 4"),
+        (((2, 3), (3,)), "must be matrices"),
         (((2, 2, 3), (5, 3, 4)), "do not broadcast"),
-        (((2, 3), (3, 4), (5,)), "has a bias of"),
+        (((2, 3), (3, 4), (5,)), "the bias .* does not fit"),
     ):
         with pytest.raises(IllTyped, match=message):
             product(*operands)

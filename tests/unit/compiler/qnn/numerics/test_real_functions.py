@@ -104,5 +104,5 @@ def test_every_mode_defines_every_function() -> None:
 
 
 def test_a_function_takes_float32() -> None:
-    with pytest.raises(IllTyped, match="float32, not of uint8"):
+    with pytest.raises(IllTyped, match="float32, not uint8"):
         module_of([((4,), "uint8")], lambda emit, inputs: emit(ops.real_function("exp", inputs[0])))
