@@ -1,1 +1,1 @@
-"""The domain: values that all other packages use. Imports nothing of `service` but itself."""
+"""The domain: values that all other packages use. It imports no other package of `service`."""

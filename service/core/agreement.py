@@ -1,8 +1,8 @@
-"""Whether a build agrees with the runtime that its numerics mode names: the only place where that is decided.
+"""Decides whether a build agrees with the reference runtime of its numerics mode. No other module decides this.
 
-`decide` compares outputs with what the mode documents. A build that differs by more than that is `different`: it is not
-served, and every command that meets it ends with `service.cli.output.DIFFERENT`, unless whoever requested the build
-accepted differences (`core.options.ACCEPT`). See docs/adr/0061-different-builds.md.
+`decide` compares the differences of the outputs with those that the mode documents. A build with larger differences is
+`different`. It is not served, and every command that finds it exits with the status `service.cli.output.DIFFERENT`,
+unless the request for the build accepted differences (`core.options.ACCEPT`). See docs/adr/0061-different-builds.md.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from service.core.build import Stage
 from service.core.errors import Different
 
 ACCEPT_HINT = "octet compile and octet push serve it with --accept-differences; see docs/how-to/reports.md"
-# The largest difference of a real output, as a share of its range, that every mode documents: real functions and sums
-# are computed to within a few units in the last place, in an order of their own. 2**-24 is the rounding of one float32
-# operation; sums of 4,096 products in another order, 20 layers deep, stay below this. One quantization step of 8 bits
-# is 40 times as much.
+# Every mode accepts a difference of this share of a floating-point output's range, because two runtimes add in
+# different orders and compute functions such as exp to within a few units in the last place. One float32 operation
+# rounds by 2**-24; sums of 4,096 products in another order, over 20 layers, stay below this tolerance. One 8-bit
+# quantization step is 40 times as large.
 REAL_TOLERANCE = 1e-4
 
 
 class Outcome(StrEnum):
     """The overall result of a numerics report."""
 
-    EQUAL = "equal"  # another runtime ran, and every value was equal to its own
-    DOCUMENTED = "documented"  # another runtime ran, and all differences are within what the mode documents
-    DIFFERENT = "different"  # another runtime ran, and some difference is not
-    OWN_ONLY = "own_only"  # Octet's canonical form was all there was to compare with
-    NOT_CHECKED = "not_checked"  # the artifact's code does not run here
+    EQUAL = "equal"  # the reference runtime ran, and all values are equal
+    DOCUMENTED = "documented"  # the reference runtime ran, and all differences are within those that the mode documents
+    DIFFERENT = "different"  # the reference runtime ran, and a difference is larger than the mode documents
+    OWN_ONLY = "own_only"  # no other runtime ran: the outputs were compared with Octet's canonical form alone
+    NOT_CHECKED = "not_checked"  # the artifact's code cannot run on this machine
 
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """One output of a model, compared over all inputs.
+    """The comparison of one output of a model with its expected values, over all inputs.
 
     Attributes:
-        values: the number of values compared.
-        equal: the number of equal ones.
-        is_real: True for floating-point outputs.
-        largest_difference: between two values; None if the outputs differ in shape or type, or if a NaN or an infinity
-            stands beside another value.
-        range: the distance between the least and the largest finite expected value, zero included, of a real output; 0
-            of integers.
+        values: the number of values that were compared.
+        equal: the number of values that are equal.
+        is_real: True for a floating-point output.
+        largest_difference: the largest difference between two values. None if the outputs differ in shape or type, or
+            if a NaN or an infinity was compared with another value.
+        range: for a floating-point output, the distance between the least and the largest of the finite expected values
+            and zero; 0 for an integer output.
     """
 
     values: int = 0
@@ -58,7 +58,7 @@ class OutputComparison:
         return self.equal == self.values
 
     def joined(self, other: OutputComparison) -> OutputComparison:
-        """Of the inputs of both. The range is the larger one: each of them holds zero."""
+        """Returns the comparison over the inputs of both. Both ranges include zero, and the larger one is taken."""
         found = self.largest_difference, other.largest_difference
         return OutputComparison(
             self.values + other.values,
@@ -70,7 +70,11 @@ class OutputComparison:
 
     @property
     def relative_difference(self) -> float | None:
-        """The largest difference of a real output as a share of its range; None if there is no such number."""
+        """The largest difference of a floating-point output as a share of its range.
+
+        It is 0 if the largest difference is 0. It is None for an integer output with differences, for a range of 0,
+        and if `largest_difference` is None.
+        """
         if self.largest_difference == 0:
             return 0.0
         return self.largest_difference / self.range if self.largest_difference and self.is_real and self.range else None
@@ -85,25 +89,26 @@ class OutputComparison:
         }
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> OutputComparison:
-        """
+    def from_json(members: Mapping[str, Any]) -> OutputComparison:
+        """Parses the result of `to_json`.
+
         Raises:
-            LookupError, TypeError, ValueError: `said` is not what `to_json` returns.
+            LookupError, TypeError, ValueError: `members` is not of that form.
         """
-        values, equal, largest = int(said["values"]), int(said["equal"]), said["largest_difference"]
+        values, equal, largest = int(members["values"]), int(members["equal"]), members["largest_difference"]
         if not 0 <= equal <= values:
             raise ValueError(f"{equal} of {values} values cannot be equal")
         largest = None if largest is None else float(largest)
-        return OutputComparison(values, equal, bool(said["is_real"]), largest, float(said["range"]))
+        return OutputComparison(values, equal, bool(members["is_real"]), largest, float(members["range"]))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An artifact's outputs beside a witness's.
+    """The comparison of an artifact's outputs with those of one other implementation of the model.
 
     Attributes:
-        inputs: the numbers of the generated inputs that were compared.
-        outputs: in the signature's order.
+        inputs: the indices of the generated inputs that were compared.
+        outputs: the comparison of each output, in the signature's order.
     """
 
     inputs: tuple[int, ...]
@@ -123,24 +128,27 @@ class Comparison:
 
     @property
     def largest_difference(self) -> float | None:
-        """Between two values; None as in `OutputComparison`."""
+        """The largest difference over all outputs; None if one output has none, see `OutputComparison`."""
         found = [output.largest_difference for output in self.outputs]
         return None if None in found else max((each for each in found if each is not None), default=0.0)
 
     @property
     def largest_steps(self) -> int | None:
-        """The same over outputs of integers, where one is a quantization step; None without such outputs."""
+        """The largest difference of integer outputs, in quantization steps; None if no integer output has one."""
         found = [output.largest_difference for output in self.outputs if not output.is_real]
         return max((int(each) for each in found if each is not None), default=None)
 
     @property
     def relative_difference(self) -> float | None:
-        """The largest over real outputs, as a share of the output's range; None without such a number."""
+        """The largest `OutputComparison.relative_difference` of the floating-point outputs.
+
+        None without such an output, or if the relative difference of one of them is None.
+        """
         found = [output.relative_difference for output in self.outputs if output.is_real]
         return None if None in found else max((each for each in found if each is not None), default=None)
 
     def joined(self, other: Comparison, first: int) -> Comparison:
-        """Of the inputs of both, those of `other` numbered from `first` on."""
+        """Returns the comparison over the inputs of both; the inputs of `other` are numbered from `first` on."""
         if not other.inputs:
             return self
         if not self.inputs:
@@ -152,25 +160,26 @@ class Comparison:
         return {"inputs": list(self.inputs), "outputs": [output.to_json() for output in self.outputs]}
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Comparison:
-        """
+    def from_json(members: Mapping[str, Any]) -> Comparison:
+        """Parses the result of `to_json`.
+
         Raises:
-            LookupError, TypeError, ValueError: `said` is not what `to_json` returns.
+            LookupError, TypeError, ValueError: `members` is not of that form.
         """
-        outputs = tuple(OutputComparison.from_json(each) for each in said["outputs"])
-        return Comparison(tuple(map(int, said["inputs"])), outputs)
+        outputs = tuple(OutputComparison.from_json(each) for each in members["outputs"])
+        return Comparison(tuple(map(int, members["inputs"])), outputs)
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """A documented difference between a mode's formula of an operator and the runtime that the mode names.
+    """A documented difference between a mode's formula of an operator and the reference runtime of the mode.
 
     Attributes:
-        operator: as in the mode's table of formulas.
-        sentence: what the runtime does and Octet does not.
-        bound_steps: by how many quantization steps the operator's output differs at most; None if there is no bound.
-        bound_relative: by what share of its range a real output of the model may differ.
-        layers: how often the operator occurs in the model in the form that the deviation is about.
+        operator: the operator, as in the mode's table of formulas.
+        sentence: what the runtime does differently.
+        bound_steps: the largest difference of the operator's output, in quantization steps; None if it has no bound.
+        bound_relative: the largest difference of a floating-point output of the model, as a share of its range.
+        layers: the number of layers of the model that the deviation applies to.
     """
 
     operator: str
@@ -184,7 +193,7 @@ class Deviation:
 
     @property
     def text(self) -> str:
-        """One sentence about this model."""
+        """A sentence that describes the deviation, with the number of layers of the model that it applies to."""
         layers = f"{self.layers} layer{'' if self.layers == 1 else 's'}"
         bound = (
             "by no bounded number of steps"
@@ -203,26 +212,27 @@ class Deviation:
         }
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Deviation:
-        """
+    def from_json(members: Mapping[str, Any]) -> Deviation:
+        """Parses the result of `to_json`.
+
         Raises:
-            LookupError, TypeError, ValueError: `said` is not what `to_json` returns.
+            LookupError, TypeError, ValueError: `members` is not of that form.
         """
-        bound = said["bound_steps"]
+        bound = members["bound_steps"]
         return Deviation(
-            str(said["operator"]),
-            str(said["sentence"]),
+            str(members["operator"]),
+            str(members["sentence"]),
             None if bound is None else int(bound),
-            float(said["bound_relative"]),
-            int(said["layers"]),
+            float(members["bound_relative"]),
+            int(members["layers"]),
         )
 
 
 def decide(comparison: Comparison, deviations: Sequence[Deviation] = ()) -> Outcome:
-    """The outcome of comparing a build with the runtime that its mode names.
+    """Returns the outcome of comparing a build with the reference runtime of its mode.
 
     Args:
-        deviations: those that the mode documents for operators of this model.
+        deviations: the deviations that the mode documents for the operators of this model.
     """
     if comparison.is_equal:
         return Outcome.EQUAL
@@ -244,32 +254,33 @@ def _is_documented(output: OutputComparison, deviations: Sequence[Deviation]) ->
 
 
 def may_serve(report: Mapping[str, Any]) -> bool:
-    """True if the numerics report of an artifact says that it was checked where it was built, and may be served.
+    """Returns true if an artifact with this numerics report may be served: it was verified, or its differences were
+    accepted.
 
-    A report of an earlier release has `verified` alone.
+    Reports of earlier releases contain `verified` alone.
     """
     return report.get("verified") is True or report.get("accepted") is True
 
 
 def is_different(report: Mapping[str, Any]) -> bool:
-    """True if the build of a numerics report differs from its reference, and nobody accepted that."""
+    """Returns true if a build with this numerics report differs from its reference, and that was not accepted."""
     return report.get("outcome") == Outcome.DIFFERENT and not may_serve(report)
 
 
 def different_from(report: Mapping[str, Any]) -> Different | None:
-    """The error that a build with this numerics report ends with; None unless `is_different`."""
+    """Returns the error that a build with this numerics report ends with; None unless `is_different`."""
     if not is_different(report):
         return None
     return Different(str(report.get("summary", "")) or None, stage=Stage.VERIFY, hint=ACCEPT_HINT)
 
 
 def carried_over(report: Mapping[str, Any], earlier: Mapping[str, Any], *, accepts: bool = False) -> dict[str, Any]:
-    """`report` of an artifact that another machine ran, with the difference that its build found.
+    """Returns `report`, the check of an artifact that was built elsewhere, with the difference that its build found.
 
     Args:
-        report: says how the artifact's outputs compare with those that came with it.
-        earlier: the numerics report that its build attached; empty if there is none.
-        accepts: True if whoever sent the artifact accepts the difference.
+        report: the result of comparing the artifact's outputs with the expected outputs that came with it.
+        earlier: the numerics report that the build attached; empty if there is none.
+        accepts: True if the request that pushed the artifact accepts the difference.
     """
     is_accepted = accepts or earlier.get("accepted") is True
     if not (is_different(earlier) or is_accepted) or earlier.get("outcome") != Outcome.DIFFERENT:

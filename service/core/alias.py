@@ -1,6 +1,8 @@
-"""Names that stand for a version of a model: promoted to another, shared with a canary, rolled back.
+"""Aliases: names for a version of a model. An alias can be promoted to another version, have a canary, and be rolled
+back.
 
-Every change is a value made of the one before, so that tables, index and tests have one idea of it.
+Aliases are immutable. A change computes a new value from the old one, so that the database, the store's index and the
+tests share one implementation.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from typing import Any
 from service.core.digest import canonical_json
 from service.core.errors import Conflict, InvalidInput
 
-LATEST = "latest"  # the newest version that is ready; it cannot be set
-STABLE = "stable"  # once set, it answers requests that name no version
-ALIAS_PATTERN = r"^[a-z][a-z0-9._-]{0,62}$"  # never a number: those are versions
+LATEST = "latest"  # always the newest version that is ready; it cannot be set
+STABLE = "stable"  # the alias for requests that name no version, once it is set
+ALIAS_PATTERN = r"^[a-z][a-z0-9._-]{0,62}$"  # never a number, because numbers are versions
 ALL_PERCENT = 100
 _MOST_PREVIOUS = 16
 _ANNOTATION = "dev.octet.alias."  # + model:alias, on the store's index itself
@@ -25,13 +27,13 @@ _ANNOTATION = "dev.octet.alias."  # + model:alias, on the store's index itself
 
 @dataclass(frozen=True)
 class Alias:
-    """The versions that a name stands for.
+    """An alias of a model, and the versions that answer for it.
 
     Attributes:
-        version: answers, but for the canary's share.
-        canary: another version on trial; None for none.
-        canary_percent: its share of the requests, 1 to 99; 0 where there is none.
-        previous: what `version` was before, the last first: where a rollback leads.
+        version: the version that answers all requests except the canary's share.
+        canary: another version on trial; None if there is none.
+        canary_percent: the canary's percentage of the requests, 1 to 99; 0 without a canary.
+        previous: earlier values of `version`, the latest first. A rollback returns to the first of them.
     """
 
     model: str
@@ -44,14 +46,16 @@ class Alias:
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """All versions that it stands for now."""
+        """All versions that answer for the alias now."""
         return (self.version,) if self.canary is None else (self.version, self.canary)
 
     def promoted(self, version: int, percent: int, at: datetime) -> Alias:
-        """Stands for `version` in `percent` of the requests: in all of them, or beside what it stood for.
+        """Returns the alias with `version` in `percent` of its requests.
+
+        With 100 percent, `version` replaces the current version. With less, it becomes the canary.
 
         Raises:
-            InvalidInput: a share is given for the version that answers already.
+            InvalidInput: `percent` is below 100 and `version` is the current version already.
         """
         if percent < ALL_PERCENT:
             if version == self.version:
@@ -61,14 +65,14 @@ class Alias:
         return replace(self, version=version, canary=None, canary_percent=0, previous=previous, changed_at=at)
 
     def rolled_back(self, away_from: int | None, at: datetime) -> Alias:
-        """Stands for what it did before: without its canary if it has one, or else for the version before.
+        """Returns the alias after a rollback: without its canary if it has one, otherwise with the previous version.
 
         Args:
-            away_from: the version that shall not answer any more; where it does not, nothing changes, so that a
-                rollback can be repeated. None for whichever was promoted last.
+            away_from: the version that should no longer answer. If it does not answer, the alias stays as it is, so
+                that a rollback can be repeated safely. None for the version that was promoted last.
 
         Raises:
-            Conflict: there is no version before.
+            Conflict: the alias has no previous version.
         """
         if away_from not in (None, *self.versions):
             return self
@@ -83,7 +87,7 @@ class Alias:
         return replace(self, version=version, canary=None, canary_percent=0, previous=tuple(rest), changed_at=at)
 
     def without(self, versions: Collection[int], at: datetime) -> Alias | None:
-        """The alias after `versions` are deleted; None if no version is left to answer for it."""
+        """Returns the alias after `versions` were deleted; None if its current version is one of them."""
         if self.version in versions:
             return None
         previous = tuple(version for version in self.previous if version not in versions)
@@ -93,7 +97,11 @@ class Alias:
 
 
 def first(model: str, name: str, version: int, percent: int, at: datetime) -> Alias:
-    """A new alias. Raises `InvalidInput` for a share: there is nothing to share with."""
+    """Returns a new alias for `version`.
+
+    Raises:
+        InvalidInput: `percent` is below 100. A new alias needs a version that answers all requests.
+    """
     if percent < ALL_PERCENT:
         raise InvalidInput(
             f"model {model!r} has no {name!r} that version {version} could share requests with",
@@ -103,7 +111,7 @@ def first(model: str, name: str, version: int, percent: int, at: datetime) -> Al
 
 
 def check_alias(name: str) -> str:
-    """`name`, if it can be set. Raises `InvalidInput`."""
+    """Returns `name` if it is a valid name of an alias and can be set. Otherwise raises `InvalidInput`."""
     if name == LATEST:
         raise InvalidInput(
             "'latest' always means the newest version that is ready, and cannot be set", hint=f"set {STABLE!r}"
@@ -114,7 +122,7 @@ def check_alias(name: str) -> str:
 
 
 def annotation_of(alias: Alias) -> tuple[str, str]:
-    """Name and value of the annotation by which the store's index knows the alias."""
+    """Returns the name and value of the annotation that stores the alias in the store's index."""
     state = {
         "version": alias.version,
         "canary": alias.canary,
@@ -126,15 +134,15 @@ def annotation_of(alias: Alias) -> tuple[str, str]:
 
 
 def is_annotation(name: str, model: str | None = None) -> bool:
-    """Whether an annotation is of an alias (of this model)."""
+    """Returns true if an annotation stores an alias, of `model` if that is given."""
     return name.startswith(_ANNOTATION if model is None else f"{_ANNOTATION}{model}:")
 
 
 def aliases_in(annotations: Mapping[str, str]) -> list[Alias]:
-    """Parses the result of `annotation_of`.
+    """Parses the aliases in annotations that `annotation_of` wrote; ignores all other annotations.
 
     Raises:
-        ValueError: an annotation of that name holds something else.
+        ValueError: the annotation of an alias is malformed.
     """
     return [_parsed(name, value) for name, value in annotations.items() if is_annotation(name)]
 

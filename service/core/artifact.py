@@ -27,34 +27,34 @@ CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
 SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
 METADATA_MEDIA_TYPE = "application/vnd.octet.metadata.v1+json"  # of a version; see `core.metadata`
 
-ARCHIVE_FORMAT = "artifact"  # of a model version that was pushed as an artifact, in a tar archive
+ARCHIVE_FORMAT = "artifact"  # the format of a model version that was pushed as a tar archive of an artifact
 
-# Annotations of an artifact's manifest: they are part of its identity.
+# Annotations of an artifact's manifest. They are part of its identity.
 SOURCE_ANNOTATION = "dev.octet.source"  # digest of the model file
 TARGET_ANNOTATION = "dev.octet.target"
 NUMERICS_ANNOTATION = "dev.octet.numerics"
-OPTIONS_ANNOTATION = "dev.octet.options"  # canonical JSON; missing where there are none
-FORMAT_ANNOTATION = "dev.octet.format"  # of the model file; on a source's manifest too
-# Annotations of entries in the store's index: what a lost database is rebuilt from. They may change at any time.
+OPTIONS_ANNOTATION = "dev.octet.options"  # canonical JSON; absent without options
+FORMAT_ANNOTATION = "dev.octet.format"  # format of the model file; also on the manifest of a source
+# Annotations of entries in the store's index, from which a lost database is rebuilt. They may change at any time.
 BUILD_KEY_ANNOTATION = "dev.octet.build-key"
-_MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifacts; the time of the request
+_MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifacts; its value is the time of the request
 
 
 def model_annotation(name: str, version: int, asked_at: datetime) -> dict[str, str]:
-    """An annotation of an index entry: a model version uses what the entry names. Each such version has one."""
+    """Returns the annotation which records that a model version uses an index entry. There is one for each version."""
     return {model_annotation_name(name, version): asked_at.astimezone(UTC).isoformat()}
 
 
 def model_annotation_name(name: str, version: int) -> str:
-    """The name of the annotation of `model_annotation`."""
+    """Returns the name of the annotation that `model_annotation` returns."""
     return f"{_MODEL_ANNOTATION}{name}:{version}"
 
 
 def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]:
-    """Parses the result of `model_annotation`: name, version and time of each request, the earliest first.
+    """Parses the results of `model_annotation`: name, version and time of each request, the earliest first.
 
     Raises:
-        ValueError: an annotation of that name holds something else.
+        ValueError: the name or the value of such an annotation is malformed.
     """
     found = []
     for annotation, value in annotations.items():
@@ -65,7 +65,11 @@ def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]
 
 
 def only_artifact(listed: Iterable[tuple[Digest, str | None]]) -> Digest:
-    """The artifact that an index lists by digest and type. Raises `NotFound`, where there is none, or several."""
+    """Returns the one artifact of an index, which lists digests and artifact types.
+
+    Raises:
+        NotFound: the index lists no artifact, or several.
+    """
     found = [digest for digest, artifact_type in listed if artifact_type == ARTIFACT_TYPE]
     if len(found) != 1:
         raise NotFound(f"the folder holds {len(found)} artifacts", hint="name one by its digest")
@@ -73,27 +77,28 @@ def only_artifact(listed: Iterable[tuple[Digest, str | None]]) -> Digest:
 
 
 class Report(StrEnum):
-    """Kinds of reports that can be attached to an artifact, by the last part of their URL; the value is the OCI
-    artifact type.
+    """The types of reports that can be attached to an artifact.
+
+    The name in lower case is the last part of the report's URL; the value is the OCI artifact type.
     """
 
-    NUMERICS = "application/vnd.octet.numerics.v1+json"  # what the outputs were compared with; see `core.witnesses`
-    COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and why not
+    NUMERICS = "application/vnd.octet.numerics.v1+json"  # comparison with reference runtimes; see `core.witnesses`
+    COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and which not
     VECTORS = "application/vnd.octet.vectors.v3+npz"  # expected outputs on generated inputs, for `runtime.verify`
     PROBES = "application/vnd.octet.probes.v1+npz"  # inputs that the oracle chose, and expected outputs; may be missing
-    PROFILE = "application/vnd.octet.profile.v1+json"  # how long each call took, on the machine that it names
-    FACTS = "application/vnd.octet.facts.v1+json"  # what the source model is; see `core.facts`
-    PROVENANCE = "application/vnd.in-toto+json"  # who built it from what; see `core.provenance`
+    PROFILE = "application/vnd.octet.profile.v1+json"  # the time of each call, and the machine that measured it
+    FACTS = "application/vnd.octet.facts.v1+json"  # a description of the source model; see `core.facts`
+    PROVENANCE = "application/vnd.in-toto+json"  # who built it, and from which inputs; see `core.provenance`
 
 
-# What travels with an artifact that is pushed: what is known of its model. What was found out by running it is found
-# out again where it arrives; of its numerics report only a difference from the reference counts there.
+# The reports that are pushed together with an artifact. Results of running the artifact are measured again by the
+# server that receives it; of the numerics report it uses only a difference from the reference.
 TRAVELING = (Report.NUMERICS, Report.COVERAGE, Report.VECTORS, Report.PROBES, Report.FACTS, Report.PROVENANCE)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor in the constants layer or the arena: little-endian, C order, at a 64-byte aligned offset."""
+    """The location of a tensor in the constants layer or the arena: little-endian, C order, 64-byte aligned."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -101,11 +106,11 @@ class Slot:
 
     def __post_init__(self) -> None:
         if self.offset_bytes < 0 or min(self.shape, default=0) < 0:
-            raise CorruptBlob(f"a tensor of shape {list(self.shape)} cannot lie at offset {self.offset_bytes}")
+            raise CorruptBlob(f"a tensor of shape {list(self.shape)} cannot be at offset {self.offset_bytes}")
 
     @property
     def end_bytes(self) -> int:
-        import numpy as np  # the compiler's
+        import numpy as np  # imported here, because only the compiler uses this
 
         return self.offset_bytes + math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
@@ -122,10 +127,10 @@ class ArtifactConfig:
     """The facts that the runtime needs to load an artifact.
 
     Attributes:
-        signature: the model's inputs and outputs, and what it keeps between calls.
-        target: a canonical target name.
+        signature: the model's inputs, outputs and states.
+        target: the canonical name of the target.
         numerics: the numerics mode, which names the reference runtime.
-        plan: what the library's functions are called with.
+        plan: the calls of the library's functions, and their buffers.
     """
 
     signature: ModelSignature
@@ -145,10 +150,11 @@ class ArtifactConfig:
 
     @staticmethod
     def from_json(config: Mapping[str, Any]) -> ArtifactConfig:
-        """
+        """Parses the result of `to_json`.
+
         Raises:
             CorruptBlob: the plan is damaged.
-            Unsupported: it is of another release.
+            Unsupported: the config was written by an incompatible release.
         """
         check_versions(config)
         return ArtifactConfig(

@@ -1,7 +1,7 @@
-"""A model whose inputs vary in size: it is built for a short list of shapes, its buckets, and each request takes one.
+"""Buckets: the short list of static shapes that a model with dynamic input sizes is built for. A request uses one.
 
-A request of a size between two buckets takes the next larger one, filled up with zeros, where the build has found that
-this changes no bit of an answer (`ModelSignature.pads`). Otherwise only the sizes that were built are answered.
+A request of a size between two buckets uses the larger one and is padded with zeros, if the build has checked that this
+changes no bit of the result (`ModelSignature.pads`). Otherwise requests of other sizes are refused.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DYNAMIC = -1
 
 
 def opened(signatures: Sequence[ModelSignature]) -> ModelSignature:
-    """The signature of a model that is built for `signatures`: -1 where they differ.
+    """Returns the signature of a model with the buckets `signatures`: -1 for each dimension in which they differ.
 
     Args:
-        signatures: of one model, in any order.
+        signatures: the signatures of one model's buckets, in any order.
 
     Raises:
-        ValueError: they are not of one model, or it keeps state.
+        ValueError: the signatures are not buckets of one model, or the model keeps state.
     """
     ascending = sorted(signatures, key=lambda each: [spec.shape for spec in each.inputs])
     first = ascending[0]
@@ -39,10 +39,10 @@ def opened(signatures: Sequence[ModelSignature]) -> ModelSignature:
 
 
 def check_shape(signature: ModelSignature, index: int, shape: Sequence[int]) -> TensorSpec:
-    """Input `index` of a model with buckets, of the `shape` that a request gives it.
+    """Returns the spec of input `index` of a model with buckets, with the `shape` that a request gives it.
 
     Raises:
-        InvalidTensor: no bucket takes it.
+        InvalidTensor: no bucket accepts the shape.
     """
     if _bucket(signature, {index: tuple(shape)}) is None:
         raise _refused(signature, index, shape)
@@ -51,12 +51,12 @@ def check_shape(signature: ModelSignature, index: int, shape: Sequence[int]) -> 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A request as a bucket takes it.
+    """A request that was fitted to a bucket.
 
     Attributes:
-        bucket: its place among the buckets.
-        inputs: filled up with zeros, if need be.
-        length: of the request; None where it has the bucket's own shapes.
+        bucket: the index of the bucket.
+        inputs: the inputs, padded with zeros if necessary.
+        length: the request's size along the dynamic dimensions; None if the request has exactly the bucket's shapes.
     """
 
     bucket: int
@@ -64,17 +64,17 @@ class Fitted:
     length: int | None
 
     def cut(self, signature: ModelSignature, outputs: Sequence[Array]) -> list[Array]:
-        """The part of `outputs` that answers the request."""
+        """Returns `outputs` without the part that belongs to the padding."""
         if self.length is None:
             return list(outputs)
         return [_cut(spec, output, self.length) for spec, output in zip(signature.outputs, outputs, strict=True)]
 
 
 def fitted(signature: ModelSignature, inputs: Sequence[Array]) -> Fitted:
-    """`inputs`, in the signature's order, for the smallest bucket that takes them.
+    """Fits `inputs`, which are in the signature's order, to the smallest bucket that accepts them.
 
     Raises:
-        InvalidTensor: there is none.
+        InvalidTensor: no bucket accepts them, or their number or types do not match the signature.
     """
     if len(inputs) != len(signature.inputs):
         raise InvalidTensor(f"the model takes {len(signature.inputs)} inputs, not {len(inputs)}")
@@ -102,11 +102,13 @@ def fitted(signature: ModelSignature, inputs: Sequence[Array]) -> Fitted:
 
 
 def padded_length(signature: ModelSignature, varying: Sequence[tuple[int, int]]) -> int | None:
-    """The length of a bucket, if all dimensions that vary are one and the same, of integer inputs; else None.
+    """Returns the length of a bucket if its inputs can be padded, else None.
+
+    They can be padded if all varying dimensions have one length, and belong to integer inputs.
 
     Args:
-        signature: of the bucket.
-        varying: which they are: the index of an input, and the axis.
+        signature: the signature of the bucket.
+        varying: the dimensions that vary between buckets, each as the index of an input and an axis.
     """
     lengths = {signature.inputs[index].shape[axis] for index, axis in varying}
     inputs = [signature.inputs[index] for index, _ in varying]
@@ -114,12 +116,17 @@ def padded_length(signature: ModelSignature, varying: Sequence[tuple[int, int]])
 
 
 def filled_up(inputs: Sequence[Array], signature: ModelSignature) -> list[Array]:
-    """`inputs` with zeros behind them, up to the shapes of `signature`."""
+    """Returns `inputs` padded with zeros at the end of each dimension, up to the shapes of `signature`."""
     return [_filled(array, spec.shape) for array, spec in zip(inputs, signature.inputs, strict=True)]
 
 
 def _bucket(signature: ModelSignature, shapes: dict[int, tuple[int, ...]]) -> int | None:
-    """The smallest bucket whose inputs have these shapes, or are filled up from them."""
+    """Returns the index of the bucket with these input shapes, or else of the smallest one that can be padded to; None
+    if no bucket accepts them.
+
+    Args:
+        shapes: input index -> shape.
+    """
     for place, bucket in enumerate(signature.buckets):
         if all(bucket.inputs[index].shape == shape for index, shape in shapes.items()):
             return place
@@ -139,7 +146,7 @@ def _bucket(signature: ModelSignature, shapes: dict[int, tuple[int, ...]]) -> in
 
 
 def _length(signature: ModelSignature, bucket: ModelSignature) -> int:
-    """The smallest of the dimensions that vary, as `bucket` has them; where it pads, they are all the same."""
+    """Returns the smallest size of the dynamic dimensions in `bucket`. If the bucket pads, they all have this size."""
     return min(
         size
         for spec, own in zip(signature.inputs, bucket.inputs, strict=True)

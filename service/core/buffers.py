@@ -1,4 +1,4 @@
-"""Memory for tensors, aligned as compiled code expects it."""
+"""Memory for tensors with the alignment that compiled code expects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.core.call_plan import ALIGNMENT_BYTES
 
 
 def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike) -> np.ndarray[Any, np.dtype[Any]]:
-    """An uninitialised C-ordered array whose first byte lies at a multiple of `ALIGNMENT_BYTES`."""
+    """Returns an uninitialized C-ordered array whose address is a multiple of `ALIGNMENT_BYTES`."""
     dtype = np.dtype(dtype)
     size_bytes = prod(shape) * dtype.itemsize
     memory = np.empty(size_bytes + ALIGNMENT_BYTES, np.uint8)
@@ -22,17 +22,17 @@ def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike) -> np.ndarray[Any,
 
 
 def aligned_copy(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
-    """The same in memory of its own, as `aligned_empty` gives it."""
+    """Returns a copy of `array` in memory from `aligned_empty`."""
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
 
 
 def as_aligned(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
-    """`array` as DLPack hands it to compiled code: C-ordered, aligned and writeable; copied where it is not."""
+    """Returns `array` if it is C-ordered, aligned and writeable, as DLPack and compiled code need it; else a copy."""
     return array if is_aligned(array) and array.flags.writeable else aligned_copy(array)
 
 
 def is_aligned(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    """Whether `array` can be handed to compiled code as it is: C-ordered and aligned."""
+    """Returns true if `array` can be passed to compiled code without a copy: C-ordered and aligned."""
     return array.flags.c_contiguous and array.ctypes.data % ALIGNMENT_BYTES == 0

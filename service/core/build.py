@@ -1,4 +1,4 @@
-"""A build: one question ("this model, for this target, in this numerics mode") and how far its answer is."""
+"""Builds: the compilation or quantization of one model for one target in one numerics mode, and its progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BuildState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
-    DIFFERENT = "different"  # it has an artifact that differs from its reference runtime, which is not served
+    DIFFERENT = "different"  # it has an artifact, but the artifact differs from its reference and is not served
     FAILED = "failed"
     CANCELED = "canceled"
 
@@ -32,7 +32,10 @@ class BuildState(StrEnum):
 
 
 class Stage(StrEnum):
-    """The stages of a running build, in order; those of a quantization come between the first and `PUBLISH`."""
+    """The stages of a running build. Those of a compilation are in order, from `FETCH` to `PUBLISH`.
+
+    A quantization runs `FETCH`, its own stages at the end of the list, and `PUBLISH`.
+    """
 
     FETCH = "fetch"
     IMPORT = "import"
@@ -43,10 +46,10 @@ class Stage(StrEnum):
     LINK = "link"
     VERIFY = "verify"
     PUBLISH = "publish"
-    TUNE = "tune"  # the one stage of builds in the background that try what is faster
-    CALIBRATE = "calibrate"  # the float model runs on the inputs
-    RANK = "rank"  # it runs with each layer alone in integers, and with some of them
-    MEASURE = "measure"  # both models run on the inputs
+    TUNE = "tune"  # the only stage of a background build that searches for faster kernels
+    CALIBRATE = "calibrate"  # a quantization runs the float model on the calibration inputs
+    RANK = "rank"  # a quantization runs the model with each layer alone in integers, and with some of them
+    MEASURE = "measure"  # a quantization runs the float and the quantized model on the inputs
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,12 @@ class BuildInputs:
     """Everything that decides a build's result. Two builds with equal keys are the same build.
 
     Attributes:
-        source: digest of the model file.
-        target: canonical target name, never "host".
-        numerics: numerics mode.
-        toolchain: versions and source digests of everything that takes part, from
-            `compiler.lowering.toolchain.fingerprint`.
-        options: what else the user asked for.
-        tenant: whose builds it is among: tenants that ask the same have builds of their own.
+        source: the digest of the model file.
+        target: the canonical name of the target, never "host".
+        numerics: the numerics mode.
+        toolchain: versions and source digests of every tool that takes part (`compiler.lowering.toolchain.fingerprint`).
+        options: the other options of the request, see `core.options`.
+        tenant: the tenant that the build belongs to. Tenants that request the same model have separate builds.
     """
 
     source: Digest
@@ -82,7 +84,9 @@ class BuildInputs:
 
     @property
     def background(self) -> bool:
-        """Whether it makes better what is served without it too: it is built when nothing else waits."""
+        """True if the model can be served without this build, or the build quantizes. It then runs only while no other
+        build waits.
+        """
         makes_better = batch_of(self.options) > 1 or place_of(self.options) > 0 or tune_s_of(self.options) is not None
         return makes_better or is_quantization(self.options)
 
@@ -112,13 +116,13 @@ class Build:
     finished_at: datetime | None = None
     attempt: int = 0
     cancel_requested: bool = False
-    invalidated: bool = False  # its artifact was lost or damaged: it answers no question any more
+    invalidated: bool = False  # its artifact was lost or damaged, so the build cannot be reused any more
     options: Mapping[str, Any] = field(default_factory=dict)  # see `core.options`
 
 
 @dataclass(frozen=True)
 class BuildEvent:
-    """One line of a build's history; `sequence` grows by one per build and is the id of the server-sent event."""
+    """One entry of a build's history. `sequence` counts the build's events, and is the id of the server-sent event."""
 
     sequence: int
     at: datetime
@@ -127,17 +131,21 @@ class BuildEvent:
 
 
 class Progress(Protocol):
-    """Progress reports of a running compile, and its cancellation."""
+    """The interface through which a running build reports its progress and learns that it was canceled."""
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        """The compile is `fraction` (0 to 1) through `stage`. Raises `BuildCanceled` if it should stop."""
+        """Reports that `fraction` (0 to 1) of `stage` is done.
+
+        Raises:
+            BuildCanceled: the build should stop.
+        """
 
     def log(self, line: str) -> None: ...
 
 
 class BuildCanceled(Exception):
-    """Raised by `Progress.stage` when the build was canceled or its lease was lost; not an error of the build."""
+    """Raised by `Progress.stage` when the build was canceled or its lease was lost. It is not an error of the build."""
 
 
 class LeaseLost(BuildCanceled):
-    """Another worker has the build by now, or it is over: stop, and report nothing."""
+    """Another worker has taken over the build, or it has ended. The worker must stop and report nothing more."""

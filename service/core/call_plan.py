@@ -1,7 +1,8 @@
-"""The call plan of an artifact: which functions of its library run, in which order, on which memory.
+"""The call plan of an artifact: the functions of its library that run, their order, and the memory they work on.
 
-Shapes are static and memory is planned, so that is all there is to running a model. The compiler writes the plan, the
-runtime (`service/native/runtime`) checks it again, resolves its addresses once, and walks it.
+Shapes are static and memory is planned at compile time, so the plan is all that the runtime needs to run a model. The
+compiler writes the plan. The runtime (`service/native/runtime`) checks it again, resolves its addresses once, and
+executes it call by call.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from typing import Any
 from service.core.compatibility import PLAN_VERSION, check_plan
 from service.core.errors import CorruptBlob
 
-ALIGNMENT_BYTES = 64  # of each tensor: a cache line, and the widest vector register
+ALIGNMENT_BYTES = 64  # alignment of each tensor: the size of a cache line and of the widest vector register
 _MEMBERS = frozenset({"version", "arena_bytes", "buffers", "calls", "copies", "launches"})
 MOST_BUFFERS, MOST_CALLS, MOST_OPERANDS = 1 << 20, 1 << 18, 4096
 _MOST_BYTES = 1 << 40
-# What any card takes: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+# The limits of all GPUs: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 _MOST_BLOCKS = ((1 << 31) - 1, 65535, 65535)
 _MOST_THREADS = (1024, 1024, 64)
 _MOST_THREADS_OF_A_BLOCK = 1024
-MOST_SHARED_BYTES = 227 << 10  # of a block on the largest card
+MOST_SHARED_BYTES = 227 << 10  # shared memory of a block on the largest GPU
 _SYMBOL = re.compile(r"octet_[A-Za-z0-9_.$]{1,249}")
 
 
 class Space(StrEnum):
-    """Where a buffer lies: in memory that the caller binds, by its number, or at an offset of the model's own."""
+    """The memory that a buffer is in: memory that the caller binds, by index, or the model's memory, by offset."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -44,10 +45,12 @@ _BY_OFFSET = (Space.CONSTANT, Space.ARENA)
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of an operand.
+    """The memory of an operand.
 
     Attributes:
-        at: which input, output or state it is; of a constant or in the arena, the offset in bytes, a multiple of 64.
+        space: the memory that it is in.
+        at: the index of the input, output or state; for `CONSTANT` and `ARENA` the offset in bytes, a multiple of 64.
+        bytes: its size.
     """
 
     space: Space
@@ -56,14 +59,14 @@ class Buffer:
 
     def __post_init__(self) -> None:
         if not 0 <= self.at <= _MOST_BYTES or not 0 <= self.bytes <= _MOST_BYTES:
-            raise CorruptBlob(f"no buffer of {self.bytes} bytes lies at {self.at}")
+            raise CorruptBlob(f"a buffer of {self.bytes} bytes at {self.at} is not possible")
         if self.space in _BY_OFFSET and self.at % ALIGNMENT_BYTES:
-            raise CorruptBlob(f"a buffer lies at offset {self.at}, which is no multiple of {ALIGNMENT_BYTES}")
+            raise CorruptBlob(f"a buffer has the offset {self.at}, which is not a multiple of {ALIGNMENT_BYTES}")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the library's function `symbol` with the buffers of these numbers."""
+    """A call of the library's function `symbol`. `operands` are indices into the plan's buffers."""
 
     symbol: str
     operands: tuple[int, ...]
@@ -71,12 +74,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a call's kernel is launched on a card.
+    """The launch parameters of a call's kernel on a GPU.
 
     Attributes:
-        grid: blocks along x, y and z.
-        block: threads of a block along x, y and z.
-        shared_bytes: dynamic shared memory of a block.
+        grid: the number of blocks along x, y and z.
+        block: the number of threads in a block along x, y and z.
+        shared_bytes: the dynamic shared memory of a block.
     """
 
     grid: tuple[int, int, int]
@@ -85,11 +88,11 @@ class Launch:
 
     def __post_init__(self) -> None:
         if not _within(self.grid, _MOST_BLOCKS):
-            raise CorruptBlob(f"no card takes a grid of {_by(self.grid)} blocks")
+            raise CorruptBlob(f"no GPU supports a grid of {_by(self.grid)} blocks")
         if not _within(self.block, _MOST_THREADS) or math.prod(self.block) > _MOST_THREADS_OF_A_BLOCK:
-            raise CorruptBlob(f"no card takes a block of {_by(self.block)} threads")
+            raise CorruptBlob(f"no GPU supports a block of {_by(self.block)} threads")
         if not 0 <= self.shared_bytes <= MOST_SHARED_BYTES:
-            raise CorruptBlob(f"no card has {self.shared_bytes} bytes of shared memory for a block")
+            raise CorruptBlob(f"no GPU has {self.shared_bytes} bytes of shared memory for a block")
 
     def to_json(self) -> list[int]:
         return [*self.grid, *self.block, self.shared_bytes]
@@ -110,17 +113,18 @@ def _by(sizes: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class CallPlan:
-    """What a call of the model does.
+    """The steps of one call of a model.
 
     Attributes:
-        arena_bytes: memory that an instance computes in.
-        buffers: of all operands, each once.
-        calls: in order.
-        copies: from one buffer to another of the same size, after the calls: outputs that no function writes.
-        launches: how each call is launched, in their order; None where the calls are functions of the CPU.
+        arena_bytes: the size of the arena, the memory for intermediate tensors of one instance.
+        buffers: the buffers of all operands, each once.
+        calls: the function calls, in order.
+        copies: pairs of buffers of equal size, source and destination. They are copied after the calls, for outputs
+            that no function writes.
+        launches: the launch parameters of each call, in the order of the calls; None if the calls run on the CPU.
 
     Raises:
-        CorruptBlob: a call or a copy names a buffer that is not there, or the arena is too small.
+        CorruptBlob: the plan is too large, refers to a buffer that does not exist, or its parts do not match.
     """
 
     arena_bytes: int
@@ -135,27 +139,27 @@ class CallPlan:
         for buffer in self.buffers:
             if buffer.space is Space.ARENA and buffer.at + buffer.bytes > self.arena_bytes:
                 raise CorruptBlob(
-                    f"a buffer ends at {buffer.at + buffer.bytes}, and the arena has {self.arena_bytes} bytes"
+                    f"a buffer ends at {buffer.at + buffer.bytes}, but the arena has only {self.arena_bytes} bytes"
                 )
         for number, call in enumerate(self.calls):
             if _SYMBOL.fullmatch(call.symbol) is None or len(call.operands) > MOST_OPERANDS:
-                raise CorruptBlob(f"call {number} is of no function of a model")
+                raise CorruptBlob(f"call {number} has an invalid function name or more than {MOST_OPERANDS} operands")
             self._check(call.operands, f"call {number} ({call.symbol})")
         for source, to in self.copies:
             self._check((source, to), "a copy")
             if self.buffers[source].bytes != self.buffers[to].bytes:
-                raise CorruptBlob(f"a copy from buffer {source} to buffer {to} is of two sizes")
+                raise CorruptBlob(f"buffers {source} and {to} of a copy have different sizes")
         if self.launches is not None and len(self.launches) != len(self.calls):
             raise CorruptBlob(f"a plan of {len(self.calls)} calls has {len(self.launches)} launches")
 
     def _check(self, operands: Sequence[int], what: str) -> None:
         for operand in operands:
             if not 0 <= operand < len(self.buffers):
-                raise CorruptBlob(f"{what} names buffer {operand} of {len(self.buffers)}")
+                raise CorruptBlob(f"{what} uses buffer {operand}, but the plan has {len(self.buffers)} buffers")
 
     @property
     def constant_bytes(self) -> int:
-        """Where the last constant ends in its layer."""
+        """The offset of the end of the last constant in the constants layer."""
         return max((each.at + each.bytes for each in self.buffers if each.space is Space.CONSTANT), default=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -172,10 +176,11 @@ class CallPlan:
 
     @staticmethod
     def from_json(plan: Mapping[str, Any]) -> CallPlan:
-        """
+        """Parses the result of `to_json`.
+
         Raises:
-            CorruptBlob: it is no plan.
-            Unsupported: it is of another release.
+            CorruptBlob: the plan is malformed.
+            Unsupported: the plan was written by an incompatible release.
         """
         try:
             check_plan(plan, _MEMBERS)
@@ -192,5 +197,5 @@ class CallPlan:
 
 def _number(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r} is no integer")
+        raise TypeError(f"{value!r} is not an integer")
     return value

@@ -1,4 +1,4 @@
-"""HTTPS and gRPC over TLS: the certificate of the server, which may be renewed while it runs."""
+"""The TLS certificate of the server, for HTTPS and gRPC. It may be renewed while the server runs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from service.core.errors import InvalidInput
 from service.core.settings import Settings
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 1.0  # so long after a change of the files a handshake may still go by what they were
+_LOOK_S = 1.0  # the interval between two looks at the files: handshakes may use the old certificate for this long
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Certificates, the server's first, and the private key to it.
+    """A certificate chain, the server's certificate first, and the private key of that certificate.
 
     Attributes:
-        state: of the files when they were read; others may have been written since.
-        context: for handshakes.
+        state: inode, modification time and size of both files when they were read.
+        context: the TLS context for handshakes.
     """
 
     state: tuple[int, ...]
@@ -32,13 +32,15 @@ class Pair:
 
 
 class Certificate:
-    """The pair of files, read again when a handshake finds them changed. Safe between threads.
+    """The certificate and key files, which a handshake reads again if they have changed. It is thread-safe.
 
-    What is no pair is named in the log, and what was read before stays: a renewal that went wrong, or one of which only
-    the first file is there yet. A fork has what was read before it, whatever the files have become.
+    If the changed files cannot be used, the error is logged and the old pair stays in use. This happens if a renewal
+    failed, or has written only the first of the two files yet. A forked process starts with the pair that was read
+    before the fork.
 
     Attributes:
-        context: for connections over HTTP, for as long as they are taken: a handshake takes the pair of its time.
+        context: the TLS context for HTTP connections, valid for the life of the server. Each handshake on it uses the
+            pair that is current at that time.
     """
 
     def __init__(self, cert: Path, key: Path, clock: Clock | None = None) -> None:
@@ -55,7 +57,7 @@ class Certificate:
         self.context.sni_callback = self._choose
 
     def pair(self) -> Pair:
-        """The one to use now."""
+        """Returns the current pair, after reading changed files at most once every `_LOOK_S`."""
         with self._lock:
             if self._clock.monotonic_s() >= self._look_at_s:
                 self._look_at_s = self._clock.monotonic_s() + _LOOK_S
@@ -74,18 +76,18 @@ class Certificate:
             self._pair = self._read()
             _logger.warning("the certificate %s was renewed", self._cert)
         except InvalidInput as error:
-            _logger.error("%s; the one from before stays", error.message)
+            _logger.error("%s; the previous certificate stays in use", error.message)
 
     def _read(self) -> Pair:
         try:
             state = self._state()
             pair = Pair(state, self._cert.read_bytes(), self._key.read_bytes(), _context(self._cert, self._key))
             if self._state() != state:
-                raise ValueError("they were changed while they were read")
+                raise ValueError("the files were changed while they were read")
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise InvalidInput(
-                f"{self._cert} and {self._key} are no certificate and its key: {error}",
-                hint="PEM files, the key without a password",
+                f"{self._cert} and {self._key} are not a certificate and its key: {error}",
+                hint="use PEM files, the key without a password",
             ) from error
         return pair
 
@@ -94,26 +96,30 @@ class Certificate:
         return tuple(part for status in statuses for part in (status.st_ino, status.st_mtime_ns, status.st_size))
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        """Called for each handshake, whether the client names a server or not."""
+        """Sets the current pair for a handshake. OpenSSL calls it for each one, even if the client sends no name."""
         connection.context = self.pair().context
 
 
 def authorities_in(path: Path) -> bytes:
-    """The certificates of authorities in a PEM file.
+    """Returns the content of a PEM file of certificate authorities.
 
     Raises:
-        InvalidInput: it cannot be read, or holds none.
+        InvalidInput: the file cannot be read, or contains no certificate.
     """
     try:
         pem = path.read_bytes()
         trusting(pem)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise InvalidInput(f"{path} holds no certificates of authorities: {error}", hint="a PEM file") from error
+        raise InvalidInput(f"{path} contains no certificates of authorities: {error}", hint="use a PEM file") from error
     return pem
 
 
 def trusting(authorities: bytes) -> ssl.SSLContext:
-    """For a client that knows servers by these authorities, PEM, and no others. Raises `ValueError`, `ssl.SSLError`."""
+    """Returns a TLS context for clients that trust servers certified by `authorities` (PEM), and no others.
+
+    Raises:
+        ValueError, ssl.SSLError: `authorities` contains no usable certificate.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=authorities.decode("ascii"))
@@ -121,19 +127,23 @@ def trusting(authorities: bytes) -> ssl.SSLContext:
 
 
 def certificate_of(settings: Settings) -> Certificate | None:
-    """The certificate of the settings; None for connections in plain text. Raises as `Certificate`."""
+    """Returns the certificate that the settings name; None if they name none, for connections in plain text.
+
+    Raises:
+        InvalidInput: as in `Certificate`.
+    """
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_cert, settings.tls_key)
 
 
 def _context(cert: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # 1.2 and later, with Python's choice of ciphers
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 and later, with Python's choice of ciphers
     context.set_alpn_protocols(["http/1.1"])
     context.load_cert_chain(cert, key, password=_no_password)
     return context
 
 
 def _no_password() -> str:
-    """Or OpenSSL would ask for one at the terminal."""
+    """Fails if the key needs a password. Without this function, OpenSSL would prompt for one at the terminal."""
     raise ValueError("the key needs a password")

@@ -1,4 +1,4 @@
-"""Time as a port, so that leases and deadlines are tested without sleeping."""
+"""The clock as a port, so that tests of leases and deadlines need not sleep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """UTC, with its time zone."""
+        """Returns the time of day in UTC, with its time zone."""
 
     def monotonic_s(self) -> float: ...
 
@@ -23,13 +23,13 @@ class SystemClock:
 
 
 class ManualClock:
-    """Stands still until told otherwise."""
+    """A clock for tests, which changes only when a test sets or advances it."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start, self._elapsed_s = start, 0.0
 
     def jump(self, seconds: float) -> None:
-        """Sets the time of day, as a person or NTP does; no time passes."""
+        """Moves the time of day by `seconds`, as a person or NTP does. The monotonic clock does not change."""
         self._start += timedelta(seconds=seconds)
 
     def advance(self, seconds: float) -> None:

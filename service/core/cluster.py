@@ -1,4 +1,4 @@
-"""What the roles of a cluster ask of their settings and of the machine that they run on."""
+"""The roles of a cluster: checks of their settings and their machine, and the target, pool and address of a worker."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from service.core.errors import InvalidInput, Unsupported
 from service.core.settings import Role, Settings
 from service.core.target import Host, Target, parse_target
 
-# How long a worker that is to end takes requests on, so that the API has heard of it.
+# A worker that is about to end accepts requests for this long, until the API has received the news.
 NOTICE_S = 0.5
-ALONE = "host"  # the pool that a server by itself is
-_ELSEWHERE = "192.0.2.1"  # an address of nobody's (RFC 5737)
+ALONE = "host"  # the name of the pool that a single server forms
+_ELSEWHERE = "192.0.2.1"  # an address that no machine has (RFC 5737)
 
 
 def check(settings: Settings, host: Host) -> None:
-    """To be called before anything listens.
+    """Checks the settings of a cluster role. Call it before the process listens on any port.
 
     Raises:
-        InvalidInput: API and workers would not trust, or not understand, each other.
-        UnknownTarget, Unsupported: as `target_of`.
+        InvalidInput: the cluster key is not set, or the file of certificate authorities cannot be used.
+        UnknownTarget, Unsupported: as in `target_of`, for a worker.
     """
     if settings.role is Role.EMBEDDED:
         return
     if not settings.key_of_cluster:
         raise InvalidInput(
-            "a cluster's API and workers know each other by a secret that they share, and there is none",
-            hint="OCTET_CLUSTER_KEY=$(openssl rand -hex 32), or OCTET_CLUSTER_KEY_FILE",
+            "the API and the workers of a cluster authenticate each other by a shared key, and none is set",
+            hint="set OCTET_CLUSTER_KEY=$(openssl rand -hex 32), or OCTET_CLUSTER_KEY_FILE",
         )
     if settings.role is Role.API and settings.cluster_ca is not None:
         authorities_in(settings.cluster_ca)
@@ -39,11 +39,11 @@ def check(settings: Settings, host: Host) -> None:
 
 
 def target_of(settings: Settings, host: Host) -> Target:
-    """The target whose artifacts a worker serves.
+    """Returns the target whose artifacts a worker serves.
 
     Raises:
-        UnknownTarget: there is no such target.
-        Unsupported: this machine cannot run it; the message says what it lacks.
+        UnknownTarget: no target has this name.
+        Unsupported: this machine cannot run it; the message lists the features that it lacks.
     """
     name = settings.target or "host"
     target = host.target if name == "host" else parse_target(name)
@@ -57,7 +57,7 @@ def target_of(settings: Settings, host: Host) -> Target:
 
 
 def served_targets(settings: Settings, host: Host) -> Sequence[str]:
-    """Canonical names of the targets whose artifacts are loaded here, the best first."""
+    """Returns the canonical names of the targets whose artifacts this process loads, the best first."""
     match settings.role:
         case Role.API:
             return ()
@@ -67,12 +67,14 @@ def served_targets(settings: Settings, host: Host) -> Sequence[str]:
 
 
 def pool_of(settings: Settings, host: Host) -> str:
-    """The pool that a worker belongs to; of a server by itself, the one that it is."""
+    """Returns the name of the pool that a worker belongs to. A single server forms the pool `ALONE`."""
     return settings.pool or (target_of(settings, host).name if settings.role is Role.WORKER else ALONE)
 
 
 def address_of(settings: Settings) -> str:
-    """By which the API reaches a worker: what it was told, or else where it listens. See `Worker.address`."""
+    """Returns the address at which the API reaches a worker, in the form of `Worker.address`: the setting `advertise`,
+    or else the address that the worker listens on.
+    """
     place = _place(settings)
     return place if settings.tls_cert is None else f"https://{place}"
 
@@ -86,24 +88,25 @@ def _place(settings: Settings) -> str:
 
 
 def _own_address() -> str:
-    """What the host's name stands for; where that leads to this machine alone, as Debian has it, where the default
-    route leaves from.
+    """Returns the address that the host's name resolves to.
+
+    If that is a loopback address, as on Debian, returns the address of the network interface of the default route.
     """
     with suppress(OSError):
         address = socket.gethostbyname(socket.gethostname())
         if not ip_address(address).is_loopback:
             return address
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
-        unconnected.connect((_ELSEWHERE, 9))  # of UDP: nothing is sent
+        unconnected.connect((_ELSEWHERE, 9))  # for UDP this sends nothing
         return str(unconnected.getsockname()[0])
     return "127.0.0.1"
 
 
 def build_targets(settings: Settings) -> Sequence[str]:
-    """Canonical names of the targets that a compile worker builds for; empty: all.
+    """Returns the canonical names of the targets that a compile worker builds for; empty for all targets.
 
     Raises:
-        UnknownTarget: one of them is no target.
+        UnknownTarget: a name in the setting is not a target.
     """
     names = [name.strip() for name in settings.build_targets.split(",") if name.strip()]
     return [parse_target(name).name for name in names]

@@ -1,7 +1,7 @@
-"""Comparing outputs with expected ones: the one definition of "equal" for checks, reports, commands and tests.
+"""Compares outputs with expected ones. All checks, reports, commands and tests use this definition of "equal".
 
-Two values are equal if they compare equal or both are NaN. So a NaN equals every NaN, whatever its sign or payload,
-infinities are equal if their signs are, and 0.0 equals -0.0. All else is compared bit for bit.
+Two values are equal if they compare equal or if both are NaN. So a NaN equals every NaN, whatever its sign or payload,
+infinities are equal if their signs are, and 0.0 equals -0.0. All other values are compared bit for bit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INTEGERS = "iub"
 
 
 def equal_values(one: Array, other: Array) -> NDArray[np.bool_]:
-    """True at each place where the two arrays of one shape have equal values."""
+    """Compares two arrays of one shape element by element. Returns an array that is true where the values are equal."""
     equal = one == other
     if one.dtype.kind in _INTEGERS:
         return np.asarray(equal)
@@ -28,7 +28,7 @@ def equal_values(one: Array, other: Array) -> NDArray[np.bool_]:
 
 
 def largest_difference(one: Array, other: Array) -> float | None:
-    """The largest distance between values that are not equal; None if one of them is NaN or infinite."""
+    """Returns the largest distance between values that are not equal; None if one of these is NaN or infinite."""
     differs = ~equal_values(one, other)
     if not differs.any():
         return 0.0
@@ -41,7 +41,7 @@ def compare_output(pairs: Iterable[tuple[Array, Array]]) -> OutputComparison:
     """Compares one output of a model over all inputs.
 
     Args:
-        pairs: for each input, the output and what it is expected to be.
+        pairs: for each input, the output and the expected output.
     """
     values = equal = 0
     largest: float | None = 0.0
@@ -59,7 +59,7 @@ def compare_output(pairs: Iterable[tuple[Array, Array]]) -> OutputComparison:
         if wanted.dtype.kind not in _INTEGERS and wanted.size:
             finite = wanted[np.isfinite(wanted)].astype(np.float64)
             low, high = min(low, finite.min(initial=0.0)), max(high, finite.max(initial=0.0))
-    # Half of each first: the distance of two float64 values may leave their type.
+    # Halved before the subtraction, because the distance between two float64 values may overflow.
     span = min(high / 2 - low / 2, np.finfo(np.float64).max / 2) * 2
     return OutputComparison(values, equal, is_real, largest, float(span))
 
@@ -70,9 +70,9 @@ def compare_outputs(
     """Compares all outputs of a model.
 
     Args:
-        outputs: of each input, in the signature's order.
-        expected: arrays called `input.output`.
-        numbers: the inputs to compare, by number.
+        outputs: for each input, the outputs in the signature's order.
+        expected: the expected outputs; the key `INPUT.OUTPUT` contains the indices of the input and the output.
+        numbers: the indices of the inputs to compare.
     """
     places = range(len(outputs[numbers[0]])) if numbers else range(0)
     compared = (

@@ -1,7 +1,8 @@
-"""Which artifacts this release runs, by the versions that an artifact says.
+"""Checks that this release can run an artifact, from the versions in the artifact's config.
 
-`service/native/runtime/config.cc` decides the same, in the same words. Nothing is guessed: a plan that is read wrongly
-is a wrong address. `tests/conformance/test_artifact_versions.py` has the artifacts of every release.
+`service/native/runtime/config.cc` makes the same decision with the same messages. Any other version is refused: a call
+plan that is misread leads to wrong addresses. `tests/conformance/test_artifact_versions.py` tests the artifacts of
+every release.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from service.core.errors import CorruptBlob, Unsupported
 
-ABI_VERSION = 1  # of a library: how its functions are called, and what they want of the runtime
+ABI_VERSION = 1  # of a library: the calling convention of its functions, and what they need from the runtime
 PLAN_VERSION = 1
 CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v2+json"
 _CONFIG_OF_0_1 = "application/vnd.octet.config.v1+json"
@@ -20,7 +21,7 @@ _HINT = "compile the model again with this release, or run the artifact with the
 
 
 def check_config_type(media_type: str) -> None:
-    """Raises `Unsupported`, where the config of this media type is of another release."""
+    """Raises `Unsupported` if a config of this media type was written by an incompatible release."""
     if media_type == _CONFIG_OF_0_1:
         raise _of_0_1()
     if media_type != CONFIG_MEDIA_TYPE:
@@ -31,10 +32,11 @@ def check_config_type(media_type: str) -> None:
 
 
 def check_versions(config: Mapping[str, Any]) -> None:
-    """
+    """Checks the ABI version and the plan version of a config.
+
     Raises:
-        Unsupported: the config is of another release.
-        CorruptBlob: it does not say its versions.
+        Unsupported: the config was written by an incompatible release.
+        CorruptBlob: the config does not contain its versions.
     """
     if "abi_version" not in config and "abi" in config:
         raise _of_0_1()
@@ -51,8 +53,11 @@ def check_versions(config: Mapping[str, Any]) -> None:
 
 
 def check_plan(plan: Mapping[str, Any], known: frozenset[str]) -> None:
-    """Raises `Unsupported`, where a plan is of another version, or has a member that is not `known`: what that asks for
-    would not be done.
+    """Checks the version and the member names of a call plan.
+
+    Raises:
+        Unsupported: the plan is of another version, or has a member that is not in `known`. This release would ignore
+            that member, and so run the model wrongly.
     """
     if plan["version"] != PLAN_VERSION:
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""The cores that this process may use, by its mask, and how many of them the quota of its control group pays for."""
+"""The processor cores that this process may use, according to its affinity mask and its control group's CPU quota."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-Core = frozenset[int]  # the processors, by number, that share what computes
+Core = frozenset[int]  # the numbers of the logical processors that share one physical core
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
-_ENOUGH = 4  # cores, to leave half of them to predictions alone
+_ENOUGH = 4  # the least number of cores of which half are left to predictions
 
 
 def usable_cores() -> tuple[Core, ...]:
-    """Each core that this thread may use."""
+    """Returns the cores that this thread may use."""
     return cores_of(os.sched_getaffinity(0))
 
 
 def computing_cores() -> tuple[Core, ...]:
-    """Those of them that predictions compute on: `fast_cores`."""
+    """Returns the cores that predictions compute on: the fast ones of `usable_cores`."""
     return fast_cores(usable_cores())
 
 
 def fast_cores(cores: Sequence[Core], topology: Path = _CPUS) -> tuple[Core, ...]:
-    """Of `cores` as many of the fastest as compute most together; all where the kernel does not say how fast they are.
+    """Returns the n fastest of `cores`, for the n with which a model runs fastest.
 
-    A layer waits for its last thread, so n cores count as n of the slowest among them: four of capacity 1024 and four
-    of 446 as 8 x 446, less than the four alone. Where two numbers come out equal, the larger is taken.
+    A layer waits for its last thread, so n cores compute as much as n times the slowest of them: four cores of capacity
+    1024 and four of 446 count as 8 x 446, less than the first four alone. If two n are equal, the larger one is taken.
+    If the kernel does not report how fast the cores are, all of them are returned.
     """
     capacity = {core: _capacity(core, topology) for core in cores}
     fastest = sorted(capacity.values(), reverse=True)
@@ -37,7 +38,10 @@ def fast_cores(cores: Sequence[Core], topology: Path = _CPUS) -> tuple[Core, ...
 
 
 def _capacity(core: Core, topology: Path) -> int:
-    """What the kernel's scheduler takes a processor to compute; 1024 is the most (Linux, Documentation/scheduler)."""
+    """Returns the relative speed of a core, as Linux reports it (Documentation/scheduler/sched-capacity.rst).
+
+    The fastest core of a machine has 1024. If the kernel does not report speeds, every core has 1024.
+    """
     try:
         return int((topology / f"cpu{min(core)}/cpu_capacity").read_text())
     except (OSError, ValueError):
@@ -45,21 +49,21 @@ def _capacity(core: Core, topology: Path) -> int:
 
 
 def affordable_threads() -> int:
-    """On how many of `computing_cores` this process may compute at a time.
+    """Returns the number of `computing_cores` that this process may use at the same time.
 
-    A quota of one and a half processors pays for one thread: two would both be stopped in the middle of a period, and
-    a parallel loop waits for its last thread.
+    A quota is rounded down: with a quota of 1.5 processors, two threads would both be stopped in the middle of each
+    period, and a parallel loop waits for its last thread.
     """
     quota, cores = cpu_quota(), len(computing_cores())
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def build_cores(asked: int, cores: Sequence[Core] | None = None) -> tuple[Core, ...]:
-    """The cores that builds use: the last ones, so that the first are left to predictions.
+    """Returns the cores that builds use: the last ones, so that the first are left to predictions.
 
     Args:
-        asked: how many; 0 for half of them, or for all where that would leave builds less than two.
-        cores: by default those that this thread may use, the slow ones last.
+        asked: the number of cores; 0 for half of them, or for all if builds would get less than two.
+        cores: the cores to choose from; by default those that this thread may use, the slow ones last.
     """
     if cores is None:
         fast = computing_cores()
@@ -69,7 +73,7 @@ def build_cores(asked: int, cores: Sequence[Core] | None = None) -> tuple[Core, 
 
 
 def cores_of(cpus: Iterable[int], topology: Path = _CPUS) -> tuple[Core, ...]:
-    """`cpus`, those that are threads of one core together; each for itself where the kernel does not say."""
+    """Groups the logical processors `cpus` by core. If the kernel does not report the groups, each is its own core."""
     allowed = frozenset(cpus)
     found: dict[Core, None] = {}
     for cpu in sorted(allowed):
@@ -82,7 +86,7 @@ def cores_of(cpus: Iterable[int], topology: Path = _CPUS) -> tuple[Core, ...]:
 
 
 def by_cache(cores: Iterable[Core], topology: Path = _CPUS) -> tuple[tuple[Core, ...], ...]:
-    """`cores`, those that share a cache of the third level together; all in one where the kernel does not say."""
+    """Groups `cores` by the level-3 cache that they share. If the kernel does not report it, they form one group."""
     found: dict[Core, list[Core]] = {}
     for core in cores:
         try:
@@ -94,7 +98,7 @@ def by_cache(cores: Iterable[Core], topology: Path = _CPUS) -> tuple[tuple[Core,
 
 
 def cpu_quota(groups: Path = _CONTROL_GROUPS, membership: Path = _MEMBERSHIP) -> float | None:
-    """The CPU limit of this process's control groups, in processors; None where there is no limit."""
+    """Returns the CPU limit of this process's control groups, in processors; None if it is unlimited."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
@@ -104,10 +108,10 @@ def cpu_quota(groups: Path = _CONTROL_GROUPS, membership: Path = _MEMBERSHIP) ->
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        root = groups / "cpu" if controllers else groups  # version 1 has a folder per controller
+        root = groups / "cpu" if controllers else groups  # cgroups version 1 has a folder per controller
         group = Path(path.lstrip("/"))
-        # The groups above limit it too. In a container the path may be the host's, and only its root is to be seen
-        # here.
+        # Parent groups limit the process too. In a container, `path` may be a path of the host, of which only the root
+        # is visible.
         quotas += [quota for each in (group, *group.parents) if (quota := _quota(root / each)) is not None]
     return min(quotas, default=None)
 
@@ -119,11 +123,11 @@ def _quota(group: Path) -> float | None:
         else:
             quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         return int(quota) / int(period) if int(quota) > 0 else None
-    except (OSError, ValueError):  # there is none, or it is `max`
+    except (OSError, ValueError):  # no limit: the file does not exist, or contains `max`
         return None
 
 
 def _parse_list(text: str) -> Core:
-    """`0-3,8` -> 0, 1, 2, 3, 8."""
+    """Parses a list of processors: `0-3,8` -> 0, 1, 2, 3, 8."""
     ranges = [part.partition("-") for part in text.strip().split(",")]
     return frozenset(cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1))

@@ -1,4 +1,4 @@
-"""What is held against an artifact that ran when the data plane crashed."""
+"""The crash records of artifacts that were running when the data plane crashed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Record:
     """The crash record of an artifact.
 
     Attributes:
-        crashes: when it was named, the earliest first.
-        how: the last crash, for people.
-        is_quarantined: whether it is not run any more.
+        crashes: the times of the crashes that the artifact was blamed for, the earliest first.
+        how: a description of the last crash.
+        is_quarantined: True if the artifact may not run any more.
     """
 
     crashes: tuple[datetime, ...]
@@ -35,7 +35,11 @@ Records = Mapping[Digest, Record]
 
 
 def record_from_json(value: Mapping[str, object]) -> Record:
-    """Parses the result of `Record.to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+    """Parses the result of `Record.to_json`.
+
+    Raises:
+        KeyError, TypeError, ValueError: `value` is not of that form.
+    """
     crashes = value["crashes"]
     if not isinstance(crashes, list) or not crashes:
         raise ValueError("a record without crashes")

@@ -1,4 +1,4 @@
-"""Where the files of a deployment are."""
+"""The data directory of a deployment: the paths of the files in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _default_data_dir() -> Path:
 
 
 class DataDir(BaseModel):
-    """The data directory, and what lies in it."""
+    """The settings that locate a deployment's files, and the paths that follow from them."""
 
     data_dir: Path = Field(default_factory=_default_data_dir)
     keys_file: Path | None = Field(
@@ -22,39 +22,41 @@ class DataDir(BaseModel):
 
     @property
     def database_file(self) -> Path:
-        """The file of SQLite."""
+        """The SQLite database."""
         return self.data_dir / "octet.sqlite3"
 
     @property
     def store_dir(self) -> Path:
-        """The store, or the cache of the one in the bucket."""
+        """The folder of the store, or of the cache if the store is in a bucket."""
         return self.data_dir / "store"
 
     @property
     def scratch_dir(self) -> Path:
-        """The folder that builds work in; on the store's file system, so that a finished file is renamed and never
-        copied.
+        """The folder that builds work in. It is on the store's file system, so that finished files can be renamed into
+        the store without a copy.
         """
         return self.data_dir / "scratch"
 
     @property
     def planes_dir(self) -> Path:
-        """What the data planes of tenants may read (`service.workers.tenant_planes`); on the store's file system."""
+        """The folders that the data planes of single tenants may read (`service.workers.tenant_planes`). They are on
+        the store's file system.
+        """
         return self.data_dir / "planes"
 
     @property
     def objects_dir(self) -> Path:
-        """Compiled kernels, which builds of all models share (`service.compiler.build.object_cache`)."""
+        """The cache of compiled kernels, which builds of all models share (`service.compiler.build.object_cache`)."""
         return self.data_dir / "objects"
 
     @property
     def tiles_dir(self) -> Path:
-        """Tiles that tuning found (`service.compiler.build.tile_store`)."""
+        """The tile sizes that tuning found (`service.compiler.build.tile_store`)."""
         return self.data_dir / "tiles"
 
     @property
     def model_files_file(self) -> Path:
-        """The record of the versions that came from `model_files` (`service.api.control.model_files`)."""
+        """The record of the versions that the setting `model_files` added (`service.api.control.model_files`)."""
         return self.data_dir / "model_files.json"
 
     @property
@@ -64,12 +66,12 @@ class DataDir(BaseModel):
 
     @property
     def file_of_keys(self) -> Path:
-        """The API keys (`service.api.access.keys`)."""
+        """The file of API keys (`service.api.access.keys`)."""
         return self.keys_file or self.data_dir / "keys.json"
 
     @property
     def usage_file(self) -> Path:
-        """The record of the quotas used (`service.api.access.limits`)."""
+        """The record of how much of the keys' quotas is used up (`service.api.access.limits`)."""
         return self.data_dir / "usage.json"
 
     @property
@@ -79,5 +81,5 @@ class DataDir(BaseModel):
 
     @property
     def results_dir(self) -> Path:
-        """The cache of the compiler's children's answers (`service.compiler.build.results`)."""
+        """The cache of results of the compiler's child processes (`service.compiler.build.results`)."""
         return self.data_dir / "results"

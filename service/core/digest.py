@@ -1,4 +1,4 @@
-"""Content digests: `sha256:<64 hex digits>`, the names of blobs."""
+"""Content digests of the form `sha256:<64 hex digits>`. They are the names of blobs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 def parse_digest(text: str) -> Digest:
-    """`text` as a digest.
+    """Parses a digest.
 
     Raises:
-        InvalidInput: it is not `sha256:` and 64 lower-case hexadecimal digits.
+        InvalidInput: `text` is not `sha256:` and 64 lower-case hexadecimal digits.
     """
     if not _PATTERN.fullmatch(text):
         raise InvalidInput(f"{text!r} is not a digest", hint="a digest reads sha256:<64 lower-case hex digits>")
@@ -40,7 +40,7 @@ def digest_of_file(path: Path) -> Digest:
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one byte string that stands for `value`: sorted keys, no white space, UTF-8, no NaN."""
+    """Returns the canonical encoding of `value`: sorted keys, no white space, UTF-8. NaN and infinities are refused."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 

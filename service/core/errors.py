@@ -3,55 +3,55 @@
 OctetError
 ├── InvalidInput            400  the request or file is not well formed
 │   ├── DigestMismatch           a body does not hash to the digest it was sent as
-│   ├── MalformedModel           a model file that is not what its format says
+│   ├── MalformedModel           a model file that is not well formed in its format
 │   └── InvalidTensor            a predict request that does not fit the signature
 ├── Unauthorized            401
 ├── Forbidden               403
-│   ├── CrossSite                a page of another site sent it, and no API key is required
+│   ├── CrossSite                a page of another site sent the request, and no API key is required
 │   └── ForeignHost              the request names a host that is not this machine
 ├── NotFound                404
 ├── Conflict                409
-│   └── UnknownSequence          of a model that keeps state
+│   └── UnknownSequence          a model that keeps state has no such sequence
 ├── TooLarge                413
-├── UnsupportedFormat       415  a file, a picture or an encoding of a format that we do not read
-├── Unsupported             422  understood, but not something that we can do
+├── UnsupportedFormat       415  a file, a picture or an encoding in a format that Octet does not read
+├── Unsupported             422  understood, but Octet cannot do it
 │   ├── UnknownTarget
-│   ├── UnsafeLibrary            compiled code of which loading alone could do harm
+│   ├── UnsafeLibrary            loading this compiled code could do harm
 │   ├── NotQuantized             a float model of MXNet
-│   ├── DynamicRange             weights alone are quantized, of a TFLite model
+│   ├── DynamicRange             a TFLite model of which only the weights are quantized
 │   └── UnsupportedOperator
 ├── QueueFull               429
-├── RateLimited             429  by what its key is for, not by what the server can do
+├── RateLimited             429  a limit of the API key, not of the server's capacity
 │   └── QuotaExceeded
-├── BuildFailed             500  as data on a build, never as an HTTP 500
-│   ├── BuildCrashed             a compiler child died of a signal
-│   ├── InternalError            the compiler has a defect, which the message places; the file may be valid
+├── BuildFailed             500  recorded as the error of a build; never returned as HTTP 500
+│   ├── BuildCrashed             a signal ended a process of the compiler
+│   ├── InternalError            a defect of the compiler; the message gives the place, and the file may be valid
 │   ├── BuildTimedOut
 │   ├── OutOfMemory
 │   └── VerificationFailed
 ├── CorruptBlob             500  bytes on disk no longer hash to their name
 ├── SandboxUnavailable      503
-├── NotReady                503  no loaded, verified artifact for a model
+├── NotReady                503  no verified artifact of the model is loaded
 │   ├── NotBuilt                 no build is under way: waiting does not help
-│   │   ├── NotVerified              its artifact failed the verification by a worker
-│   │   └── Different                its outputs differ from those of its reference runtime
-│   ├── Quarantined              its artifact crashed the server
-│   ├── Untrusted                its artifact was not signed by a key that this server trusts
-│   ├── DatabaseLost             it is made again from the index of the store
-│   ├── DatabaseDamaged          octet doctor --repair makes it again
-│   ├── DatabaseUnreachable      no answer from PostgreSQL
-│   ├── StoreUnreachable         no answer from the bucket
-│   ├── RegistryFailed           no answer from an OCI registry, or none that is one
+│   │   ├── NotVerified              the artifact failed the verification by a worker
+│   │   └── Different                the outputs differ from those of the reference runtime
+│   ├── Quarantined              the artifact crashed the server
+│   ├── Untrusted                the artifact was not signed by a key that this server trusts
+│   ├── DatabaseLost             the database is being rebuilt from the index of the store
+│   ├── DatabaseDamaged          octet doctor --repair rebuilds the database
+│   ├── DatabaseUnreachable      PostgreSQL does not respond
+│   ├── StoreUnreachable         the bucket does not respond
+│   ├── RegistryFailed           an OCI registry does not respond, or responds against the protocol
 │   ├── NotStarted               a process of the server ended while it started
-│   ├── Restarting               the serving process is on its way, or stops
-│   └── MemoryFull               no memory for this request at this moment
+│   ├── Restarting               the serving process is starting or stopping
+│   └── MemoryFull               there is not enough memory for this request at the moment
 ├── DatabaseBusy            503
 ├── DataUnusable            503  the data directory cannot be read or written
 ├── DeadlinePassed          504
 ├── TenantFull              507
 └── StorageFull             507
 
-`api/problems.py` turns these into RFC 9457 documents; the status codes beside the names are its table.
+`api/problems.py` converts these errors to RFC 9457 problem documents, and defines the status codes shown above.
 """
 
 from __future__ import annotations
@@ -77,14 +77,22 @@ class OctetError(Exception):
         hint: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        """An exception's docstring is its default message; `hint` says what to do next, `retry_after_s` when."""
+        """
+        Args:
+            message: by default the first line of the class's docstring.
+            stage: the stage of the build, if the error belongs to one.
+            op: the operator that the error is about.
+            tensor: the tensor that the error is about.
+            hint: what the user can do.
+            retry_after_s: the time after which a retry may succeed.
+        """
         self.message = message or inspect.cleandoc(type(self).__doc__ or "").split("\n")[0]
         self.stage, self.op, self.tensor, self.hint = stage, op, tensor, hint
         self.retry_after_s = retry_after_s
         super().__init__(self.message)
 
     def to_json(self) -> dict[str, Any]:
-        """The members that are set, as they stand in a problem document and on a failed build."""
+        """Returns the members that are set, in the form of problem documents and of failed builds."""
         members = {
             "code": self.code,
             "message": self.message,
@@ -97,7 +105,7 @@ class OctetError(Exception):
 
 
 def from_json(members: dict[str, Any]) -> OctetError:
-    """The error that `to_json` wrote; an unknown code comes back as `BuildFailed`, never as an exception."""
+    """Parses the result of `OctetError.to_json`. An unknown code gives a `BuildFailed`."""
     known = {kind.code: kind for kind in _tree(OctetError)}
     kind = known.get(str(members.get("code")), BuildFailed)
     stage, op, tensor, hint = (str(members[name]) if members.get(name) else None for name in _WHERE)
@@ -208,7 +216,7 @@ class UnsafeLibrary(Unsupported):
 
 
 class NotQuantized(Unsupported):
-    """The model is not quantized, and of a format of which only quantized models are compiled."""
+    """The model is not quantized, and Octet compiles only quantized models of its format."""
 
     code = "not_quantized"
 
@@ -263,8 +271,8 @@ class InternalError(BuildFailed):
     def __init__(self, message: str | None = None, *, report: dict[str, Any] | None = None, **where: Any) -> None:
         """
         Args:
-            report: as `compiler.children.incident` writes it, to be attached to an issue.
-            where: as for every error.
+            report: the report that `compiler.children.incident` wrote, for users to attach to an issue.
+            where: `stage`, `op`, `tensor`, `hint` and `retry_after_s`, as for every error.
         """
         super().__init__(message, **where)
         self.report = report or {}
@@ -316,7 +324,7 @@ class NotBuilt(NotReady):
 
 
 class NotVerified(NotBuilt):
-    """The model was built, and its artifact does not compute what it should on the machines of its target."""
+    """The model was built, but its artifact computes wrong results on machines of its target."""
 
     code = "not_verified"
 
@@ -355,14 +363,14 @@ class DatabaseBusy(OctetError):
     """The database was locked for too long."""
 
     code = "database_busy"
-    is_undone = False  # whether nothing was changed, and the same may succeed at once
+    is_undone = False  # true if nothing was changed, and a retry may succeed at once
 
 
 class DatabaseUnreachable(NotReady):
     """The database does not answer."""
 
     code = "database_unreachable"
-    is_undone = True  # whether nothing was changed; if not, that is unknown: the connection broke during the commit
+    is_undone = True  # true if nothing was changed; false if unknown, because the connection broke during the commit
 
 
 class DatabaseLost(NotReady):
@@ -384,7 +392,7 @@ class StoreUnreachable(NotReady):
 
 
 class RegistryFailed(NotReady):
-    """The OCI registry does not answer, or not as one does."""
+    """The OCI registry does not respond, or its response is not one of an OCI registry."""
 
     code = "registry_failed"
 
@@ -408,7 +416,7 @@ class DataUnusable(OctetError):
 
 
 class TenantFull(OctetError):
-    """The model files of a tenant take as much as they may."""
+    """The tenant's model files take up all the space that its quota allows."""
 
     code = "tenant_full"
 

@@ -1,8 +1,9 @@
-"""The layers of a compiled model and their times: its coverage report and a profile, side by side.
+"""Combines a compiled model's coverage report and a profile into its layers and their times.
 
-The coverage report lists the calls of kernels in order, and the operators that no kernel computes, each with the place
-where it stands among them. What a profile has timed between two kernels is code that TVM generated for the operators at
-that place; which function belongs to which of them is not known, since TVM fuses them, so they are one layer here.
+The coverage report lists the kernel calls in order. It also lists the operators that no kernel computes, each with its
+place: the index of the kernel call that follows it. Functions that the profile timed between two kernel calls are code
+that TVM generated for the operators at that place. TVM fuses operators, so the report cannot tell which function
+computes which of them. All operators at one place therefore form one layer here.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ TITLES = {
     LAYOUT: "changes of layout",
     GENERATED: "generated code",
 }
-MOST_GENERATED = 0.1  # of the time; what takes more is named
+MOST_GENERATED = 0.1  # above this share of the time, `Explanation.warning` names the generated code
 _MOST_NAMED = 4
 
 _OF_EVERY_LAYER = ("layer", "operators", "kernel", "kind", "symbol", "macs")
-_NO_OPERATOR = re.compile(r"^(octet_plain_)?(fused_)?|(_[0-9a-f]{16}|\d+)$")  # of a generated function's name
+_NO_OPERATOR = re.compile(r"^(octet_plain_)?(fused_)?|(_[0-9a-f]{16}|\d+)$")  # of generated functions' names
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function of the library as the model calls it. `seconds` is the median of many calls."""
+    """One call of a function of the library. `seconds` is the median time of many runs."""
 
     symbol: str
     seconds: float
@@ -40,16 +41,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Layer:
-    """One kernel's work, or what stands between two kernels.
+    """The operators that one kernel computes, or the operators between two kernels.
 
     Attributes:
-        name, operators: as in the model.
-        kernel: its family; None for generated code.
-        kind: of `KINDS`: what its time counts as.
-        facts: tile sizes and the like.
-        macs: multiply-accumulates.
+        name, operators: the names of the layer and of its operators in the model.
+        kernel: the kernel's family; None for generated code.
+        kind: one of `KINDS`, the category that its time is counted in.
+        facts: tile sizes and other properties of the kernel.
+        macs: the number of multiply-accumulates.
         reasons: operator -> why no kernel computes it.
-        calls: what was timed; nothing without a profile, or if the layer is computed by none.
+        calls: the timed calls; empty without a profile, or if no call computes the layer.
     """
 
     name: str
@@ -71,8 +72,10 @@ class Explanation:
     """A model's layers in order of execution.
 
     Attributes:
-        peak_macs_per_s: what the machine can multiply at most with the target's instructions; None if not measured.
-        profile: where, how and how often was measured; None if it was not.
+        peak_macs_per_s: the most multiply-accumulates per second that the machine reaches with the target's
+            instructions; None if this was not measured.
+        profile: the profile, which describes the measurement; None if there is none.
+        coverage: the coverage report.
     """
 
     layers: tuple[Layer, ...]
@@ -90,23 +93,26 @@ class Explanation:
         return sum(layer.seconds for layer in self.layers)
 
     def rates(self, macs: int, seconds: float) -> dict[str, float | None]:
-        """Rates of measured work. Work that was not measured has none, and work without multiplications has no
-        multiplication rate.
+        """Returns the time, the multiplication rate and its percentage of the peak, for `macs` done in `seconds`.
+
+        A value that was not measured is None; so are the rate and the percentage if `macs` is 0.
         """
         rate = macs / seconds if macs and seconds else None
         percent = 100.0 * rate / self.peak_macs_per_s if rate and self.peak_macs_per_s else None
         return {"seconds": seconds if self.profile else None, "macs_per_s": rate, "peak_percent": percent}
 
     def shares(self) -> dict[str, float]:
-        """The share of the time of each of `KINDS`; nothing without a profile."""
+        """Returns the share of the time that each of `KINDS` takes; empty without a profile."""
         whole = self.seconds
         if not whole:
             return {}
         return {kind: sum(each.seconds for each in self.layers if each.kind == kind) / whole for kind in KINDS}
 
     def generated(self) -> dict[str, float]:
-        """The share of the time of each operator of generated code, the largest first. TVM names a function by the
-        operators that it fused."""
+        """Returns the share of the time that each generated function takes, the largest first.
+
+        The keys name the operators that TVM fused into the function.
+        """
         seconds: dict[str, float] = {}
         for call in (call for layer in self.layers if layer.kind == GENERATED for call in layer.calls):
             name = _NO_OPERATOR.sub("", call.symbol)
@@ -124,11 +130,11 @@ class Explanation:
         return f"generated code takes {percent(share)} of the time: {', '.join(largest)}"
 
     def kinds(self) -> dict[str, dict[str, Any]]:
-        """Totals by kind of code, of those kinds that there are."""
+        """Returns the totals for each of `KINDS` that the model has."""
         return self._totals({kind: [each for each in self.layers if each.kind == kind] for kind in KINDS})
 
     def families(self) -> dict[str, dict[str, Any]]:
-        """Totals by kernel family; what has no kernel is "none"."""
+        """Returns the totals for each kernel family; "none" is the key of layers without a kernel."""
         families = sorted({layer.kernel or "none" for layer in self.layers})
         return self._totals({name: [it for it in self.layers if (it.kernel or "none") == name] for name in families})
 
@@ -141,7 +147,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "profile": {name: told for name, told in (self.profile or {}).items() if name != "calls"} or None,
+            "profile": {name: value for name, value in (self.profile or {}).items() if name != "calls"} or None,
             "layers": [
                 {
                     "layer": layer.name,
@@ -172,15 +178,15 @@ def percent(share: float) -> str:
 
 
 def is_described(coverage: Document) -> bool:
-    """Whether a coverage report lists the layers, as every version since 0.1.0 writes it."""
+    """Returns true if a coverage report lists the layers, as those of every release since 0.1.0 do."""
     return "plain" in coverage.get("kernels", {})
 
 
 def explained(coverage: Document, profile: Document | None = None) -> Explanation:
-    """The layers that `Report.COVERAGE` lists, with the times of `Report.PROFILE`.
+    """Returns the layers that the report `Report.COVERAGE` lists, with the times of `Report.PROFILE`.
 
     Raises:
-        Unsupported: the artifact was compiled by a version whose report says less.
+        Unsupported: the artifact was compiled by an old release, whose report does not list the layers.
     """
     if not is_described(coverage):
         raise Unsupported("the artifact's coverage report does not describe its layers", hint="compile the model again")
@@ -194,14 +200,16 @@ def explained(coverage: Document, profile: Document | None = None) -> Explanatio
             layers.append(_generated(operators, between[place]))
         if place < len(kernels["layers"]):
             layers.append(_computed(kernels["layers"][place], own[place]))
-    if not kernels["layers"] and not kernels["plain"] and layers:  # there is no library for the target: one layer
+    if not kernels["layers"] and not kernels["plain"] and layers:  # the target has no kernel library: one layer
         layers = [Layer("", "", None, GENERATED, coverage["macs"], calls=layers[0].calls)]
     return Explanation(tuple(layers), profile["peak_macs_per_s"] if profile else None, profile, coverage)
 
 
 def _aligned(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[Call, ...]], list[list[Call]]]:
-    """The call of each kernel, and the calls before each and after the last. A kernel whose result is unused is
-    listed, but not called."""
+    """Returns the call of each kernel, and the lists of calls before each kernel and after the last one.
+
+    A kernel whose result is unused is listed in the report, but has no call.
+    """
     own: list[tuple[Call, ...]] = [()] * len(symbols)
     between: list[list[Call]] = [[] for _ in range(len(symbols) + 1)]
     place = 0
@@ -217,7 +225,7 @@ def _aligned(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[
 
 def _computed(layer: Document, calls: tuple[Call, ...]) -> Layer:
     facts = {name: fact for name, fact in layer.items() if name not in _OF_EVERY_LAYER}
-    kind = layer.get("kind", INTEGER)  # reports before there were others say none
+    kind = layer.get("kind", INTEGER)  # reports of releases that had integer kernels only lack it
     return Layer(layer["layer"], layer["operators"], layer["kernel"], kind, layer["macs"], facts, calls=calls)
 
 

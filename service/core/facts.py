@@ -1,4 +1,4 @@
-"""Facts about a model, from its file: known before it is compiled, and the same for every target."""
+"""Facts about a model that follow from its file alone. They are known before compilation and equal for all targets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from service.core.signature import ModelSignature
 
 @dataclass(frozen=True)
 class Scheme:
-    """The quantization of tensors of one kind. There are several values where tensors differ.
+    """The quantization scheme of a model's weights or of its activations.
 
     Attributes:
-        storage: what the integers are, as `int8`.
-        granularity: `per-tensor`, `per-axis` or `per-block`.
-        symmetric: whether every zero point stands for the middle of what is stored: 0, or 128 of `uint8`.
+        storage: the integer types, such as `int8`; several if tensors differ.
+        granularity: `per-tensor`, `per-axis` or `per-block`; several if tensors differ.
+        symmetric: True if every zero point is the middle of the stored type: 0, or 128 for `uint8`.
     """
 
     storage: tuple[str, ...]
@@ -29,25 +29,26 @@ class Scheme:
         return Scheme(tuple(scheme["storage"]), tuple(scheme["granularity"]), scheme["symmetric"])
 
     def __str__(self) -> str:
-        """E.g. `int8 per-axis, symmetric`."""
+        """Returns a summary such as `int8 per-axis, symmetric`."""
         kind = "symmetric" if self.symmetric else "asymmetric"
         return f"{' and '.join(self.storage)} {' and '.join(self.granularity)}, {kind}"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A model's own facts.
+    """The facts about a model that Octet can compile.
 
     Attributes:
-        format: of the file.
-        operators: how often each operator occurs, in Octet's names.
-        macs: multiply-accumulates of one call, those with padding included.
-        parameters: elements of all constants.
-        parameter_bytes: their size as stored.
-        weights, activations: None where there are none that are quantized.
+        format: the format of the file.
+        signature: the model's inputs and outputs.
+        operators: how often each operator occurs, by Octet's names.
+        macs: the number of multiply-accumulates in one call, including those with padding.
+        parameters: the number of elements of all constants.
+        parameter_bytes: the size of all constants in the file.
+        weights, activations: the quantization schemes; None if no weights, or no activations, are quantized.
         metadata: labels and preprocessing from the file.
-        notices: what its owner should know, a sentence for each: the parts of the file that were left out, and that the
-            model is float.
+        notices: sentences that the model's owner should read: about parts of the file that were ignored, or that the
+            model is not quantized.
     """
 
     format: str
@@ -94,13 +95,15 @@ class Facts:
 
 @dataclass(frozen=True)
 class Outline:
-    """The outline of a model that cannot be compiled.
+    """The facts about a model that Octet cannot compile.
 
     Attributes:
-        inputs, outputs: name, element type, and shape; of a dimension its name, or None, where the file gives no size.
-        operators: how often each operator occurs, in the framework's names.
-        quantized: whether anything in it is.
-        error: why it is not compiled, as `OctetError.to_json` writes it.
+        format: the format of the file.
+        inputs, outputs: name, element type and shape. For a dimension without a size in the file, the shape contains
+            its name, or None.
+        operators: how often each operator occurs, by the framework's names.
+        quantized: True if any part of the model is quantized.
+        error: why it cannot be compiled, as `OctetError.to_json` writes it.
     """
 
     format: str

@@ -1,8 +1,9 @@
-"""The C library's heap, in a process whose threads come and go.
+"""Limits the memory that glibc's allocator holds in a process with many short-lived threads.
 
-glibc gives threads heaps of their own, up to eight for each core, and keeps what was freed in each of them. A thread of
-a pool takes over whichever is free: each grows to the peak of whatever was ever done in it. What runs Python needs one:
-the interpreter's lock lets one thread allocate at a time, and its own allocator serves what is small.
+glibc gives threads separate heaps (arenas), up to eight per core, and keeps freed memory in each of them. A new thread
+takes over any free heap, so over time each heap grows to the peak of the most demanding thread. A Python process needs
+only one heap: the interpreter's lock lets one thread allocate at a time, and Python has its own allocator for small
+objects.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 
 
 def use_one_heap() -> None:
-    """For all threads that are started from now on. Does nothing where the C library is none of glibc."""
+    """Makes all threads that are started from now on share one heap. Does nothing if the C library is not glibc."""
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
 def trim() -> None:
-    """Gives pages back that were freed between others that are in use. Likewise; takes about a millisecond."""
+    """Returns free pages of the heap to the kernel, even between pages in use. Takes about a millisecond.
+
+    Does nothing if the C library is not glibc.
+    """
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -7,10 +7,10 @@ from typing import cast
 
 
 def without_torch() -> None:
-    """Makes `import torch` fail here, as where it is not installed.
+    """Makes `import torch` fail in this process, as if PyTorch were not installed.
 
-    tvm_ffi imports torch wherever it can: 0.2 GB and seconds, of which nothing of ours makes use. PyTorch is installed
-    for the child alone that asks it for its answers (`compiler.references`).
+    tvm_ffi imports torch if it can, which takes 0.2 GB and seconds, and Octet does not use it there. Octet uses PyTorch
+    only in the child process that runs it as a reference runtime (`compiler.references`).
     """
-    # What the import system says to put there: docs.python.org, "The module cache".
+    # None blocks the import: docs.python.org, The import system, "The module cache".
     cast("dict[str, object]", sys.modules).setdefault("torch", None)

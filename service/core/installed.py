@@ -1,4 +1,7 @@
-"""What is installed around this package: with its dependencies alone it runs models, and compiles and manages none."""
+"""Checks which optional packages are installed.
+
+With its required dependencies alone, Octet only runs models: it cannot compile them or manage them on a server.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,17 @@ from importlib.util import find_spec
 from service.core.errors import Unsupported
 
 SERVER = "pip install 'octet-serve[server]'"
-# What compiling takes beside this package: distributions, and the modules that they bring.
+# The distributions that compiling needs, and their modules.
 COMPILER = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi", "ziglang": "ziglang"}
-# What compiling for cards takes besides: NVIDIA's run-time compiler.
+# The additional package that compiling for GPUs needs: NVIDIA's run-time compiler.
 CARDS = "pip install 'octet-serve[cuda]'"
 CARDS_PACKAGE, CARDS_MODULE = "nvidia-cuda-nvrtc-cu12", "nvidia.cuda_nvrtc"
-# What tells a server's installation from a lesser one.
+# The distributions that a server needs, and their modules.
 _SERVING = {name: name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn")}
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module is there, within packages that may not be."""
+    """Returns true if a module is installed. Its parent packages may be missing too."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
@@ -27,21 +30,24 @@ def is_installed(module: str) -> bool:
 
 
 def not_installed(error: ModuleNotFoundError) -> Unsupported:
-    """For a command that needs a package which is not here."""
+    """Returns the error for a command that needs a package which is not installed."""
     return Unsupported(
-        f"this needs {error.name or error}, which is not installed: this is the runtime only, which runs, verifies and "
-        "serves what octet compile wrote",
+        f"this needs {error.name or error}, which is not installed: this installation only runs, verifies and serves "
+        "what octet compile wrote",
         hint=SERVER,
     )
 
 
 def require_compiler() -> None:
-    """Raises `Unsupported`: this is the runtime only."""
+    """Raises `Unsupported` if a package for compiling is not installed."""
     _require(COMPILER)
 
 
 def require_server() -> None:
-    """Raises `Unsupported`: this is the runtime only. Before processes are started, which would fail one by one."""
+    """Raises `Unsupported` if a server's package is not installed.
+
+    Call it before starting processes, which would otherwise fail one by one.
+    """
     _require(_SERVING)
 
 
@@ -52,10 +58,10 @@ def _require(modules: Mapping[str, str]) -> None:
 
 
 def require_glibc() -> None:
-    """Raises `Unsupported`: the C library is another, for which there are no native libraries."""
+    """Raises `Unsupported` if the C library is not glibc, because the native libraries are built for glibc only."""
     try:
         version = os.confstr("CS_GNU_LIBC_VERSION")
-    except (ValueError, OSError):  # musl does not know what is asked
+    except (ValueError, OSError):  # musl does not define this name
         version = None
     if not version:
         raise Unsupported(

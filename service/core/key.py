@@ -1,9 +1,9 @@
-"""API keys: what a request has to show, and what that lets it do.
+"""API keys: their form, their scopes and limits, and what the server stores of them.
 
-A key reads `octet_ID_SECRET`. The id is no secret: it stands in lists, in the audit log and in messages. Of the whole,
-only the SHA-256 is kept. A hash that is slow on purpose protects words that people choose: there are few enough
-to try them all. Of 256 random bits there are not, and this one is computed for every request. Nor does it need a salt:
-no two keys are the same.
+A key has the form `octet_ID_SECRET`. The id is not secret: it appears in lists, in the audit log and in messages. Of
+the whole key, only the SHA-256 is stored. Deliberately slow hashes protect passwords, because an attacker can try all
+words that people choose. It cannot try all keys of 256 random bits, and the server computes this hash for every
+request, so a fast one is right. It needs no salt, because no two keys are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from typing import Any
 from service.core.errors import InvalidInput
 
 _FORM = re.compile(rb"octet_([a-z0-9]{4,16})_[A-Za-z0-9]{32,128}")
-FORM = "that is no API key: octet_, 4 to 16 lower-case letters or digits, _, and 32 or more random letters or digits"
+FORM = (
+    "that is not an API key; keys have the form octet_, 4 to 16 lower-case letters or digits, _, and 32 or more random "
+    "letters or digits"
+)
 _NAME = re.compile(r"[\w][\w .@-]{0,62}")
 _ID_BYTES, _SECRET_BYTES = 6, 32
 
@@ -29,20 +32,20 @@ _ID_BYTES, _SECRET_BYTES = 6, 32
 class Scope(StrEnum):
     """The permissions of a key. A key may have several."""
 
-    PREDICT = "predict"  # predictions, and all that `/v2` tells about models
-    READ = "read"  # all that can be looked at but keys and the audit log; changes and predicts nothing
+    PREDICT = "predict"  # predictions, and the information about models under `/v2`
+    READ = "read"  # reading everything except keys and the audit log; no changes, no predictions
     PUSH = "push"  # models, builds, artifacts, promotions; loading and unloading
-    METRICS = "metrics"  # what Prometheus reads
-    ADMIN = "admin"  # everything, keys and the audit log too
+    METRICS = "metrics"  # the metrics for Prometheus
+    ADMIN = "admin"  # everything, including keys and the audit log
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Rate limit and quota of a key; None: no limit.
+    """The rate limit and the quota of a key; None for no limit.
 
     Attributes:
-        requests_per_s: on average, and at once as many as in one second, but at least one.
-        requests_per_day: from midnight to midnight, UTC.
+        requests_per_s: the average rate. A burst may contain as many requests as one second allows, but at least one.
+        requests_per_day: the number of requests from midnight to midnight, UTC.
     """
 
     requests_per_s: float | None = None
@@ -58,10 +61,12 @@ class Key:
     """The stored facts of a key.
 
     Attributes:
-        name: for people.
+        id: the public part of the key.
+        name: a name for people.
         digest: the SHA-256 of the key, in hex.
-        revoked_at: since when it opens nothing. It stays on record, so that the audit log can be read.
-        tenant: whose models it is for; empty: the operator's, which is for all.
+        revoked_at: the time when the key was revoked. A revoked key is refused, but stays on record, so that its id in
+            the audit log can be resolved.
+        tenant: the tenant whose models the key gives access to; empty for the operator's keys, which cover all models.
     """
 
     id: str
@@ -74,15 +79,15 @@ class Key:
     tenant: str = ""
 
     def allows(self, *scopes: Scope) -> bool:
-        """Whether it has one of `scopes`."""
+        """Returns true if the key has one of `scopes`, or `ADMIN`."""
         return Scope.ADMIN in self.scopes or not self.scopes.isdisjoint(scopes)
 
     def is_key(self, text: bytes) -> bool:
-        """Whether `text` is this key; in a time that tells nothing of how much of it is right."""
+        """Returns true if `text` is this key and it is not revoked. The comparison takes constant time."""
         return self.revoked_at is None and hmac.compare_digest(_digest(text), self.digest)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept: with its digest."""
+        """Returns the stored form of the key, which contains its digest."""
         return {
             "name": self.name,
             "sha256": self.digest,
@@ -96,10 +101,10 @@ class Key:
 
 
 def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime, tenant: str = "") -> tuple[Key, str]:
-    """A key, and its text, which is not stored and known only to the caller.
+    """Creates a random key. Returns its stored facts and its text, which is not stored anywhere.
 
     Raises:
-        InvalidInput: it has no name that can be shown in a line, or no scope.
+        InvalidInput: `name` is not a valid key name, or `scopes` is empty.
     """
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is not a valid key name", hint="use up to 63 letters, digits, spaces and .@_-")
@@ -109,16 +114,16 @@ def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime, te
 
 
 def key_of(text: str, name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) -> Key:
-    """The stored facts of the key whose text is `text`.
+    """Returns the stored facts of the key whose text is `text`.
 
     Raises:
-        InvalidInput: it is not of the form of a key, or has no scope.
+        InvalidInput: `text` does not have the form of a key, or `scopes` is empty.
     """
     id, chosen = id_of(text.encode()), frozenset(scopes)
     if id is None:
         raise InvalidInput(
             FORM,
-            hint='echo "octet_mine_$(openssl rand -hex 32)"',
+            hint='create one with: echo "octet_mine_$(openssl rand -hex 32)"',
         )
     if not chosen:
         raise InvalidInput("a key without a scope allows nothing", hint=f"scopes: {', '.join(Scope)}")
@@ -126,13 +131,17 @@ def key_of(text: str, name: str, scopes: Iterable[Scope], limits: Limits, at: da
 
 
 def id_of(text: bytes) -> str | None:
-    """The id in a key's text; None if it is not of the form of one."""
+    """Returns the id in a key's text; None if `text` does not have the form of a key."""
     match = _FORM.fullmatch(text)
     return match[1].decode() if match else None
 
 
 def key_from_json(id: str, members: Mapping[str, Any]) -> Key:
-    """Parses the result of `Key.to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+    """Parses the result of `Key.to_json`.
+
+    Raises:
+        KeyError, TypeError, ValueError: `members` is not of that form.
+    """
     revoked_at = members["revoked_at"]
     return Key(
         id,

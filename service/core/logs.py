@@ -1,4 +1,4 @@
-"""The log of a process: lines of text for people, or one JSON object a line for machines; either without secrets."""
+"""The log of a process: lines of text, or one JSON object per line. Secrets are removed from both."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from time import monotonic
 
 from service.core.printable import json_text, printable, printable_text
 
-# Says, when a line is written, which request it belongs to: `request_id`, `trace_id`, `model`. The server sets it.
+# A function that returns the request of a log line, as `request_id`, `trace_id` and `model`. The server sets it.
 about: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("about", default=dict)
 
-# API keys but for their id, what an `Authorization` header holds, and the user and password of a URL.
+# API keys without their id, the credentials of an `Authorization` header, and the user and password of a URL.
 _SECRETS = re.compile(
     r"(?P<key>octet_[a-z0-9]{4,16}_)[A-Za-z0-9]{32,128}"
     r"|(?P<scheme>\b(?:bearer|basic) +)[\w.~+/=-]{8,}"
@@ -32,7 +32,7 @@ class LogFormat(StrEnum):
 
 
 class _TextFormatter(logging.Formatter):
-    """Each message is one line; a traceback follows in lines of its own."""
+    """Formats each message on one line. A traceback follows on separate lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(record.message.rstrip("\n"))
@@ -43,7 +43,9 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """`time` (RFC 3339, UTC), `level`, `logger`, `pid`, `message`, what `about` says, and `exception`, a traceback."""
+    """Formats each record as an object: `time` (RFC 3339, UTC), `level`, `logger`, `pid`, `message`, the members that
+    `about` returns, and `exception`, a traceback.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -60,11 +62,13 @@ class _JsonFormatter(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Lets each warning pass once a second at most; the next then says how many were left out."""
+    """Passes each message below the level of errors at most once per second. The next one that passes contains the
+    number of messages that were left out.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._passed: dict[str, tuple[float, int]] = {}  # when, by the monotonic clock, and how many since, by message
+        self._passed: dict[str, tuple[float, int]] = {}  # message -> monotonic time, number left out since
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.ERROR:
@@ -81,7 +85,7 @@ class Seldom(logging.Filter):
 
 
 def configure(form: LogFormat, level: int) -> None:
-    """Has this process, and those that are forked of it, log to the standard error."""
+    """Makes this process, and processes forked from it, log to the standard error."""
     handler = logging.StreamHandler()
     text = _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_JsonFormatter() if form is LogFormat.JSON else text)
@@ -90,5 +94,5 @@ def configure(form: LogFormat, level: int) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """`text` with … in the place of what would let its reader in somewhere."""
+    """Returns `text` with API keys, credentials and passwords replaced by "…"."""
     return _SECRETS.sub(lambda found: "".join(filter(None, found.groups())) + "…", text)

@@ -1,4 +1,4 @@
-"""Metadata of a model: names of its classes, and the preprocessing that makes its input from a picture."""
+"""Metadata of a model: the names of its classes, and the preprocessing that converts a picture to its input."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from service.core.errors import InvalidInput
 
 MAX_LABELS = 100_000
-MAX_LABELS_CHARACTERS = 2 << 20  # of all of them
+MAX_LABELS_CHARACTERS = 2 << 20  # of all labels together
 
 
 class Resize(StrEnum):
-    """The ways to fit a picture of another shape to the input."""
+    """The ways to resize a picture to the shape of the input."""
 
-    STRETCH = "stretch"  # the aspect ratio is not kept
-    CROP = "crop"  # it is kept: what lies over at two edges, equally, is cut off
+    STRETCH = "stretch"  # the aspect ratio may change
+    CROP = "crop"  # the aspect ratio is kept; the excess is cut off equally at two opposite edges
 
 
 class Layout(StrEnum):
-    """The axes of an image input."""
+    """The order of the axes of an image input."""
 
     NHWC = "nhwc"
     NCHW = "nchw"
@@ -32,14 +32,14 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """Each member may be left out; then `service.runtime.image` says what holds.
+    """The metadata of a model. Members may be missing; `service.runtime.image` defines the defaults.
 
     Attributes:
-        labels: of the classes, from 0.
-        mean, std: of pixel / 255, one for each channel or one for all: the input is (pixel / 255 - mean) / std, the
-            convention of torchvision's `Normalize`.
-        resize: how pictures are fitted.
-        layout: where the input's shape leaves that open.
+        labels: the names of the classes, class 0 first.
+        mean, std: the normalization of pixels, one number for each channel or one for all: the input is
+            (pixel / 255 - mean) / std, the convention of torchvision's `Normalize`.
+        resize: how pictures are resized.
+        layout: the order of the axes, for inputs whose shape does not determine it.
     """
 
     labels: tuple[str, ...] = ()
@@ -49,23 +49,23 @@ class ModelMetadata:
     layout: Layout | None = None
 
     def __post_init__(self) -> None:
-        """Raises `InvalidInput`."""
+        """Raises `InvalidInput` if a member has an invalid value."""
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (0, 1, 3) or not all(map(math.isfinite, values)):
                 raise InvalidInput(f"{name} is {_listed(values)}", hint="one number for each channel, or one for all")
         if any(value <= 0 for value in self.std):
-            raise InvalidInput(f"std is {_listed(self.std)}, and has to be above 0")
+            raise InvalidInput(f"std is {_listed(self.std)}, but each number has to be above 0")
         if len(self.labels) > MAX_LABELS or sum(map(len, self.labels)) > MAX_LABELS_CHARACTERS:
             raise InvalidInput(
                 f"there are more than {MAX_LABELS} labels, or {MAX_LABELS_CHARACTERS} characters of them"
             )
 
     def __bool__(self) -> bool:
-        """Whether anything is known."""
+        """Returns true if any member is set."""
         return self != NOTHING
 
     def __str__(self) -> str:
-        """E.g. `10 labels, mean 0.5, std 0.25, crop`."""
+        """Returns a summary such as `10 labels, mean 0.5, std 0.25, crop`."""
         parts = [
             f"{len(self.labels)} label{'s' if len(self.labels) > 1 else ''}" if self.labels else "",
             f"mean {_listed(self.mean)}" if self.mean else "",
@@ -76,18 +76,18 @@ class ModelMetadata:
 
     @property
     def is_normalized(self) -> bool:
-        """Whether pictures are normalized by mean and standard deviation."""
+        """True if a mean or a standard deviation is set."""
         return bool(self.mean or self.std)
 
     def over(self, other: ModelMetadata) -> ModelMetadata:
-        """This, and what `other` says where this says nothing. Mean and standard deviation belong together."""
+        """Returns this metadata with missing members taken from `other`. `mean` and `std` are taken together."""
         mean, std = (self.mean, self.std) if self.is_normalized else (other.mean, other.std)
         return ModelMetadata(
             self.labels or other.labels, mean, std, self.resize or other.resize, self.layout or other.layout
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Without what is not known."""
+        """Returns the members that are set."""
         members = {
             "labels": list(self.labels),
             "mean": list(self.mean),
@@ -98,16 +98,16 @@ class ModelMetadata:
         return {name: value for name, value in members.items() if value}
 
     def to_text(self) -> str:
-        """As JSON; empty where nothing is known."""
+        """Returns the members as JSON text; empty if none is set."""
         return json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True) if self else ""
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> ModelMetadata:
-        """Raises `InvalidInput`."""
+        """Parses the result of `to_json`. Raises `InvalidInput` if it is not well formed."""
         try:
             labels = members.get("labels", ())
             if not all(isinstance(label, str) for label in labels):
-                raise ValueError("a label is no text")
+                raise ValueError("a label is not a string")
             mean, std = (tuple(map(float, members.get(name, ()))) for name in ("mean", "std"))
             resize, layout = members.get("resize"), members.get("layout")
             return ModelMetadata(
@@ -123,24 +123,28 @@ class ModelMetadata:
     @staticmethod
     @lru_cache(maxsize=256)
     def from_text(text: str) -> ModelMetadata:
-        """Parses the result of `to_text`. Raises `InvalidInput`."""
+        """Parses the result of `to_text`. Raises `InvalidInput` if it is not well formed."""
         try:
             return ModelMetadata.from_json(json.loads(text)) if text else NOTHING
-        except (RecursionError, ValueError) as error:  # too deep, or with a number of thousands of digits
+        except (RecursionError, ValueError) as error:  # also if it is too deep, or has a number of thousands of digits
             raise InvalidInput("a model's metadata is not JSON") from error
 
 
 def parse_labels(text: str) -> tuple[str, ...]:
-    """Parses labels, one a line, class 0 first."""
-    return tuple(text.removeprefix("\ufeff").splitlines())  # a byte order mark is no part of the first
+    """Parses labels, one per line, class 0 first."""
+    return tuple(text.removeprefix("\ufeff").splitlines())  # a byte order mark is not part of the first label
 
 
 def parse_numbers(text: str) -> tuple[float, ...]:
-    """`0.485,0.456,0.406` -> numbers; none of an empty text. Raises `InvalidInput`."""
+    """Parses numbers separated by commas, such as `0.485,0.456,0.406`; an empty text gives none.
+
+    Raises:
+        InvalidInput: `text` is not of that form.
+    """
     try:
         return tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError as error:
-        raise InvalidInput(f"{text!r} is no list of numbers", hint="like 0.485,0.456,0.406") from error
+        raise InvalidInput(f"{text!r} is not a list of numbers", hint="write it like 0.485,0.456,0.406") from error
 
 
 def _listed(values: Sequence[float]) -> str:

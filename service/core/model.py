@@ -1,4 +1,4 @@
-"""A model, as a person names it: a row of versions, each one file."""
+"""A model: a name and a series of numbered versions, each of which is one file."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from service.core.digest import Digest
 from service.core.metadata import NOTHING, ModelMetadata
 
-NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # the first part says whose, see core.tenant
+NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # before `~`: the tenant, see core.tenant
 
 
 def name_of(file: Path) -> str:
-    """A model's name from a file's: lower case, and `-` for what a name cannot hold."""
-    stem = file.stem.lower().removesuffix("-symbol")  # as MXNet writes it
+    """Derives a model's name from a file name: in lower case, with `-` for characters that a name cannot contain."""
+    stem = file.stem.lower().removesuffix("-symbol")  # MXNet's suffix of a graph file
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:63] or "model"
 
 
 class VersionState(StrEnum):
-    """Whether a version of a model answers predictions on this server."""
+    """The state of a model version on this server. Only a `READY` version answers predictions."""
 
-    READY = "ready"  # it is loaded, or is with the first request for it
+    READY = "ready"  # loaded, or loaded by the first request for it
     BUILDING = "building"
-    FAILED = "failed"  # to be built, or to be loaded
-    DIFFERENT = "different"  # it was built, and differs from its reference runtime
+    FAILED = "failed"  # the build failed, or the artifact could not be loaded
+    DIFFERENT = "different"  # built, but its outputs differ from those of its reference runtime
     CANCELED = "canceled"
-    QUARANTINED = "quarantined"  # the server crashed too often while it ran
-    UNLOADED = "unloaded"  # by a request, until it is loaded again
-    ELSEWHERE = "elsewhere"  # it is built for machines of another kind
+    QUARANTINED = "quarantined"  # the server crashed too often while the version ran
+    UNLOADED = "unloaded"  # unloaded by a request, until a request loads it again
+    ELSEWHERE = "elsewhere"  # built only for targets that this machine cannot run
     NOT_BUILT = "not_built"
 
 
@@ -39,9 +39,9 @@ class Deleted:
     """The result of deleting a model, or one version of it.
 
     Attributes:
-        versions: their numbers, in ascending order.
-        aliases: names that stood for one of them, and stand for nothing now.
-        builds: the number of builds without any request left.
+        versions: the numbers of the deleted versions, in ascending order.
+        aliases: aliases that named one of these versions, and were deleted with it.
+        builds: the number of builds that no model version requests any more.
     """
 
     model: str
@@ -52,13 +52,13 @@ class Deleted:
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """One file that was pushed under a name. The same bytes under the same name are the same version.
+    """One file that was pushed under a name. Pushing the same bytes under the same name again gives the same version.
 
     Attributes:
-        number: counts from 1 for each name.
+        number: the version number, counted from 1 for each name.
         source: the digest of the file.
-        format: of the file, such as `tflite`.
-        metadata: what was said of it beside the file.
+        format: the format of the file, such as `tflite`.
+        metadata: the metadata that was pushed with the file.
     """
 
     name: str

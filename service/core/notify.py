@@ -1,4 +1,4 @@
-"""Reports the state of the service to systemd (sd_notify(3)): it is ready, it still runs, it stops.
+"""Reports the state of the service to systemd (sd_notify(3)): that it is ready, still running, or stopping.
 
 systemd passes the name of a socket in the environment. Without that name, nothing is sent.
 """
@@ -15,16 +15,16 @@ _READY, _ALIVE, _STOPPING = b"READY=1", b"WATCHDOG=1", b"STOPPING=1"
 
 
 class ServiceManager:
-    """systemd, if it started this process.
+    """The connection to systemd. It does nothing if systemd did not start this process.
 
     Attributes:
-        watchdog_s: how often `alive` is to be called, at least; None if systemd does not wait for it.
+        watchdog_s: the longest allowed interval between calls of `alive`; None if systemd does not watch this process.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """
         Args:
-            environment: by default that of this process.
+            environment: the environment variables; by default those of this process.
         """
         given = os.environ if environment is None else environment
         self._address = _address(given.get(_SOCKET, ""))
@@ -40,7 +40,7 @@ class ServiceManager:
         self._send(_STOPPING)
 
     def connected(self) -> socket.socket | None:
-        """A socket on which a program that replaces this one goes on to report; None if systemd does not listen."""
+        """Returns a socket on which the program that replaces this one can report its state; None without systemd."""
         if self._address is None:
             return None
         to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -61,14 +61,14 @@ class ServiceManager:
 
 
 def _address(name: str) -> str | None:
-    """Of a file, or, with an at sign, of the abstract namespace."""
+    """Returns the address of a socket: a path, or `@` and a name in the abstract namespace. None for other names."""
     if name.startswith("@"):
         return "\0" + name[1:]
     return name if name.startswith("/") else None
 
 
 def _period_s(given: Mapping[str, str]) -> float | None:
-    """Half of the time after which systemd acts, if it watches this process and not its parent."""
+    """Returns half of the time after which systemd acts; None if it does not watch this process."""
     if given.get(_PID, str(os.getpid())) != str(os.getpid()):
         return None
     with suppress(ValueError):

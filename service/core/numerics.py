@@ -1,6 +1,6 @@
 """Numerics modes: the names of the reference runtimes whose arithmetic a build follows, bit for bit.
 
-What each mode computes, operator by operator, is in `compiler/qnn/numerics/`.
+The formulas of each mode, operator by operator, are in `compiler/qnn/numerics/`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QNNPACK = "qnnpack"
 PT2E = "pt2e"
 MXNET_ONEDNN = "mxnet-onednn"
 _TORCH = (FBGEMM, ONEDNN, TORCH_X86, QNNPACK)
-# Format of the source -> the modes that runtimes of its framework define; the first is the default.
+# Format of the source -> the modes of its framework's runtimes; the first is the default.
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "tflite": (LITERT_REFERENCE, XNNPACK),
     "onnx": (ONNXRUNTIME,),
@@ -32,10 +32,10 @@ DEFAULT_MODE: Mapping[str, str] = {source_format: modes[0] for source_format, mo
 
 
 def parse_mode(name: str) -> str:
-    """`name`, if it is a mode.
+    """Returns `name` if it is the name of a mode.
 
     Raises:
-        Unsupported: it is not.
+        Unsupported: no mode has this name.
     """
     if name not in MODES:
         raise Unsupported(f"unknown numerics mode {name!r}", hint=f"use one of: {', '.join(MODES)}")

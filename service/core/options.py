@@ -1,4 +1,7 @@
-"""Options of a build besides target and numerics mode. They are part of the build's key."""
+"""The options of a build other than target and numerics mode. They are part of the build's key.
+
+An absent option has its default, so that a new option does not change the keys of existing builds.
+"""
 
 from __future__ import annotations
 
@@ -22,41 +25,41 @@ _SIZE = re.compile(r"\d{1,9}|\[\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*\]", re.ASCII)
 
 
 def batch_of(options: Mapping[str, Any]) -> int:
-    """The number of samples that the artifact takes at a time."""
+    """Returns the number of samples that the artifact takes at a time."""
     return int(options.get(BATCH, 1))
 
 
 def with_batch(batch: int) -> dict[str, Any]:
-    """The options of a build for `batch` samples; of one sample they are none, as before there were others."""
+    """Returns the options of a build for `batch` samples. For one sample there are none."""
     return {} if batch == 1 else {BATCH: batch}
 
 
 def shapes_of(options: Mapping[str, Any]) -> Shapes:
-    """Shapes of inputs by name, for files that do not say them; "" stands for the only input."""
+    """Returns the input shapes by name, for files that do not contain them; "" is the name of an only input."""
     return {str(name): [int(size) for size in shape] for name, shape in options.get(INPUT_SHAPES, {}).items()}
 
 
 def buckets_of(options: Mapping[str, Any]) -> list[Shapes]:
-    """The shapes of all buckets of the model, ascending, of which the build makes one; nothing where it has none."""
+    """Returns the shapes of all buckets of the model, ascending; empty if it has none. A build makes one of them."""
     return [shapes_of({INPUT_SHAPES: each}) for each in options.get(BUCKETS, ())]
 
 
 def place_of(options: Mapping[str, Any]) -> int:
-    """Which of the buckets the build makes; 0 where the model has none."""
+    """Returns the index of the bucket that the build makes; 0 if the model has none."""
     buckets = buckets_of(options)
     return buckets.index(shapes_of(options)) if buckets else 0
 
 
 def with_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """The options of a build whose inputs have `shapes`."""
+    """Returns the options of a build whose inputs have `shapes`."""
     return {INPUT_SHAPES: {name: list(shape) for name, shape in shapes.items()}} if shapes else {}
 
 
 def with_sizes(batches: Sequence[int], shapes: OpenShapes) -> list[dict[str, Any]]:
-    """The options of the builds that make one model: one for each batch size or bucket, the smallest first.
+    """Returns the options of all builds of one model: one for each batch size or bucket, the smallest first.
 
     Raises:
-        InvalidInput: as `expanded`; or the model is to have batch sizes and buckets.
+        InvalidInput: both batch sizes and buckets are requested, or `shapes` is refused by `expanded`.
     """
     buckets = expanded(shapes)
     if len(buckets) == 1:
@@ -67,17 +70,19 @@ def with_sizes(batches: Sequence[int], shapes: OpenShapes) -> list[dict[str, Any
 
 
 def expanded(shapes: OpenShapes) -> list[Shapes]:
-    """`{"x": [1, [16, 32]]}` -> `[{"x": [1, 16]}, {"x": [1, 32]}]`: the first of every list, the second, and so on.
+    """Expands lists of sizes into buckets: `{"x": [1, [16, 32]]}` -> `[{"x": [1, 16]}, {"x": [1, 32]}]`.
+
+    The first bucket has the first size of every list, the second bucket the second size, and so on.
 
     Raises:
-        InvalidInput: the lists differ in length, are too long, or do not ascend.
+        InvalidInput: the lists differ in length, are too long, or are not ascending.
     """
     lists = [size for shape in shapes.values() for size in shape if not isinstance(size, int)]
     count = len(lists[0]) if lists else 1
     if any(len(each) != count for each in lists):
         raise InvalidInput("lists of sizes differ in length", hint="each bucket takes one size of every list")
     if not 1 <= count <= MAX_BUCKETS or any(list(each) != sorted(set(each)) for each in lists):
-        raise InvalidInput(f"a list of sizes has 1 to {MAX_BUCKETS} of them, ascending")
+        raise InvalidInput(f"a list of sizes must contain 1 to {MAX_BUCKETS} different sizes in ascending order")
     return [
         {name: [size if isinstance(size, int) else size[place] for size in shape] for name, shape in shapes.items()}
         for place in range(count)
@@ -85,10 +90,10 @@ def expanded(shapes: OpenShapes) -> list[Shapes]:
 
 
 def parse_shapes(text: str) -> Shapes:
-    """As `parse_open_shapes`, of shapes without lists.
+    """Parses shapes like `parse_open_shapes`, but without lists of sizes.
 
     Raises:
-        InvalidInput: it is no list of shapes, or one has a list of sizes.
+        InvalidInput: `text` is malformed, or contains a list of sizes.
     """
     return {name: [_single(size, text) for size in shape] for name, shape in parse_open_shapes(text).items()}
 
@@ -100,11 +105,12 @@ def _single(size: int | Sequence[int], text: str) -> int:
 
 
 def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
-    """`x=1,3,224,224;y=1x[16,32]` -> shapes by name; the name of the only input may be left out. A list of sizes stands
-    for as many buckets.
+    """Parses shapes such as `x=1,3,224,224;y=1x[16,32]`, and returns them by input name.
+
+    The name of an only input may be omitted. A list of sizes in brackets makes one bucket for each size.
 
     Raises:
-        InvalidInput: it is no list of shapes.
+        InvalidInput: `text` is malformed.
     """
     shapes: dict[str, list[int | list[int]]] = {}
     for part in filter(None, text.split(";")):
@@ -121,10 +127,10 @@ def _size(text: str) -> int | list[int]:
 
 
 def parse_batches(text: str) -> tuple[int, ...]:
-    """`1,8,16` -> the sizes, ascending, each once; 1 is always among them.
+    """Parses batch sizes such as `1,8,16`. Returns them in ascending order, each once, and always with 1.
 
     Raises:
-        InvalidInput: it is no list of sizes.
+        InvalidInput: `text` is malformed, or a size is too large.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 6 for part in parts):
@@ -133,7 +139,11 @@ def parse_batches(text: str) -> tuple[int, ...]:
 
 
 def check_batches(sizes: Iterable[int]) -> tuple[int, ...]:
-    """As `parse_batches`, of numbers."""
+    """Returns batch sizes in ascending order, each once, and always with 1.
+
+    Raises:
+        InvalidInput: a size is not from 1 to `MAX_BATCH`.
+    """
     batches = sorted({1, *sizes})
     if not 1 <= batches[0] <= batches[-1] <= MAX_BATCH:
         raise InvalidInput(f"batch sizes are 1 to {MAX_BATCH}, not {', '.join(map(str, batches))}")
@@ -141,7 +151,7 @@ def check_batches(sizes: Iterable[int]) -> tuple[int, ...]:
 
 
 def tune_s_of(options: Mapping[str, Any]) -> float | None:
-    """The time to search for better tiles, in seconds; None for no search."""
+    """Returns the time to search for faster tile sizes, in seconds; None for no search."""
     seconds = options.get(TUNE)
     return None if seconds is None else float(seconds)
 
@@ -151,25 +161,25 @@ def with_tuning(options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def without_tuning(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the build that is tuned."""
+    """Returns the options of the same build without tuning."""
     return {name: value for name, value in options.items() if name != TUNE}
 
 
 def accepts_differences(options: Mapping[str, Any]) -> bool:
-    """True if the build may be served although it differs from its reference runtime."""
+    """Returns true if the build may be served even if it differs from its reference runtime."""
     return options.get(ACCEPT) is True
 
 
 def with_acceptance(options: Mapping[str, Any], accepts: bool) -> dict[str, Any]:
-    """The options of a build that is served although it may differ from its reference, if `accepts`."""
+    """Returns the options of a build which, if `accepts`, may be served even if it differs from its reference."""
     return {**options, **({ACCEPT: True} if accepts else {})}
 
 
 def parse_tune(text: str) -> float:
-    """`60s`, `2m` or `60` -> seconds.
+    """Parses a tuning time such as `60s`, `2m` or `60`, and returns seconds.
 
     Raises:
-        InvalidInput: it is no time, or too short or too long.
+        InvalidInput: `text` is malformed, or the time is too short or too long.
     """
     number, unit = (text[:-1], _UNITS_S[text[-1]]) if text[-1:] in _UNITS_S else (text, 1.0)
     if not number.isascii() or not number.isdecimal() or len(number) > 6:
@@ -178,7 +188,7 @@ def parse_tune(text: str) -> float:
 
 
 def check_tune(seconds: float) -> float:
-    """As `parse_tune`, of a number."""
+    """Returns `seconds` if it is a valid tuning time. Otherwise raises `InvalidInput`."""
     if not LEAST_TUNE_S <= seconds <= MOST_TUNE_S:
         raise InvalidInput(f"a build is tuned for {LEAST_TUNE_S:g} to {MOST_TUNE_S:g} s, not {seconds:g}")
     return seconds

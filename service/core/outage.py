@@ -1,4 +1,4 @@
-"""What is said of a database that does not answer: once that it is gone, and once that it is back."""
+"""Logs an outage of the database: once when it begins, and once when it ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from service.core.errors import DatabaseUnreachable
 
 
 class Outage:
-    """For whoever asks again and again. From any thread.
+    """The state of an outage, for code that retries until the database responds. It is thread-safe.
 
     Args:
-        logger: of whoever asks.
+        logger: the logger of that code.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -21,23 +21,26 @@ class Outage:
         self._since_s: float | None = None
 
     def began(self, what: object) -> None:
-        """There was no answer; `what` to say of it, where that is news."""
+        """Records a failed attempt. The first one of an outage is logged, with `what` as its reason."""
         with self._lock:
             if self._since_s is None:
                 self._since_s = monotonic()
-                self._logger.warning("%s; it is asked again until it answers", what)
+                self._logger.warning("%s; retrying until it responds", what)
 
     def ended(self, what: str) -> None:
-        """There was an answer of `what`."""
+        """Records a successful attempt. It is logged if it ends an outage, with `what` as the name of what responds."""
         if self._since_s is None:
             return
         with self._lock:
             since_s, self._since_s = self._since_s, None
             if since_s is not None:
-                self._logger.warning("%s answers again, after %.1f s", what, monotonic() - since_s)
+                self._logger.warning("%s responds again, after %.1f s", what, monotonic() - since_s)
 
 
 def log_trouble(logger: logging.Logger, error: Exception, message: str, *arguments: object) -> None:
-    """Why work that is tried again did not get done. Of a database that does not answer its `Outage` has spoken."""
+    """Logs the error that ended work which will be retried, with a traceback.
+
+    Logs nothing if the database is unreachable: its `Outage` has logged that already.
+    """
     if not isinstance(error, DatabaseUnreachable):
         logger.error(message, *arguments, exc_info=error)

@@ -1,7 +1,7 @@
-"""How many threads this process has. Imported by `service.cli` before anything that starts one.
+"""Counts the threads of this process. `service.cli` imports this module before any module that starts a thread.
 
-Where it is imported later, threads of Python's that run already count as ours, and native ones (a library's pool) would
-be taken for an emulator's.
+If it is imported later, Python threads that run already are still counted as own threads, but native ones, such as a
+library's pool, would be taken for threads of an emulator.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ def _threads() -> int:
     return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
-# An emulator of a processor (qemu-user) has threads of its own among those of its guest, whose forks it takes care of.
+# The threads of a CPU emulator such as qemu-user. They appear among this process's threads, and the emulator itself
+# restores them after a fork.
 _EMULATORS = _threads() - threading.active_count()
 
 
 def own_threads() -> int:
-    """Threads that a fork of this process would lack: all but the first, and but an emulator's, are some too many."""
+    """Returns the number of this process's threads, without those of an emulator.
+
+    A fork has only the thread that forked, so a process with a result above 1 should not fork.
+    """
     return _threads() - _EMULATORS

@@ -1,8 +1,8 @@
-"""Text of foreign origin, made safe to show: on a terminal, in a log, in one line of a list.
+"""Escapes untrusted text, so that it is safe to show on a terminal, in a log, or in one line of a list.
 
-The names in a model file are whatever its author wrote. An escape sequence among them could move the cursor, rewrite
-lines that are already on the screen or set the clipboard; a line break could forge a line of the log; a bidirectional
-control could show `gpj.exe` as `exe.jpg`.
+The author of a model file chooses the names in it. An escape sequence in a name could move the cursor, rewrite lines
+that are already on the screen, or set the clipboard. A line break could forge a line of the log. A bidirectional
+control character could show `gpj.exe` as `exe.jpg`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _UNSAFE = (
 _IN_LINE = re.compile(f"[{_UNSAFE}]")
 _IN_TEXT = re.compile(f"(?![\n\t])[{_UNSAFE}]")
 
-_FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF  # how Python writes a byte of a file name that is not UTF-8 (PEP 383)
+_FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF  # Python's code points for non-UTF-8 bytes (PEP 383)
 
 
 def printable(text: str) -> str:
-    r"""`text` on one line, with each unsafe character as an escape: `\x1b`, `\u202e`."""
+    r"""Returns `text` on one line, with each unsafe character as an escape: `\x1b`, `\u202e`."""
     return _IN_LINE.sub(_escape, text)
 
 
 def printable_text(text: str) -> str:
-    """The same of text that may have several lines: line breaks and tabs stay."""
+    """Escapes unsafe characters like `printable`, but keeps line breaks and tabs."""
     return _IN_TEXT.sub(_escape, text)
 
 
 def json_text(value: Any) -> str:
-    """JSON in one line, whose unsafe characters are JSON's escapes: it is read back as the same value."""
+    """Returns `value` as JSON on one line, with unsafe characters as JSON escapes. Parsing gives the same value."""
     return _IN_LINE.sub(_json_escape, json.dumps(value, ensure_ascii=False))
 
 

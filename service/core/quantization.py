@@ -1,4 +1,4 @@
-"""What a quantization is asked for: an option of the build that does it, and so a part of its key."""
+"""The options of a quantization. They are one option of the build that quantizes, and so a part of its key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_ALL_WAYS = ("data", "metadata", "dynamic", "weights", "block")
 
 
 class Method(StrEnum):
-    """The names of `quantize.methods.METHODS`, which a test compares."""
+    """The methods of choosing ranges. The values are the keys of `quantize.methods.METHODS`; a test compares them."""
 
     MINMAX = "minmax"
     PERCENTILE = "percentile"
@@ -35,14 +35,14 @@ class Method(StrEnum):
 
 
 class Storage(StrEnum):
-    """Of activations."""
+    """The type that activations are stored as."""
 
     UINT8 = "uint8"
     INT8 = "int8"
 
 
 class Raised(StrEnum):
-    """What a budget makes of layers that may not be in integers, and need not be in float."""
+    """The intermediate precision of layers that a budget moves out of 8-bit integers but need not keep in float32."""
 
     WIDE = "16x8"
     BFLOAT16 = "bfloat16"
@@ -50,10 +50,11 @@ class Raised(StrEnum):
 
 @dataclass(frozen=True)
 class LatencyBudget:
-    """The longest that a call may take: a time, or so many times that of the model with no layer raised.
+    """The longest time that a call may take: absolute, or a multiple of the time with all layers in integers.
 
     Attributes:
-        unit: `x`, `us`, `ms` or `s`.
+        amount: a number of `unit`.
+        unit: `us`, `ms` or `s`; or `x` for a multiple.
     """
 
     amount: float
@@ -61,14 +62,16 @@ class LatencyBudget:
 
     @staticmethod
     def parse(text: str) -> LatencyBudget:
-        """`1.2x`, `5ms`, `800us`. Raises `InvalidInput`: it is neither."""
+        """Parses a bound such as `1.2x`, `5ms` or `800us`. Raises `InvalidInput` if `text` is not of that form."""
         found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(x|us|ms|s)", text)
         if found is None or float(found[1]) == 0:
-            raise InvalidInput(f"{text!r} is no bound of latency", hint="such as 5ms, or 1.2x the time in integers")
+            raise InvalidInput(
+                f"{text!r} is not a latency budget", hint="write it like 5ms, or like 1.2x the time in integers"
+            )
         return LatencyBudget(float(found[1]), found[2])
 
     def limit_s(self, base_s: float) -> float:
-        """Of a model that takes `base_s` with no layer raised."""
+        """Returns the bound in seconds for a model that takes `base_s` with all layers in integers."""
         return self.amount * (base_s if self.unit == "x" else _UNITS_S[self.unit])
 
     def __str__(self) -> str:
@@ -80,25 +83,27 @@ class QuantizationOptions:
     """How a float model is quantized.
 
     Attributes:
-        method: how ranges are chosen.
-        activations: how they are stored.
-        keep: names of operators' outputs that stay in float.
-        wide: names of operators' outputs that have 16 bits, with weights of 8.
-        bfloat16: names of outputs of Conv, Gemm and MatMul whose operands are rounded to bfloat16.
-        equalize: whether channels of neighbouring layers are scaled to equal ranges first.
-        correct_bias: whether biases take back what rounding weights adds to the mean of each channel.
-        adaround: whether weights are rounded so that results change least, not each to the nearest.
-        rounds: how often ranges are chosen again, by what the quantized model makes of the inputs.
-        sensitivity: whether the cost of each layer, and the curve, are measured too.
-        budget: the largest share of answers that may be lost, for which further layers stay in float; None: any.
-        raise_to: what the budget raises layers to where that is enough; else they stay in float.
-        latency_budget: how long a call may take at most, within which layers stay in float; None: any time.
-        samples: as many inputs are used.
-        metadata: what pictures are made tensors by.
-        data: the stored calibration set; None of a command, which reads its own, and where no inputs are taken.
-        dynamic: whether only matrix products are quantized, whose operands' ranges are found when the model runs.
-        weights: the bits of weights of matrix products, where these alone are quantized; else None.
-        block: so many of such weights share a scale.
+        method: how the ranges of tensors are chosen.
+        activations: the type that activations are stored as.
+        keep: operators that stay in float, by the names of their outputs.
+        wide: operators with 16-bit activations and 8-bit weights, by the names of their outputs.
+        bfloat16: Conv, Gemm and MatMul operators whose operands are rounded to bfloat16, by the names of their outputs.
+        equalize: True to scale the channels of neighboring layers to equal ranges first.
+        correct_bias: True to correct biases by the amount that rounding the weights adds to the mean of each channel.
+        adaround: True to round weights so that results change least, instead of to the nearest value.
+        rounds: the number of times that ranges are chosen again, from the values in the quantized model.
+        sensitivity: True to measure the cost of each layer and the trade-off curve too.
+        budget: the largest share of correct answers that quantization may lose; further layers leave integers to meet
+            it. None: no limit.
+        raise_to: the precision that the budget gives to layers where it suffices; the others stay in float32.
+        latency_budget: the longest time that a call may take; the noisiest layers stay in float as far as it allows.
+            None: no limit.
+        samples: the number of calibration inputs that are used.
+        metadata: the preprocessing that converts pictures to tensors.
+        data: the stored calibration set. None if a command reads the set itself, or if no inputs are needed.
+        dynamic: True to quantize only matrix products, with ranges of their operands that are found at run time.
+        weights: the number of bits of weights if only the weights of matrix products are quantized; else None.
+        block: the number of such weights that share a scale.
     """
 
     method: Method = Method.MINMAX
@@ -123,21 +128,22 @@ class QuantizationOptions:
 
     @property
     def takes_inputs(self) -> bool:
-        """Whether it is calibrated. If not, all other members but `data` and `metadata` have their defaults."""
+        """True if the quantization needs calibration inputs. If false, members that need inputs have their defaults."""
         return not self.dynamic and self.weights is None
 
     @property
     def suffix(self) -> str:
-        """The end of the quantized file's name, by the bits of its weights: `.int8.onnx`."""
+        """The suffix of the quantized file's name, with the number of bits of its weights: `.int8.onnx`."""
         return f".int{self.weights or 8}.onnx"
 
     def check(self, has_inputs: bool) -> None:
-        """
+        """Checks that the options belong to exactly one way to quantize: by calibration, `dynamic` or `weights`.
+
         Args:
-            has_inputs: whether there is a calibration set.
+            has_inputs: True if there is a calibration set.
 
         Raises:
-            InvalidInput: it is asked for in no way or in several, or other members are of another way.
+            InvalidInput: no way or several ways are chosen, or a member is set that belongs to another way.
         """
         if sum((has_inputs, self.dynamic, self.weights is not None)) != 1:
             raise InvalidInput(
@@ -147,15 +153,17 @@ class QuantizationOptions:
             check_blocks(self.weights, self.block)
         if self.raise_to is Raised.BFLOAT16 and (self.budget is None or self.latency_budget is not None):
             raise InvalidInput(
-                "layers are raised to bfloat16 within a budget of answers, and none of latency: calls are timed by a "
-                "target without its instruction",
-                hint="give budget alone; bfloat16 names single layers",
+                "raise_to bfloat16 needs a budget and cannot be combined with latency_budget: calls are timed on a "
+                "target without bfloat16 instructions",
+                hint="give budget alone, or name single layers with bfloat16",
             )
         others = [] if has_inputs else [each.name for each in fields(self) if each.name not in _OF_ALL_WAYS]
         others += [] if self.weights is not None else ["block"]
         asked = [name for name in others if getattr(self, name) != getattr(QuantizationOptions, name)]
         if asked:
-            raise InvalidInput(f"{', '.join(asked)}: of another way to quantize", hint="leave it out")
+            raise InvalidInput(
+                f"{', '.join(asked)} cannot be combined with the chosen way to quantize", hint="leave it out"
+            )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -182,7 +190,7 @@ class QuantizationOptions:
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> QuantizationOptions:
-        # Of a build that was asked for before they were there, when no bias was corrected.
+        # Builds that an earlier release requested lack some members. That release did not correct biases.
         members = {**QuantizationOptions(correct_bias=False).to_json(), **members}
         return QuantizationOptions(
             method=Method(members["method"]),
@@ -208,32 +216,38 @@ class QuantizationOptions:
 
 
 def check_blocks(bits: int, block: int) -> None:
-    """Raises `InvalidInput`: blocks of no power of two of at least 16, or other bits."""
+    """Checks the bits and the block size of weights.
+
+    Raises:
+        InvalidInput: `bits` is neither 4 nor 8, or `block` is not a power of two of at least 16.
+    """
     if bits not in WEIGHT_BITS or block < LEAST_BLOCK or block & (block - 1):
-        raise InvalidInput(f"weights of {bits} bits in blocks of {block}", hint="4 or 8 bits, and 16, 32, 64 …")
+        raise InvalidInput(
+            f"weights of {bits} bits in blocks of {block} are not supported", hint="use 4 or 8 bits, and 16, 32, 64 …"
+        )
 
 
 def quantization_of(options: Mapping[str, Any]) -> QuantizationOptions | None:
-    """What a build quantizes by; None of one that compiles."""
+    """Returns the quantization in a build's options; None for a build that compiles."""
     asked = options.get(QUANTIZE)
     return None if asked is None else QuantizationOptions.from_json(asked)
 
 
 def is_quantization(options: Mapping[str, Any]) -> bool:
-    """Whether a build with these options quantizes, and does not compile."""
+    """Returns true if a build with these options quantizes a model instead of compiling it."""
     return QUANTIZE in options
 
 
 def parse_share(text: str) -> float:
-    """`0.5%` or `0.005`.
+    """Parses a share such as `0.5%` or `0.005`.
 
     Raises:
-        InvalidInput: it is no share.
+        InvalidInput: `text` is not a number from 0 to below 1, or a percentage below 100.
     """
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError as error:
-        raise InvalidInput(f"{text!r} is no share", hint="such as 0.5%") from error
+        raise InvalidInput(f"{text!r} is not a share", hint="write it like 0.5%") from error
     if not 0 <= share < 1:
-        raise InvalidInput(f"{text!r} is no share of all answers", hint="such as 0.5%")
+        raise InvalidInput(f"{text!r} is not a share from 0 to below 100 %", hint="write it like 0.5%")
     return share

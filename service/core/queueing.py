@@ -1,4 +1,4 @@
-"""How the requests to one model are queued, brought together and run: what a deployment chooses."""
+"""The scheduling rules of a model: how its requests are queued, batched and run, according to the settings."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from service.core.cores import affordable_threads
 from service.core.settings import Serving
 from service.core.target import Device
 
-# Unless told otherwise:
-_MOST_INSTANCES = 8  # each has a thread for every core
-_CARD_INSTANCES = 2
+# The defaults if the setting `instances` is 0:
+_MOST_INSTANCES = 8  # on the CPU, where each instance has a thread for every core
+_CARD_INSTANCES = 2  # on a GPU
 
 
 @dataclass(frozen=True)
 class Scheduling:
-    """The rules of one model's queue.
+    """The scheduling rules of one model.
 
     Attributes:
-        queue_size: how many requests may wait while every instance is busy.
-        max_wait_s: fewer may wait where these will take longer, as far as the last calls tell; None for any time.
-        instances: how many calls of the model may run at the same time.
-        card_instances: and of one for a card: while one computes, tensors of another are copied.
-        threads: that share a call, where no other call wants their cores; 0 for all that this process may use.
-        priority_levels: the number of levels; 1 is served first.
+        queue_size: the number of requests that may wait while every instance is busy.
+        max_wait_s: a request is refused if, by the duration of recent calls, it would wait longer than this; None for
+            no limit.
+        instances: the number of calls of the model that may run on the CPU at the same time.
+        card_instances: the same for a GPU. While one instance computes, tensors of another are copied.
+        threads: the number of threads that share a call if no other call needs their cores; 0 for all cores that this
+            process may use.
+        priority_levels: the number of priority levels; level 1 is served first.
         call_limit_s: the least time after which a call counts as hung; 0 for never.
-        timeout_s: how long a request may wait that says nothing of it itself; None for ever.
-        max_batch: samples of different requests that are computed in one call, at most; 0 for the largest size built.
-        max_delay_s: how long a call waits for requests that may join it.
-        max_sequences: of a model that keeps state, how many sequences may be under way.
-        sequence_idle_s: how long one is kept that nobody asks for.
+        timeout_s: how long a request without a deadline may wait; None for ever.
+        max_batch: the most samples of different requests that are computed in one call; 0 for the largest size built.
+        max_delay_s: how long a call waits for more requests to combine.
+        max_sequences: the most sequences of a model with state that may exist at a time.
+        sequence_idle_s: a sequence without requests for this long ends.
     """
 
     queue_size: int = 64
@@ -50,7 +52,7 @@ class Scheduling:
 
 
 def scheduling_of(chosen: Serving) -> Scheduling:
-    """The rules that settings have chosen for a model."""
+    """Returns the scheduling rules that follow from a model's settings."""
     return Scheduling(
         queue_size=chosen.queue_size,
         max_wait_s=chosen.queue_wait_s,

@@ -1,9 +1,9 @@
-"""A record of the calls that run at this moment, in memory that outlives the process whose native code may crash.
+"""A record of the calls that are running, in shared memory that survives a crash of the process that runs them.
 
-A table of fixed slots in a `memfd`. The data plane has a slot for each instance of a model. It counts the call, sets
-the slot's mark before the instance's native code is entered and clears it afterwards: a few stores
-(`native/plane/control/loading.h`). The process that watches over it maps the same memory: after a crash it reads whose
-marks are still set, and meanwhile which call has run for too long.
+The memory is a `memfd` with a fixed number of slots, one for each instance of a model in the data plane. Before the
+data plane enters an instance's native code, it counts the call and sets the slot's mark; afterwards it clears the mark.
+This costs a few stores (`native/plane/control/loading.h`). The supervising process maps the same memory. After a crash
+it reads which marks are still set; while the data plane runs, it looks for calls that have taken too long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.core.errors import InvalidInput
 
 _SLOTS = 16_384
 _DIGEST_BYTES = len("sha256:") + 64
-_RECORD = struct.Struct("<Qdi236s")  # CallRecord of native/plane/queue/runner.h
+_RECORD = struct.Struct("<Qdi236s")  # the struct CallRecord of native/plane/queue/runner.h
 _DIGESTS_AT = _SLOTS
 _RECORDS_AT = _DIGESTS_AT + _SLOTS * _DIGEST_BYTES
 _NO_MARKS = bytes(_SLOTS)
@@ -29,15 +29,15 @@ _BYTES = _RECORDS_AT + _SLOTS * _RECORD.size
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a model that runs.
+    """A call of a model that is running.
 
     Attributes:
-        slot: of the instance.
-        number: of the call, among those of the slot.
-        thread: the kernel's number of the thread that runs it.
-        limit_s: a call that takes longer counts as hung.
-        model: name and version, for messages; empty where the table does not have them.
-        artifact: None where the table does not have it.
+        slot: the index of the instance's slot.
+        number: the number of the call among those of its slot.
+        thread: the kernel's id of the thread that runs it.
+        limit_s: the time after which the call counts as hung.
+        model: the model's name and version, for messages; empty if the table does not contain them.
+        artifact: the artifact that runs; None if the table does not contain it.
     """
 
     slot: int
@@ -49,12 +49,12 @@ class Call:
 
 
 class Running:
-    """The table.
+    """The table of running calls.
 
-    Whoever runs the artifacts may write anything to it, so that all that is read is checked.
+    The process that runs artifacts may write anything to the table, so every value is checked when it is read.
 
     Attributes:
-        descriptor: of the memory, for the data plane to inherit.
+        descriptor: the file descriptor of the memory, for the data plane to inherit.
     """
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ class Running:
         self._memory = mmap.mmap(self.descriptor, _BYTES)  # a byte for each mark, then the digests, then the records
 
     def marked(self) -> list[Digest]:
-        """The artifacts whose marks are set, each once."""
+        """Returns the artifacts whose marks are set, each once."""
         found = dict.fromkeys(self._artifact(slot) for slot in self._marked_slots())
         return [artifact for artifact in found if artifact is not None]
 
     def calls(self) -> list[Call]:
-        """The calls that run at this moment."""
+        """Returns the calls that are running."""
         return [self._call(slot) for slot in self._marked_slots()]
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Running:
         os.close(self.descriptor)
 
     def clear(self) -> None:
-        """Forgets the marks that a process left; to be called when it is dead."""
+        """Clears the marks that a dead process left."""
         self._memory[:_SLOTS] = _NO_MARKS
 
     def _marked_slots(self) -> list[int]:

@@ -9,12 +9,12 @@ import os
 def step_back(nice: int) -> None:
     """Gives this thread, and the threads and processes that it starts, at least the niceness `nice` (nice(2)).
 
-    Above 0 they also interrupt no other process when they wake up (SCHED_BATCH).
+    If `nice` is above 0, they also do not preempt other processes when they wake up (SCHED_BATCH).
 
-    Linux compares niceness only within a session where it groups processes by session (autogroup, sched(7)): on most
-    machines, outside of containers and services. So a process that is to yield to the server must not start a session.
+    On most machines, outside of containers and services, Linux groups processes by session (autogroup, sched(7)), and
+    compares niceness only within a session. So a process that should yield to the server must not start a session.
     """
     os.nice(max(0, nice - os.nice(0)))
     if nice:
-        with contextlib.suppress(OSError):  # not every kernel has it
+        with contextlib.suppress(OSError):  # not every kernel supports it
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

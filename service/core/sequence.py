@@ -12,10 +12,10 @@ from service.core.signature import ModelSignature
 
 
 class SequenceState:
-    """The tensors of one sequence. Any instance of the model may run any of its calls, one at a time."""
+    """The state tensors of one sequence. Any instance of the model may run its calls, but only one call at a time."""
 
     def __init__(self, signature: ModelSignature) -> None:
-        """Before the first call."""
+        """Creates the state before the first call."""
         self.tensors = [aligned_copy(state.first()) for state in signature.states]
 
     @property
@@ -23,5 +23,8 @@ class SequenceState:
         return sum(tensor.nbytes for tensor in self.tensors)
 
     def advance(self, tensors: Iterable[NDArray[Any]]) -> None:
-        """Takes over what a call left, in the signature's order. (It may lie in the tensors that there are.)"""
+        """Replaces the state by copies of the `tensors` that a call returned, in the signature's order.
+
+        They may share memory with the current state.
+        """
         self.tensors = [aligned_copy(tensor) for tensor in tensors]

@@ -1,4 +1,7 @@
-"""Settings: flags win over `OCTET_*` environment variables, which win over `octet.toml`, which wins over defaults."""
+"""The settings of a deployment.
+
+Flags override `OCTET_*` environment variables, which override `octet.toml`, which overrides the defaults.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +21,29 @@ from service.core.key import FORM, id_of
 from service.core.logs import LogFormat
 from service.core.tenant import PATTERN
 
-_CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # as it stands in a header
+_CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # it is sent as the value of an HTTP header
 _CLUSTER_KEY_FORM = "16 to 512 visible ASCII characters, without a space: openssl rand -hex 32 makes one"
 _REFERENCE = r"([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
 
 
 class Auth(StrEnum):
-    """Whether a request needs an API key."""
+    """When a request needs an API key."""
 
-    AUTO = "auto"  # where there is one, or where others than this machine reach the address
+    AUTO = "auto"  # if any API key exists, or if other machines can reach the address
     ON = "on"
     OFF = "off"
 
 
 class Role(StrEnum):
-    """What a process is for, where a deployment has several."""
+    """The role of a process in a deployment."""
 
-    EMBEDDED = "embedded"  # everything in one
+    EMBEDDED = "embedded"  # a single server that does everything
     API = "api"  # forwards predictions to workers
-    WORKER = "worker"  # answers predictions, for one target
+    WORKER = "worker"  # computes predictions with the artifacts of one target
 
 
 class PlainHttp(StrEnum):
-    """Which OCI registries are asked in plain HTTP; others over TLS alone."""
+    """The OCI registries that are reached over plain HTTP. All others are reached over TLS."""
 
     LOOPBACK = "loopback"
     ALWAYS = "always"
@@ -48,13 +51,15 @@ class PlainHttp(StrEnum):
 
 
 class Serving(BaseModel):
-    """Settings that can also be chosen for one model: in the table `models` of the file, under its name."""
+    """Settings that can also be set for a single model: in the table `models` of the file, under the model's name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     queue_size: int = Field(64, gt=0, description="how many requests may wait for a model; more are refused with 429")
     queue_wait_s: float = Field(
-        0.5, gt=0, description="more are refused also where those that wait will take longer; 8 may wait in any case"
+        0.5,
+        gt=0,
+        description="requests are also refused if they would probably wait longer than this; 8 may wait in any case",
     )
     instances: int = Field(0, ge=0, description="concurrent predictions per model; 0: one for each core, up to 8")
     threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
@@ -65,8 +70,8 @@ class Serving(BaseModel):
     call_limit_s: float = Field(
         1.0,
         ge=0,
-        description="a call that takes longer than this, and twenty times longer than the model's calls usually take, "
-        "hangs: the process that runs it is started again, as after a crash; 0: never",
+        description="a call counts as hung if it takes longer than this, and twenty times longer than the model's "
+        "calls usually take; the process that runs it is then restarted, as after a crash; 0: never",
     )
     max_batch: int = Field(0, ge=0, description="most samples to combine in one call; 0: the largest size built")
     max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for more requests to combine")
@@ -77,7 +82,7 @@ class Serving(BaseModel):
 
 
 class Quota(BaseModel):
-    """What the keys of one tenant may use together."""
+    """The limits on what all keys of one tenant may use together."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,10 +90,10 @@ class Quota(BaseModel):
         None, gt=0, description="from midnight to midnight, UTC; by default any number"
     )
     builds_per_day: int | None = Field(
-        None, gt=0, description="builds that are begun, likewise; a quantization counts as two"
+        None, gt=0, description="builds that are started, likewise; a quantization counts as two"
     )
     stored_bytes: int | None = Field(
-        None, gt=0, description="size of all model files and calibration sets; by default any"
+        None, gt=0, description="total size of all model files and calibration sets; by default unlimited"
     )
 
 
@@ -101,12 +106,12 @@ class Settings(BaseSettings, Serving, DataDir):
     model_config = SettingsConfigDict(env_prefix="OCTET_", extra="forbid", frozen=True, hide_input_in_errors=True)
 
     role: Role = Field(
-        Role.EMBEDDED, description="part of a cluster, which the command chooses: `embedded`, `api` or `worker`"
+        Role.EMBEDDED, description="role in a cluster, which the command sets: `embedded`, `api` or `worker`"
     )
     pool: str | None = Field(
         None,
         pattern=r"^[a-z0-9][a-z0-9._+-]{0,62}$",
-        description="the name of the workers that are alike; by default the target",
+        description="the name of the pool of interchangeable workers that a worker belongs to; by default the target",
     )
     target: str | None = Field(
         None, description="the target whose artifacts `octet worker` serves; by default the best that its CPU runs"
@@ -114,8 +119,8 @@ class Settings(BaseSettings, Serving, DataDir):
     advertise: str | None = Field(
         None,
         pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:[0-9]{1,5})?$",
-        description="`HOST` or `HOST:PORT` by which the API reaches a worker; by default the host's own address, and "
-        "the port for HTTP",
+        description="`HOST` or `HOST:PORT` at which the API reaches a worker; by default the host's address and the "
+        "port for HTTP",
     )
     cluster_key: SecretStr | None = Field(
         None, description="the secret that API and workers share: 16 or more characters, none of them a space"
@@ -123,8 +128,8 @@ class Settings(BaseSettings, Serving, DataDir):
     cluster_key_file: Path | None = Field(None, description="a file that holds `cluster_key`")
     cluster_ca: Path | None = Field(
         None,
-        description="a PEM file of the authorities by whose certificates the API knows workers: it then speaks TLS to "
-        "them, and to no other; by default plain text",
+        description="a PEM file of the certificate authorities that the API trusts: it then connects to workers over "
+        "TLS, and only to those that these authorities certified; by default it uses plain text",
     )
     cluster_tls_name: str | None = Field(
         None,
@@ -134,20 +139,20 @@ class Settings(BaseSettings, Serving, DataDir):
     worker_heartbeat_s: float = Field(
         2.0,
         gt=0,
-        description="how often a worker of a cluster says that it is there; one that is silent twice as long is sent "
-        "nothing",
+        description="the interval between the heartbeats of a cluster's worker; a worker without a heartbeat for twice "
+        "as long gets no requests",
     )
     takeover_s: float = Field(
         30.0,
         ge=0,
-        description="how long a new worker of a cluster loads what the others of its pool have in memory, before it "
-        "takes requests; 0: not at all",
+        description="how long a new worker of a cluster loads the models that other workers of its pool have in "
+        "memory, before it accepts requests; 0: not at all",
     )
 
     pool_prices: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         {},
-        description="what a worker of a pool costs in an hour, by the pool's name, in any one currency: "
-        '`{"vnni": 0.17}`; `octet matrix` makes of it what a million predictions cost',
+        description="the price of a worker per hour, by the name of its pool, in any one currency: "
+        '`{"vnni": 0.17}`; `octet matrix` computes the price of a million predictions from it',
     )
 
     host: str = "127.0.0.1"
@@ -168,17 +173,17 @@ class Settings(BaseSettings, Serving, DataDir):
         "in the data directory",
     )
     store_cache_bytes: int = Field(
-        20 << 30, gt=0, description="how much of a bucket is kept in the data directory, besides what is in use"
+        20 << 30, gt=0, description="how much of a bucket is cached in the data directory, besides what is in use"
     )
-    store_timeout_s: float = Field(30.0, gt=0, description="how long to ask a bucket that does not answer")
+    store_timeout_s: float = Field(30.0, gt=0, description="how long to retry a bucket that does not respond")
     database_connections: int = Field(
         10, gt=0, description="connections to PostgreSQL per process, besides two that listen and lock"
     )
 
     auth: Auth = Field(
         Auth.AUTO,
-        description="whether requests need an API key: on, off, or auto, where there is one or where others than this "
-        "machine reach the address",
+        description="whether requests need an API key: on, off, or auto: if any key exists, or if other machines can "
+        "reach the address",
     )
     admin_key: SecretStr | None = Field(
         None, description="an API key with the scope `admin`, for example from a cluster's secret"
@@ -192,22 +197,23 @@ class Settings(BaseSettings, Serving, DataDir):
     )
     trusted_keys: str = Field(
         "",
-        description="PEM files of public keys, and folders of them, separated by colons: nothing is loaded that none "
-        "of these signed; empty: signatures are not asked for",
+        description="PEM files of public keys, and folders of them, separated by colons: only artifacts that one of "
+        "these keys signed are loaded; empty: signatures are not required",
     )
     builder_id: str = Field(
         "https://octet.dev/builder/unnamed",
         pattern=r"^[a-z][a-z0-9+.-]*:[!-~]{1,500}$",
-        description="a URI of your own for whoever builds here; it stands in the provenance",
+        description="a URI that identifies this builder; it is recorded in the provenance of artifacts",
     )
 
     registry_username: str | None = Field(
-        None, description="a user of OCI registries; by default, as `docker login` has written it down"
+        None, description="a user of OCI registries; by default the one that `docker login` stored"
     )
     registry_password: SecretStr | None = Field(None, description="the user's password, or a token")
     registry_http: PlainHttp = Field(
         PlainHttp.LOOPBACK,
-        description="which OCI registries are asked in plain HTTP: loopback (those of this machine), always, or never",
+        description="which OCI registries are reached over plain HTTP: loopback (those of this machine), always, or "
+        "never",
     )
 
     tenants: dict[Annotated[str, Field(pattern=PATTERN)], Quota] = Field(
@@ -217,31 +223,39 @@ class Settings(BaseSettings, Serving, DataDir):
     )
     plane_per_tenant: bool = Field(
         False,
-        description="run the models of each tenant in a process of their own, which can read no other tenant's: see "
-        "docs/how-to/keys.md for what it costs; of `octet serve`",
+        description="run the models of each tenant in a separate process, which cannot read those of other tenants; "
+        "for `octet serve` only; docs/how-to/keys.md describes the cost",
     )
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
     models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")
 
     model_files: tuple[Path, ...] = Field(
-        (), description="model files, artifact folders and folders of them, which are served as long as they are there"
+        (), description="model files, artifact folders and folders of them, which are served as long as they exist"
     )
     allow_unsandboxed: bool = Field(
-        False, description="build, and run artifacts, even where the kernel cannot sandbox that"
+        False, description="build, and run artifacts, even if the kernel cannot sandbox the processes"
     )
     accept_differences: bool = Field(
         False, description="serve every build, even if it differs from its reference by more than its mode documents"
     )
     build_time_limit_s: float = Field(
-        1200.0, gt=0, description="processor time of a build, over all its processes; on the clock it may take longer"
+        1200.0,
+        gt=0,
+        description="the most processor time that a build may use, over all its processes; by the clock it may take "
+        "longer",
     )
     build_stall_limit_s: float = Field(
         120.0, gt=0, description="a build's process that neither runs nor waits for a processor for this long is ended"
     )
-    quantize_time_limit_s: float = Field(3600.0, gt=0, description="of a quantization, with all builds that it takes")
+    quantize_time_limit_s: float = Field(
+        3600.0, gt=0, description="the longest that a quantization may take, with all its builds"
+    )
     build_passing_s: float = Field(
-        30.0, gt=0, description="a build that has taken this long is passed by the smallest that waits, one at a time"
+        30.0,
+        gt=0,
+        description="while a build that has taken this long runs on, smaller waiting builds run beside it, one at a "
+        "time, the smallest first",
     )
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")
@@ -256,7 +270,8 @@ class Settings(BaseSettings, Serving, DataDir):
     compiler_idle_s: float = Field(
         300.0,
         gt=0,
-        description="an idle compile worker ends after this long, or where it runs alone frees the compiler's 0.2 GB",
+        description="a compile worker that is idle for this long ends; one that runs alone frees the compiler's 0.2 GB "
+        "instead",
     )
     build_targets: str = Field("", description="the targets that a compile worker builds for: NAME, …; by default all")
     lease_s: float = Field(30.0, gt=0, description="a worker without a heartbeat for this long loses its build")
@@ -265,7 +280,9 @@ class Settings(BaseSettings, Serving, DataDir):
     model_memory_bytes: int = Field(
         0, ge=0, description="memory for all loaded models; the least recently used are unloaded; 0: no limit"
     )
-    card_memory_bytes: int = Field(0, ge=0, description="the same, of NVIDIA's cards; 0: nine tenths of what they have")
+    card_memory_bytes: int = Field(
+        0, ge=0, description="the same for the memory of NVIDIA GPUs; 0: nine tenths of what they have"
+    )
     preload: str = Field(
         "",
         pattern=rf"^(\*|{_REFERENCE}(\s*,\s*{_REFERENCE})*)?$",
@@ -283,31 +300,30 @@ class Settings(BaseSettings, Serving, DataDir):
     )
     shared_memory: bool = Field(
         False,
-        description="clients on this machine may have tensors read from, and written to, files of /dev/shm that this "
-        "process's user may open",
+        description="let clients on this machine pass tensors in files of /dev/shm, which the server reads and writes "
+        "as its own user",
     )
     max_connections: int = Field(
         0,
         ge=0,
-        description="connections at a time, over HTTP and gRPC together; 0: three quarters of the files that the "
-        "process may open, up to 100,000",
+        description="the most connections at a time, over HTTP and gRPC together; 0: three quarters of the files that "
+        "the process may open, up to 100,000",
     )
     peer_share: float = Field(
         0.75,
         gt=0,
         le=1,
-        description="how much one client address may hold of the connections, gRPC calls and message memory that "
-        "others leave free; 1 where all requests come from one proxy",
+        description="the share that one client address may hold of the connections, gRPC calls and message memory that "
+        "other addresses do not use; set 1 if all requests come through one proxy",
     )
     max_head_bytes: int = Field(64 << 10, gt=0, description="size limit of a request's head")
     database_timeout_s: float = Field(
-        30.0, gt=0, description="how long to wait for a lock of the database, and for one that does not answer"
+        30.0, gt=0, description="how long to wait for a lock of the database, and for a database that does not respond"
     )
     watchdog_s: float = Field(
         10.0,
         ge=0,
-        description="a process of the server that gives no sign of life for this long is killed and started again; 0: "
-        "never",
+        description="a process of the server that does not respond for this long is killed and restarted; 0: never",
     )
     max_crashes: int = Field(3, gt=0, description="an artifact that causes this many crashes is quarantined")
     log_format: LogFormat = Field(LogFormat.TEXT, description="`text`, or `json`: one object per line")
@@ -347,7 +363,7 @@ class Settings(BaseSettings, Serving, DataDir):
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together")
         if self.cluster_key is not None and self.cluster_key_file is not None:
-            raise ValueError("cluster_key and cluster_key_file say the same: give one of them")
+            raise ValueError("cluster_key and cluster_key_file are both set: set only one of them")
         if self.plane_per_tenant and self.role is not Role.EMBEDDED:
             raise ValueError("plane_per_tenant is a setting of octet serve: workers of a cluster serve all tenants")
         if self.plane_per_tenant and self.shared_memory:
@@ -357,16 +373,16 @@ class Settings(BaseSettings, Serving, DataDir):
         return self
 
     def serving(self, model: str) -> Serving:
-        """The settings of a model: its own, and the common ones where it has none."""
+        """Returns the settings of a model: those set for it, and the common values of all others."""
         own = self.models.get(model)
         return self if own is None else self.model_copy(update=own.model_dump(exclude_unset=True))
 
     @property
     def key_of_cluster(self) -> str:
-        """The secret that API and workers share; empty where there is none.
+        """The secret that the API and the workers share; empty if none is set.
 
         Raises:
-            InvalidInput: the file that is to hold it cannot be read, or holds something else.
+            InvalidInput: the file `cluster_key_file` cannot be read, or does not contain a valid key.
         """
         if self.cluster_key is not None:
             return self.cluster_key.get_secret_value()
@@ -377,26 +393,26 @@ class Settings(BaseSettings, Serving, DataDir):
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"the cluster's key cannot be read from {self.cluster_key_file}: {error}") from error
         if not _CLUSTER_KEY.fullmatch(text):
-            raise InvalidInput(f"{self.cluster_key_file} holds no key of a cluster: {_CLUSTER_KEY_FORM}")
+            raise InvalidInput(f"{self.cluster_key_file} does not contain a cluster key: {_CLUSTER_KEY_FORM}")
         return text
 
     @property
     def port_of_grpc(self) -> int:
-        """The port that gRPC is to listen on."""
+        """The port for gRPC; 0 for any free port."""
         if self.grpc_port is not None:
             return self.grpc_port
         return self.port + 1 if self.port else 0
 
     @property
     def url_of_database(self) -> str:
-        """The database to use; it may hold a password."""
+        """The URL of the database. It may contain a password."""
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         return f"sqlite:///{self.database_file}"
 
     @property
     def min_body_bytes(self) -> int:
-        """The number of bytes of a body that have to arrive within `stall_timeout_s`."""
+        """The least number of bytes of a body that have to arrive within `stall_timeout_s`."""
         return max(1, round(self.min_body_bytes_per_s * self.stall_timeout_s))
 
     @classmethod
@@ -413,9 +429,12 @@ class Settings(BaseSettings, Serving, DataDir):
 
 
 def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from `flags` (None means: not given), the environment and the file.
+    """Loads the settings from `flags`, the environment and the file.
+
+    Args:
+        flags: values by name; None for a flag that is not given.
 
     Raises:
-        pydantic.ValidationError: a value is not of its type, or a name is unknown.
+        pydantic.ValidationError: a value is invalid, or a name is unknown.
     """
     return Settings(**{name: value for name, value in (flags or {}).items() if value is not None})

@@ -1,4 +1,4 @@
-"""A model's inputs and outputs, as a client sees them."""
+"""The signature of a model: its inputs and outputs as clients see them, and the state that it keeps between calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.core.errors import CorruptBlob, Unsupported
 
-if TYPE_CHECKING:  # NumPy is loaded by who has tensors: what only decides has none, and would pay 9 MB
+if TYPE_CHECKING:  # NumPy takes 9 MB: only functions that handle tensors import it, when they are called
     import numpy as np
     from numpy.typing import NDArray
 
@@ -29,19 +29,23 @@ _BY_DTYPE = {dtype: datatype for datatype, dtype in DATATYPES.items()}
 
 
 def datatype_of(dtype: str) -> str:
-    """`uint8` -> `UINT8`, `float32` -> `FP32`. Raises KeyError for a dtype that no signature can hold."""
+    """Returns the protocol's datatype: `uint8` -> `UINT8`, `float32` -> `FP32`.
+
+    Raises:
+        KeyError: no signature can contain this dtype.
+    """
     return _BY_DTYPE[dtype]
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """real = scale * (stored - zero_point), per tensor."""
+    """Per-tensor quantization: real = scale * (stored - zero_point)."""
 
     scale: float
     zero_point: int
 
     def real(self, stored: NDArray[Any]) -> NDArray[np.float32]:
-        """The real values of `stored` integers: exact for up to 16 bits until they are rounded once, to float32."""
+        """Returns the real values of `stored` integers. Up to 16 bits, the only rounding is the last, to float32."""
         import numpy as np
 
         with np.errstate(over="ignore"):
@@ -50,10 +54,10 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The values that an input is meant to have, both ends among them.
+    """The range of an input's values, from `low` to `high`, both included.
 
-    Of an integer, those that are valid: ids of a vocabulary, truths of a mask. Of a real value, those that it was
-    calibrated for: beyond them it saturates.
+    For an integer input, only values in the range are valid: ids of a vocabulary, or 0 and 1 of a mask. For a real
+    input, it is the range that the input was calibrated for: values outside saturate.
     """
 
     low: float
@@ -65,9 +69,9 @@ class TensorSpec:
     """One input or output.
 
     Attributes:
-        datatype: the protocol's name.
-        shape: -1 where a dimension is dynamic.
-        bounds: of an input, where the model says them.
+        datatype: the name of the element type in the Open Inference Protocol.
+        shape: the sizes of the dimensions; -1 for a dynamic dimension.
+        bounds: the range of an input's values; None if the model gives none, and for outputs.
     """
 
     name: str
@@ -84,29 +88,33 @@ class TensorSpec:
 
     @property
     def image_axes(self) -> tuple[int, int, int] | None:
-        """Axes of rows, columns and channels, where a picture can be fed: `[N, H, W, 1 or 3]`, or `[N, 1 or 3, H, W]`,
-        of 8-bit or float elements."""
+        """The axes of rows, columns and channels if the tensor can hold a picture, else None.
+
+        A tensor can hold a picture if its shape is `[N, H, W, C]` or `[N, C, H, W]` with C = 1 or 3, and its elements
+        are 8-bit integers or float32.
+        """
         if len(self.shape) != 4 or self.datatype not in ("UINT8", "INT8", "FP32"):
             return None
         return (1, 2, 3) if self.shape[3] in (1, 3) else (2, 3, 1) if self.shape[1] in (1, 3) else None
 
     @property
     def is_image(self) -> bool:
-        """Whether a picture can be fed here."""
+        """True if the tensor can hold a picture."""
         return self.image_axes is not None
 
     def batched(self, batch: int) -> TensorSpec:
-        """The same for `batch` samples.
+        """Returns the same tensor for `batch` samples: the first dimension becomes `batch`.
 
         Raises:
-            Unsupported: it is not of one sample.
+            Unsupported: the first dimension of this tensor is not 1.
         """
         if batch == 1:
             return self
         if not self.shape or self.shape[0] != 1:
             raise Unsupported(
-                f"{self.name!r} has shape {list(self.shape)}: only a model of one sample has other batch sizes",
-                hint="push it without them",
+                f"{self.name!r} has shape {list(self.shape)}: a model can have other batch sizes only if it takes one "
+                "sample",
+                hint="push it without batch sizes",
             )
         return replace(self, shape=(batch, *self.shape[1:]))
 
@@ -132,10 +140,10 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class State:
-    """A tensor that a model keeps from one call of a sequence to the next.
+    """A state tensor: one that a model keeps from one call of a sequence to the next.
 
     Attributes:
-        spec: as of an input; its shape is static.
+        spec: its name, datatype and shape. The shape is static.
         initial: its elements before the first call: little-endian, C order.
     """
 
@@ -143,13 +151,13 @@ class State:
     initial: bytes
 
     def first(self) -> NDArray[Any]:
-        """The elements before the first call, read-only."""
+        """Returns the elements before the first call, as a read-only array."""
         import numpy as np
 
         return np.frombuffer(self.initial, self.spec.dtype).reshape(self.spec.shape)
 
     def to_json(self) -> dict[str, Any]:
-        """`initial` is one number where all elements are the same, or else the bytes in base64."""
+        """Writes `initial` as one number if all elements have the same finite value, else as base64 of the bytes."""
         width = self.spec.dtype.itemsize
         uniform = self.initial == self.initial[:width] * (len(self.initial) // width)
         value = self.first().reshape(-1)[0].item() if uniform else None
@@ -172,14 +180,16 @@ class State:
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """Inputs and outputs in the order in which the model file declares them, and what it keeps between calls.
+    """The inputs and outputs in the order in which the model file declares them, and the states.
 
     Attributes:
-        states: where there are some, the calls of a model form sequences, and each call's answer depends on those
-            before it. The compiled function takes them after the inputs, and gives the next ones after the outputs.
-        pads: whether shorter inputs may be filled up with zeros to these shapes: a build has found the answers to them
-            equal, bit for bit, to those of the model at their own length.
-        buckets: where dimensions are dynamic, the signatures that the model is built for, ascending.
+        states: the tensors that the model keeps between calls. If there are any, calls form sequences, and the result
+            of a call depends on the calls before it. The compiled function takes the states after the inputs, and
+            returns the next states after the outputs.
+        pads: True if shorter inputs may be padded with zeros to these shapes. The build has checked that padding
+            changes no bit of the result.
+        buckets: if dimensions are dynamic, the signatures with static shapes that the model is built for, in ascending
+            order.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -190,21 +200,21 @@ class ModelSignature:
 
     @property
     def largest(self) -> ModelSignature:
-        """The largest bucket; itself where no dimension is dynamic."""
+        """The largest bucket, or this signature if no dimension is dynamic."""
         return self.buckets[-1] if self.buckets else self
 
     def batched(self, batch: int) -> ModelSignature:
-        """The same for `batch` samples at a time, of a model that takes one.
+        """Returns the signature of the same model for `batch` samples at a time. This one has to be for one sample.
 
         Raises:
-            Unsupported: an input or output is not of one sample, or the model keeps state.
+            Unsupported: an input or output holds more than one sample, or the model keeps state.
         """
         if batch == 1:
             return self
         if self.states:
             raise Unsupported(
-                "the model keeps state between calls, and each sequence has its own: it has no other batch sizes",
-                hint="push it without them",
+                "the model keeps state between calls, separately for each sequence: it cannot have other batch sizes",
+                hint="push it without batch sizes",
             )
         inputs, outputs = (tuple(spec.batched(batch) for spec in specs) for specs in (self.inputs, self.outputs))
         return ModelSignature(inputs, outputs)

@@ -1,4 +1,4 @@
-"""JSON that decides something, such as what a signature is about: one text has one meaning, whoever parses it."""
+"""Strict parsing of security-relevant JSON such as signed statements: every parser must find the same meaning in it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from service.core.errors import InvalidInput
 
 
 def parse_strict(data: bytes, most_bytes: int, what: str) -> Any:
-    """The value of a JSON text in UTF-8, as RFC 8259 has it: no member twice, no NaN, nothing too deep.
+    """Parses a JSON text in UTF-8 (RFC 8259), without duplicate members, NaN or infinities.
 
     Args:
-        most_bytes: what is larger is refused before it is parsed.
-        what: for the message.
+        most_bytes: the size limit, which is checked before parsing.
+        what: the name of the text, for error messages.
 
     Raises:
-        InvalidInput: it is something else.
+        InvalidInput: `data` is too large, too deeply nested, or not well formed.
     """
     if len(data) > most_bytes:
         raise InvalidInput(f"{what} has {len(data)} bytes, more than {most_bytes}")
@@ -50,9 +50,9 @@ def items(value: Any, what: str, most: int) -> list[Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a member is there twice")
+        raise ValueError("a member occurs twice")
     return found
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")

@@ -1,9 +1,9 @@
-"""The hardware that an artifact is compiled for. A target is data: a canonical name and the CPU features that it needs.
+"""Targets: the hardware that an artifact is compiled for. A target is a canonical name and the features that it needs.
 
-Names are `architecture[-level][+feature…]`: `x86-64-v3`, `x86-64-v4+vnni`, `aarch64+dotprod`; for a card of NVIDIA's in
-an x86-64 machine `cuda-` and its compute capability: `cuda-sm_80`; with code for several, one of which the machine has
-to run, `cuda-sm_80+sm_90`. What the compiler does for a target (LLVM options,
-operand types, kernels) lives in `compiler/targets/`.
+The name of a CPU target is `architecture[-level][+feature…]`: `x86-64-v3`, `x86-64-v4+vnni`, `aarch64+dotprod`. The
+name of a target for an NVIDIA GPU in an x86-64 machine is `cuda-` and the compute capability: `cuda-sm_80`. An artifact
+can contain code for several capabilities, of which the machine's GPU has to run one: `cuda-sm_80+sm_90`. What the
+compiler does for a target (LLVM options, operand types, kernels) is in `compiler/targets/`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from service.core.errors import UnknownTarget
 
 _CPUINFO = Path("/proc/cpuinfo")
 
-# By architecture and entry of getauxval(3), AT_HWCAP and AT_HWCAP2: the names of its bits, from the lowest on, as
-# arch/arm64/kernel/cpuinfo.c has them; RISC-V's are the letters of its extensions.
+# By architecture and entry of getauxval(3), AT_HWCAP (16) and AT_HWCAP2 (26): the names of the bits, from the lowest
+# on. Those of AArch64 are from arch/arm64/kernel/cpuinfo.c; those of RISC-V are the letters of the extensions.
 _HWCAP_FEATURES = {
     "aarch64": {
         16: "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma lrcpc dcpop sha3"
@@ -41,14 +41,15 @@ Device = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of hardware.
+    """A type of hardware.
 
     Attributes:
-        name: canonical, as it stands in build keys, metrics and URLs; never "host".
+        name: the canonical name, used in build keys, metrics and URLs; never "host".
         architecture: `x86_64`, `aarch64` or `riscv64`, as `uname -m` prints it.
-        features: what the CPU must report, as Linux names it; of cards, those that it has code for: one has to be.
-        reason: the feature that sets the target apart, for people.
-        device: what runs the model: "cpu", or "cuda" for a card.
+        features: for a CPU target, the features that the CPU must have, by their names in Linux. For a GPU target, the
+            compute capabilities that the artifact contains code for; the machine must run one of them.
+        reason: the feature that distinguishes the target from others, for people.
+        device: the device that runs the model: "cpu", or "cuda" for a GPU.
     """
 
     name: str
@@ -62,11 +63,11 @@ class Target:
 
     @property
     def needs(self) -> str:
-        """Its features, for people: all of a CPU's, or one of the cards'."""
+        """The features as text: all that a CPU needs, or the capabilities of which a GPU needs one, joined by "or"."""
         return (" " if self.device == "cpu" else " or ").join(sorted(self.features))
 
     def missing_on(self, host: Host) -> frozenset[str]:
-        """The features that `host` lacks to run artifacts of this target; empty where they run."""
+        """Returns the features that `host` lacks to run artifacts of this target; empty if it can run them."""
         if host.architecture != self.architecture:
             return frozenset({self.architecture})
         if self.device == "cuda" and self.features & host.features:
@@ -78,16 +79,16 @@ class Target:
 
 
 def _cards(*capabilities: str) -> Target:
-    """Rising."""
+    """Returns the target with code for these compute capabilities, given in ascending order."""
     name, reason = f"cuda-{'+'.join(capabilities)}", " or ".join(capabilities)
     return Target(name, "x86_64", frozenset(capabilities), reason, "cuda")
 
 
-# Best first within an architecture: `Host.best` is the first of a CPU that runs.
+# Within an architecture, the best target comes first: `Host.best` is the first CPU target that the host can run.
 TARGETS: tuple[Target, ...] = (
     Target("x86-64-v4+amx", "x86_64", _X86_V4 | {"avx512_vnni", "amx_tile", "amx_int8"}, "amx_int8"),
     Target("x86-64-v4+vnni", "x86_64", _X86_V4 | {"avx512_vnni"}, "avx512_vnni"),
-    # Behind the one without: it gains nothing but for layers in bfloat16, and is built for where it is asked for.
+    # After the target without bf16: it is faster only for layers in bfloat16, and is built for only on request.
     Target("x86-64-v4+vnni+bf16", "x86_64", _X86_V4 | {"avx512_vnni", "avx512_bf16"}, "avx512_bf16"),
     Target("x86-64-v4", "x86_64", _X86_V4, "avx512bw"),
     Target("x86-64-v3+avxvnni", "x86_64", _X86_V3 | {"avx_vnni"}, "avx_vnni"),
@@ -105,9 +106,10 @@ _CPU_TARGETS = tuple(target for target in TARGETS if target.device == "cpu")
 
 @dataclass(frozen=True)
 class Host:
-    """The machine this process runs on, as its kernel reports it (features that are enabled, not only present).
+    """The machine that this process runs on, as its kernel reports it.
 
-    `sm_XY` is among the features, where a card runs code of that compute capability.
+    `features` contains the features that are enabled, not only present, and `sm_XY` for every compute capability of a
+    target whose code one of the GPUs can run.
     """
 
     architecture: str
@@ -116,16 +118,17 @@ class Host:
 
     @property
     def targets(self) -> list[Target]:
-        """Those whose artifacts run here, in the order in which they are to be served: those for a card first, which
-        somebody had built for it.
+        """The targets whose artifacts run here, in the order of preference for serving.
+
+        GPU targets come first, because artifacts for them exist only if a user requested them.
         """
         return sorted((target for target in TARGETS if target.runs_on(self)), key=lambda target: target.device == "cpu")
 
     @property
     def best(self) -> Target | None:
-        """The best target that this CPU runs; None where there is none: what is compiled here is for other machines.
+        """The best target that this CPU can run; None if it runs none, and can only compile for other machines.
 
-        Never a card's: the same bytes come from the CPU, and which of the two is to work is for the user to say.
+        It is never a GPU target: a CPU computes the same results, and the user decides which device to use.
         """
         return next((target for target in _CPU_TARGETS if target.runs_on(self)), None)
 
@@ -134,7 +137,7 @@ class Host:
         """`best`, for callers that need one.
 
         Raises:
-            UnknownTarget: none runs here; the message says what this CPU lacks.
+            UnknownTarget: this machine runs no target; the message lists the features that it lacks.
         """
         if self.best is None:
             raise UnknownTarget(self.why_none, hint="name the target of the machine that will run it")
@@ -142,12 +145,12 @@ class Host:
 
     @property
     def missing(self) -> frozenset[str]:
-        """The features that this machine lacks for the target that it comes closest to; empty where a target runs."""
+        """The features that this machine lacks for the target closest to it; empty if it runs a target."""
         return self._closest.missing_on(self)
 
     @property
     def why_none(self) -> str:
-        """Says, where no target runs here, what this machine lacks."""
+        """An error message for a machine that runs no target, with the features that it lacks."""
         lack = f"for {self._closest}, the closest, it lacks {', '.join(sorted(self.missing))}"
         return f"this {self.architecture} host can run none of the targets: {lack}"
 
@@ -159,14 +162,14 @@ class Host:
         )
 
 
-ALL = "all"  # in place of a target's name: each that a cluster's workers serve
+ALL = "all"  # instead of a target's name: every target that the workers of the cluster serve
 
 
 def parse_target(name: str) -> Target:
-    """The target called `name`; "host" is the best one that this machine's CPU runs.
+    """Returns the target called `name`; "host" is the best one that this machine's CPU runs.
 
     Raises:
-        UnknownTarget: there is no such target.
+        UnknownTarget: no target has this name.
     """
     if name == "host":
         return detect_host().target
@@ -180,10 +183,13 @@ def parse_target(name: str) -> Target:
 
 @cache
 def detect_host() -> Host:
-    """The features of an x86-64 CPU stand in /proc/cpuinfo alone. Elsewhere the kernel tells each process at its start,
-    and an emulator does so, too: /proc/cpuinfo is then that of the emulator's machine.
+    """Detects the features of this machine.
 
-    A card's are of the driver's saying, which is asked in a child: not in a process that may start none.
+    Linux lists the features of an x86-64 CPU in /proc/cpuinfo alone. On other architectures it passes them to each
+    process in its auxiliary vector. An emulator does so too, while /proc/cpuinfo describes the machine it runs on.
+
+    On x86-64, the driver's GPUs are queried in a child process, so the first call must come from a process that may
+    start one.
     """
     text, architecture = _CPUINFO.read_text(), platform.machine()
     if architecture not in _HWCAP_FEATURES:
@@ -193,19 +199,19 @@ def detect_host() -> Host:
 
 
 def named_features(host: Host) -> tuple[str, ...]:
-    """The features of a machine that some target needs."""
+    """Returns those features of a machine that at least one target needs, in alphabetical order."""
     return tuple(sorted(host.features & frozenset[str]().union(*(target.features for target in TARGETS))))
 
 
 def machine_name(target: Target) -> str:
-    """What runs artifacts for `target` here, for people: the CPU, or the first card that does."""
+    """Returns the model name of the CPU, or of the first GPU, that runs artifacts for `target` here."""
     if target.device == "cpu":
         return detect_host().model_name
     return next((card.name for card in detect_cards().cards if target.features & card_features([card])), "")
 
 
 def card_features(cards: Iterable[Card]) -> frozenset[str]:
-    """`sm_XY` of each target whose code one of the cards runs."""
+    """Returns `sm_XY` for every compute capability of a target whose code one of the GPUs can run."""
     return frozenset(
         capability
         for card in cards
@@ -217,16 +223,16 @@ def card_features(cards: Iterable[Card]) -> frozenset[str]:
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Host:
-    """A host from the text of Linux's /proc/cpuinfo on x86-64; the first CPU's."""
+    """Parses the text of Linux's /proc/cpuinfo on x86-64, and returns the first CPU in it."""
     fields = _cpuinfo_fields(text)
     return Host(architecture, frozenset(fields.get("flags", "").split()), fields.get("model name", ""))
 
 
 def hwcap_features(architecture: str, auxiliary_value: Callable[[int], int]) -> frozenset[str]:
-    """The features of a CPU of `aarch64` or `riscv64`, as Linux names them.
+    """Returns the features of an `aarch64` or `riscv64` CPU, by their names in Linux.
 
     Args:
-        auxiliary_value: getauxval(3).
+        auxiliary_value: the function getauxval(3).
     """
     return frozenset(
         name
@@ -243,7 +249,7 @@ def _auxiliary_value(entry: int) -> int:
 
 
 def _board(text: str) -> str:
-    """What kernels of boards add to an aarch64 machine's /proc/cpuinfo: `Raspberry Pi 5 Model B Rev 1.0`."""
+    """Returns the board's name, such as `Raspberry Pi 5 Model B Rev 1.0`, if the kernel adds it to /proc/cpuinfo."""
     return _cpuinfo_fields(text).get("Model", "")
 
 

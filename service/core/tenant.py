@@ -1,9 +1,9 @@
-"""Tenants: whose models a key is for.
+"""Tenants: separate namespaces of models. An API key belongs to one tenant, or to the operator.
 
-A tenant's models have names of its own, which two tenants may both use. Inside, the tenant's name stands before each:
-`acme~digits`. What a tenant says is qualified where it comes in, and what it is told is stripped where it goes out; no
-name that a tenant may say holds a `~`, so that none leads to what is another's. `request/tenant.h` does the same in the
-data plane. The operator, whose tenant is empty, says and sees whole names.
+Two tenants may use the same model name. Internally, each name is prefixed with the tenant's: `acme~digits`. The prefix
+is added to the names in a tenant's requests, and removed from the names in its responses. A tenant's request may not
+contain a name with `~`, so it cannot reach another tenant's models. `request/tenant.h` does the same in the data plane.
+The operator's tenant is the empty string. The operator uses and sees full names.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _TENANT = re.compile(PATTERN)
 
 
 def check_tenant(name: str) -> str:
-    """The name of a tenant; empty is the operator's. Raises `InvalidInput`."""
+    """Returns `name` if it is a valid tenant name or the operator's empty one. Otherwise raises `InvalidInput`."""
     if name and not _TENANT.fullmatch(name):
         raise InvalidInput(
-            f"{name!r} is no name of a tenant",
-            hint="up to 31 lower-case letters, digits and -, which is not the first",
+            f"{name!r} is not a valid tenant name",
+            hint="use up to 31 lower-case letters, digits and -, and do not begin with -",
         )
     return name
 
 
 def prefix_of(tenant: str) -> str:
-    """What the names of a tenant's models begin with; of the operator's keys, those of all."""
+    """Returns the prefix of the full names of a tenant's models. It is empty for the operator, who can access all."""
     return tenant + SEPARATOR if tenant else ""
 
 
 def owner_of(model: str) -> str:
-    """The tenant of a model, by its name here."""
+    """Returns the tenant of a model from its full name; empty for a model of the operator."""
     return model.partition(SEPARATOR)[0] if SEPARATOR in model else ""
 
 
 def shown(tenant: str, model: str) -> str:
-    """A model's name here, as its tenant says it."""
+    """Returns a model's name as its tenant sees it: the full name without the tenant's prefix."""
     return model.removeprefix(prefix_of(tenant))

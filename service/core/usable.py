@@ -1,4 +1,4 @@
-"""Why a file or folder of the data directory cannot be used, and what to do about it."""
+"""Checks that the data directory can be written, and explains why a file or folder in it cannot be used."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_writable(folder: Path) -> None:
-    """Makes the folder if it does not exist, and a file in it, which it removes. A full disk passes: that may change
-    while the server runs, and the server reports it then.
+    """Checks that files can be written to a folder, by creating and removing one. Creates the folder if it is missing.
+
+    A full disk passes the check: space may be freed while the server runs, and the server reports a full disk itself.
 
     Raises:
-        DataUnusable: files cannot be written there.
+        DataUnusable: no file can be created in the folder.
     """
     probe = folder / f".write-test.{os.getpid()}"
     try:
@@ -31,7 +32,7 @@ def check_writable(folder: Path) -> None:
 
 
 def unusable(path: Path, error: OSError) -> DataUnusable:
-    """The error for a path of the data directory that could not be read or written."""
+    """Returns the error for a path of the data directory that could not be read or written."""
     reason = error.strerror or str(error)
     return DataUnusable(f"{printable(str(path))} cannot be used: {reason}", hint=_hint(path, error.errno))
 
@@ -51,7 +52,7 @@ def _hint(path: Path, number: int | None) -> str:
 
 
 def _owners(path: Path) -> str:
-    """Names the owner of the nearest folder or file that exists, and this process's user."""
+    """Returns a phrase with the owner of `path`, or of its nearest parent that exists, and this process's user."""
     for each in (path, *path.absolute().parents):
         try:
             owner = each.stat().st_uid

@@ -1,4 +1,4 @@
-"""How much of their limits API keys have used, counted by every process that admits requests."""
+"""The use of API keys' rate limits and quotas, as every process that admits requests counts it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date
 from service.core.key import Key
 
 SHARING_S = 60.0
-"""For so long after its last request at a replica a key's rate is shared with that one."""
+"""A replica has a share of a key's rate for this long after the key's last request there."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Use:
     """The use of a key on one day.
 
     Attributes:
-        total: requests that all replicas have let through.
-        replicas: at how many of them it was used within the last `SHARING_S`.
+        total: the number of requests that all replicas have admitted.
+        replicas: the number of replicas where the key was used within the last `SHARING_S`.
     """
 
     total: int = 0
@@ -26,12 +26,12 @@ class Use:
 
 @dataclass(frozen=True)
 class KnownKey:
-    """A key and what is known of its use.
+    """A key, and its use as far as this process has counted or read it.
 
     Attributes:
-        day: the day, UTC.
-        used: how many of its requests are known to have been let through on that day.
-        sharers: among how many replicas its rate is divided.
+        day: the day that `used` counts, in UTC.
+        used: the number of the key's requests that were admitted on that day.
+        sharers: the number of replicas that the key's rate is divided among.
     """
 
     key: Key

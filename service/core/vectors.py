@@ -1,7 +1,7 @@
-"""Inputs for verification, made from a seed so that they need not be stored: extremes, random and smooth ones.
+"""Inputs for verification: extreme, random and smooth ones. They are generated from a seed, so they need not be stored.
 
-The stored answers name an input by its place alone, so a change of the input at a place must change the version in
-`core.artifact.Report.VECTORS` too.
+The stored expected outputs identify an input by its index alone. A change of the input at any index must therefore also
+change the version in `core.artifact.Report.VECTORS`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from service.core.signature import ModelSignature, TensorSpec
 Array = NDArray[Any]
 Sample = list[Array]
 
-_RAMP_STEPS = 256  # all the values of an 8-bit type
-_UNBOUNDED_FLOATS = (-4.0, 4.0)  # of smooth inputs, where the model does not say what it was calibrated for
-_OCTAVES = (1, 2, 4, 8, 16)  # cells of a smooth input along each axis, each half as strong as the one before
-_LEVELS = 1 << 16  # of a smooth input
+_RAMP_STEPS = 256  # the number of values of an 8-bit type
+_UNBOUNDED_FLOATS = (-4.0, 4.0)  # the range of smooth inputs for which the model gives no bounds
+_OCTAVES = (1, 2, 4, 8, 16)  # lattice cells along each axis of a smooth input; each octave is half as strong
+_LEVELS = 1 << 16  # the number of steps between the lowest and the highest value of a smooth integer input
 
 
 class InputFill:
-    """One input to be filled, of any dtype and shape, also of one element or none.
+    """Generates values for one input of any dtype and shape, including shapes with one element or none.
 
     Attributes:
-        low, high: the bounds of an integer, or else the ends of its type; ±1e6 of a float, which saturate whatever is
-            quantized from it.
-        middle: the zero point, or else the value in the middle of the type; 0 of a float.
-        ramp: evenly spaced from low to high; of a float from -16 to 16, which need not saturate.
+        low, high: for integers the input's bounds, or else the limits of the type. For floats ±1e6, which saturates any
+            quantization of them.
+        middle: for integers the zero point, or else the middle between `low` and `high`. For floats 0.
+        ramp: evenly spaced values from `low` to `high`; for floats from -16 to 16, which need not saturate.
     """
 
     def __init__(self, spec: TensorSpec, rng: np.random.Generator) -> None:
@@ -49,7 +49,7 @@ class InputFill:
             _ends(self.dtype) if spec.bounds is None else (int(spec.bounds.low), int(spec.bounds.high))
         )
         self.middle = spec.quantization.zero_point if spec.quantization else (self.low + self.high + 1) // 2
-        # In Python's integers: no type of NumPy's holds the span of INT64.
+        # Python integers, because no NumPy type can represent the span of INT64.
         span, last = self.high - self.low, max(1, steps - 1)
         self.ramp = [self.low + span * step // last for step in range(steps)]
 
@@ -63,13 +63,16 @@ class InputFill:
         return np.where(mask, self.full(self.high), self.full(self.low))
 
     def along(self, which: int) -> Array:
-        """Each element's place along the first (0) or last (-1) axis longer than 1; not the batch's, given a choice."""
+        """Returns each element's index along the first (`which` = 0) or last (-1) axis that is longer than 1.
+
+        Axis 0, the batch, is taken only if no other axis is longer than 1.
+        """
         axes = [axis for axis, length in enumerate(self.shape) if length > 1]
         axes = [axis for axis in axes if axis > 0] or axes
         return np.indices(self.shape)[axes[which]] if axes else np.zeros(self.shape, np.int64)
 
     def centre(self) -> NDArray[np.bool_]:
-        """True at one element, in the middle of every axis."""
+        """Returns a mask that is true at one element, in the middle of every axis."""
         mask = np.zeros(self.shape, np.bool_)
         if self.size:
             mask[tuple(length // 2 for length in self.shape)] = True
@@ -79,7 +82,7 @@ class InputFill:
         if self.dtype.kind == "f":
             if self.bounds is None:
                 return self.rng.normal(0.0, 4.0, self.shape).astype(self.dtype)
-            # A third of the values lie beyond what a quantized input can tell apart.
+            # A third of the values lie outside the bounds, where a quantized input saturates.
             return self.between(self.bounds.low, self.bounds.high, 1.5 * self.rng.random(self.shape) - 0.25)
         if self.dtype.kind == "b":
             return self.coins()
@@ -87,7 +90,7 @@ class InputFill:
         return integers
 
     def walk(self) -> Array:
-        """Evenly spaced from a random place on, so that with other calls each element meets every value."""
+        """Returns evenly spaced values from a random start, so that over many calls each element gets every value."""
         if self.dtype.kind == "b" or not self.size:
             return self.random()
         start = int(self.rng.integers(1 << 16))
@@ -98,7 +101,7 @@ class InputFill:
         return np.asarray(np.array(self.ramp, self.dtype)[steps % len(self.ramp)].reshape(self.shape))
 
     def near(self) -> Array:
-        """Random near the zero point, or near 0: within a random power of two of it."""
+        """Returns random values near the zero point, or near 0 for floats: within a random power of two of it."""
         if self.dtype.kind == "b":
             return self.random()
         if self.dtype.kind == "f":
@@ -114,15 +117,18 @@ class InputFill:
         return self.rng.integers(0, 2, self.shape, np.bool_)
 
     def smooth(self) -> Array:
-        """Within the bounds, and as pictures are: what lies side by side differs little (`_field`). It covers at least
-        half of the range, so that some are dark and some are light."""
+        """Returns values like those of a picture: neighboring elements differ little (see `_field`).
+
+        They stay within the bounds and cover between half of the range and all of it, so that some inputs are dark and
+        some are light.
+        """
         width = 0.5 + 0.5 * self.rng.random()
         first = (1.0 - width) * self.rng.random()
         field = np.asarray(first + width * _field(self.shape, self.rng))
         if self.dtype.kind == "f":
             low, high = (self.bounds.low, self.bounds.high) if self.bounds else _UNBOUNDED_FLOATS
             return self.between(low, high, field)
-        # In 64 bits, which hold the span of every type and its products with a level.
+        # 64 bits are enough for the span of every type, and for the products of its parts with a level.
         levels = np.rint(field.reshape(-1) * _LEVELS).astype(np.uint64)
         whole, rest = (np.uint64(part) for part in divmod(self.high - self.low, _LEVELS))
         above = whole * levels + (rest * levels + np.uint64(_LEVELS // 2)) // np.uint64(_LEVELS)
@@ -133,9 +139,9 @@ class InputFill:
 
 
 def _field(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Value noise in octaves: random lattices, stretched to `shape` by linear interpolation; from 0 to 1.
+    """Returns value noise in octaves, from 0 to 1: the sum of random lattices, linearly interpolated to `shape`.
 
-    Of sums, products and quotients alone, which IEEE 754 defines, so that every machine draws the same.
+    It uses only sums, products and quotients, which IEEE 754 defines exactly, so every machine generates the same.
     """
     field = np.zeros(shape)
     if not field.size:
@@ -150,7 +156,7 @@ def _field(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float
 
 
 def _stretched(values: NDArray[np.float64], axis: int, length: int) -> NDArray[np.float64]:
-    """`values` at `length` evenly spaced places along `axis`, from the first to the last."""
+    """Interpolates `values` linearly at `length` evenly spaced points along `axis`, both ends included."""
     cells = values.shape[axis] - 1
     if cells == 0:
         return values
@@ -160,8 +166,9 @@ def _stretched(values: NDArray[np.float64], axis: int, length: int) -> NDArray[n
     return np.asarray(values.take(before, axis) * (1 - share) + values.take(before + 1, axis) * share)
 
 
-# Ten that differ from each other, but in tensors of very few elements or rows, and in BOOL, which has no middle. Those
-# that find most come first. The inputs of a model with several are filled alike; only the coins are tossed for each.
+# Ten patterns. They differ from each other except in tensors with very few elements or rows, and in BOOL, which has no
+# middle value. The patterns that find most errors come first. All inputs of a model get the same pattern; only "coins"
+# is drawn for each input separately.
 EXTREMES: Mapping[str, Callable[[InputFill], Array]] = {
     "minimum": lambda it: it.full(it.low),
     "maximum": lambda it: it.full(it.high),
@@ -169,8 +176,8 @@ EXTREMES: Mapping[str, Callable[[InputFill], Array]] = {
     "coins": lambda it: it.high_where(it.coins()),
     "middle": lambda it: it.full(it.middle),
     "ramp": lambda it: it.repeat(it.ramp),
-    "rows": lambda it: it.high_where(it.along(0) % 4 < 2),  # in pairs, and ...
-    "channels": lambda it: it.high_where(it.along(-1) % 2 == 1),  # ... low first: not as "alternating" in a vector
+    "rows": lambda it: it.high_where(it.along(0) % 4 < 2),  # two rows high, two rows low
+    "channels": lambda it: it.high_where(it.along(-1) % 2 == 1),  # starts low, to differ from "alternating" in a vector
     "one maximum": lambda it: it.high_where(it.centre()),
     "one minimum": lambda it: it.high_where(~it.centre()),
 }
@@ -182,44 +189,44 @@ _FILLS: Mapping[str, Callable[[InputFill], Array]] = {
 
 
 def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> list[Sample]:
-    """`samples` inputs for a model, the same on every machine: each of the `EXTREMES` in turn with a random and a
-    smooth one.
+    """Returns `samples` inputs for a model, the same on every machine.
 
-    Where they are used up, at three times their number, random and smooth ones take turns, so that 110 samples are all
-    10 extremes, 50 random and 50 smooth ones, and 9 are three of each. A smaller number gives the first inputs of a
-    larger one.
+    The order is: an extreme of `EXTREMES`, a random input, a smooth input, the next extreme, and so on. After the last
+    extreme, random and smooth inputs alternate. So 9 samples are three of each type, and 110 samples are all 10
+    extremes, 50 random and 50 smooth inputs. Fewer samples are the first ones of more samples.
 
-    Integers stay within their bounds, or else take every value of their type. Random floats go a quarter beyond their
-    bounds at both ends; smooth ones stay within them.
+    Integers stay within their bounds; without bounds they may have any value of their type. Random floats exceed their
+    bounds by up to a quarter of the range at both ends; smooth floats stay within them.
 
     Args:
-        signature: of known shapes, without -1.
+        signature: a signature with static shapes, without -1.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     return [[_FILLS[kind](InputFill(spec, rng)) for spec in signature.inputs] for kind in sample_kinds(samples)]
 
 
 def sample_kinds(samples: int) -> list[str]:
-    """The kind of each input of `sample_inputs`: the name of an extreme, "random" or "smooth"."""
+    """Returns the type of each input of `sample_inputs`: the name of an extreme, "random" or "smooth"."""
     kinds = [kind for extreme in EXTREMES for kind in (extreme, "random", "smooth")]
     kinds += ["random", "smooth"] * (max(0, samples - len(kinds) + 1) // 2)
     return kinds[:samples]
 
 
-MOST_PROBES = 400  # inputs that the oracle chooses
-PATTERNS, CHOSEN = 9, "chosen"  # inputs of a build for one sample: three extremes, three random and three smooth ones
+MOST_PROBES = 400  # the largest number of inputs that the oracle chooses
+PATTERNS = 9  # the number of generated inputs in a build's check: three extremes, three random and three smooth ones
+CHOSEN = "chosen"  # the type of the inputs that the oracle chooses
 
 
 def input_kinds(patterns: int, count: int) -> list[str]:
-    """The kinds of the inputs of a build's check: `sample_kinds`, and then those that the oracle chose."""
+    """Returns the types of the `count` inputs of a build's check: `sample_kinds`, then those that the oracle chose."""
     return [*sample_kinds(min(patterns, count)), *[CHOSEN] * max(0, count - patterns)]
 
 
 def read_probes(data: bytes, signature: ModelSignature) -> list[Sample]:
-    """The inputs that the oracle chose, from the file that is attached to an artifact (`core.artifact.Report.PROBES`).
+    """Reads the inputs that the oracle chose from the file attached to an artifact (`core.artifact.Report.PROBES`).
 
     Raises:
-        ValueError: they do not fit the signature.
+        ValueError: they do not match the signature.
     """
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         names = [name.split(".") for name in arrays.files if name.startswith("input.")]
@@ -243,7 +250,10 @@ def _ends(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def masked_samples(signature: ModelSignature) -> list[Sample]:
-    """Four random inputs within their bounds, real ones normally distributed; in the first, masks are all ones."""
+    """Returns four random samples: integers within their bounds, floats normally distributed.
+
+    In the first sample, the masks (inputs with the bounds 0 and 1) are all ones.
+    """
     return [_masked(signature, seed) for seed in range(4)]
 
 
@@ -257,7 +267,7 @@ def _masked(signature: ModelSignature, seed: int) -> Sample:
         low, high = _ends(spec.dtype) if spec.bounds is None else (int(spec.bounds.low), int(spec.bounds.high))
         value = rng.integers(low, high, spec.shape, np.int64, endpoint=True)
         if (low, high) == (0, 1):
-            value[..., :1] = 1  # what sees nothing at all has no answer
+            value[..., :1] = 1  # at least one position must be visible, or attention has no defined result
             value = np.ones_like(value) if seed == 0 else value
         inputs.append(value.astype(spec.dtype))
     return inputs

@@ -1,6 +1,6 @@
-"""Verifications: the jobs in which a worker of its target finds out whether an artifact computes what it should.
+"""Verifications: jobs in which a worker checks, on a machine of the target, that an artifact computes correctly.
 
-An artifact is named by its content, and does not change; what is found out about it stands in the database.
+An artifact is named by its content and never changes, so the results of its checks are stored in the database.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class VerificationState(StrEnum):
 
 @dataclass(frozen=True)
 class Verification:
-    """A row of the table of verifications. Times are UTC.
+    """A row of the verifications table. Times are UTC.
 
-    An artifact without one was verified by the host that built it.
+    An artifact without a verification was verified by the machine that built it.
 
     Attributes:
-        pool: whose workers are to do it, beside a verification that counts for all; empty: it is the one that counts,
-            for any worker of the target.
-        worker: who has it, or had it last.
-        result: `summary`, a sentence; `pool`, that of the worker; of one that passed also what was measured, as far as
-            it was: `machine`, `threads`, `p50_s`, `p99_s`, `per_s` (calls one after the other) and `peak_percent`.
+        pool: empty for the verification that decides whether the artifact is served, which any worker of the target may
+            do. Otherwise this is an additional verification, for workers of this pool alone.
+        worker: the worker that is doing it, or did it last.
+        result: `summary`, a sentence, and `pool`, the worker's pool. If it passed, the result also contains what was
+            measured: `machine`, `threads`, `p50_s`, `p99_s`, `per_s` (calls one after the other) and `peak_percent`.
     """
 
     artifact: Digest

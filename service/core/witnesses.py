@@ -1,7 +1,7 @@
-"""The runtimes that an artifact's outputs were compared with, and the results, as its numerics report gives them.
+"""Witnesses: the runtimes that an artifact's outputs were compared with, and the results for the numerics report.
 
-A witness is another runtime that computed the same model on the same inputs. Outputs are compared with Octet's own
-canonical form too: that decides whether an artifact is served, and it is named as what it is.
+A witness is another runtime that computed the same model on the same inputs. Outputs are also compared with Octet's own
+canonical form. An artifact is served only if it equals that form; the report does not call it another runtime.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from service.core.agreement import REAL_TOLERANCE, Comparison, Deviation, Outcom
 
 @dataclass(frozen=True)
 class Witness:
-    """A runtime, and how it was asked.
+    """A runtime and the session options it ran with.
 
     Attributes:
-        name: as people call it.
-        version: None where it is not installed, or is our own.
-        options: what was set of it, by the runtime's own names.
-        note: what sets it apart from another session of the same runtime; empty for the one that is the witness.
-        is_own: whether it is Octet's canonical form.
+        name: the runtime's common name.
+        version: its version; None if it is not installed, and for Octet's canonical form.
+        options: the options that were set, by the runtime's own names.
+        note: how this session differs from the one that decides; empty for the session that decides.
+        is_own: True for Octet's canonical form.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Witness:
 
     @property
     def title(self) -> str:
-        """Name, version and options, in a line."""
+        """Name, version and options in one line."""
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         named = f"{self.name} {self.version}" if self.version else self.name
         named = f"{named}, {self.note}" if self.note else named
@@ -50,10 +50,11 @@ class Statement:
     """The result of running a witness.
 
     Attributes:
-        comparison: None where it did not run.
+        comparison: None if it did not run.
         reason: why it did not run.
-        refused: number of an input that it did not accept -> its message.
-        deviations: those that the mode documents for operators of this model; none of another session of the runtime.
+        refused: index of each input that it did not accept -> its error message.
+        deviations: the deviations that the mode documents for operators of this model; empty for another session of the
+            runtime.
     """
 
     witness: Witness
@@ -64,13 +65,14 @@ class Statement:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the comparison means; None if the witness did not run."""
+        """The outcome of the comparison; None if the witness did not run."""
         return None if self.comparison is None else decide(self.comparison, self.deviations)
 
     def to_json(self, kinds: Sequence[str]) -> dict[str, Any]:
-        """
+        """Returns the entry of this witness in the numerics report.
+
         Args:
-            kinds: of the generated inputs.
+            kinds: the type of each generated input, see `core.vectors.sample_kinds`.
         """
         witness, comparison = self.witness, self.comparison
         about = {
@@ -102,7 +104,7 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """The result as text, without the witness's name: "all 80 values from 8 inputs are equal"."""
+        """The result as a phrase without the witness's name, such as "all 80 values from 8 inputs are equal"."""
         if self.comparison is None:
             return self.reason
         return _compared(self.comparison) + _refused(self.refused)
@@ -116,22 +118,29 @@ def report(
     *,
     accepts: bool = False,
 ) -> dict[str, Any]:
-    """The part of a numerics report that says what was compared.
+    """Returns the part of a numerics report that describes the comparisons.
 
     Args:
-        statements: Octet's canonical form first, then the other runtimes.
-        sessions: the same runtimes, set otherwise: told for information.
-        kinds: of the generated inputs, of as many as there are at most.
-        no_witness: why no other runtime is among `statements`, if none is.
-        accepts: True if whoever requested the build accepts differences from the reference.
+        statements: the results of Octet's canonical form, which comes first, and of the other runtimes.
+        sessions: the results of the same runtimes with other options. They are for information only.
+        kinds: the type of each generated input.
+        no_witness: the reason if `statements` contains no other runtime.
+        accepts: True if the request for the build accepts differences from the reference.
 
     Returns:
-        `exact`: True if every value equalled the canonical form's; `outcome` (`core.agreement.decide`); `verified`:
-        True if it is exact and its outcome is not `different`; `accepted`, present and true if a different build may be
-        served; `summary`, a sentence; `reference`, the runtime that ran, or None; `follows`, present if another
-        session of that runtime gives Octet's values, and the one that decides does not; `inputs`, how many of which
-        kind; `deviations`, those that the mode documents for operators of this model; `witnesses` and
-        `other_sessions`.
+        A dictionary with these members:
+
+        - `exact`: True if every value equals the canonical form's.
+        - `verified`: True if the artifact is exact and the outcome is not `different`.
+        - `accepted`: True if a build that differs may be served; otherwise absent.
+        - `outcome`: see `core.agreement.decide`.
+        - `summary`: a sentence.
+        - `reference`: the reference runtime that ran, or None.
+        - `follows`: another session of that runtime, if it gives Octet's values although the session that decides does
+          not; otherwise absent.
+        - `inputs`: the number of inputs, in total and of each type.
+        - `deviations`: the deviations that the mode documents for operators of this model.
+        - `witnesses` and `other_sessions`: an entry for each of `statements` and `sessions`.
     """
     own, *others = statements
     ran = next((statement for statement in others if statement.comparison is not None), None)
@@ -156,7 +165,7 @@ def report(
 
 
 def not_checked(reason: str) -> dict[str, Any]:
-    """As `report`, of an artifact that was not run."""
+    """Returns the report of an artifact that was not run, with the same members as `report`."""
     return {
         "exact": False,
         "verified": False,
@@ -171,11 +180,12 @@ def not_checked(reason: str) -> dict[str, Any]:
 
 
 def float_share(coverage: Mapping[str, Any]) -> dict[str, Any]:
-    """The floating-point operators of a coverage report, without the conversions at the model's ends.
+    """Summarizes the floating-point operators of a coverage report, without the conversions of inputs and outputs.
 
     Returns:
-        `operators`, each with its multiply-accumulates and the reason; `macs_percent`, their share; `text`. A report
-        that came with an artifact may not say so.
+        `operators`: each operator with its multiply-accumulates and the reason; `macs_percent`: their share of all
+        multiply-accumulates; `text`: a phrase. If the report lacks this information, which can happen if it came with
+        an artifact, `operators` is empty and `macs_percent` None.
     """
     try:
         return _float_share(coverage)
@@ -197,7 +207,7 @@ def _float_share(coverage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def percent(part: int, whole: int) -> float:
-    """In hundredths, rounded down: 100 only of the whole."""
+    """Returns `part` as a percentage of `whole`, rounded down to two decimals: 100 only if they are equal."""
     return 100.0 if part == whole else math.floor(10_000 * part / whole) / 100
 
 
@@ -207,9 +217,11 @@ def _inputs(own: Statement, kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def _followed(ran: Statement | None, sessions: Sequence[Statement]) -> Statement | None:
-    """The other session of the same runtime whose values ours are, if they are not those of the one that decides."""
+    """Returns the other session of the reference runtime that Octet agrees with, if it does not agree with the session
+    that decides.
+    """
     if ran is None or ran.comparison is None or decide(ran.comparison) is not Outcome.DIFFERENT:
-        return None  # they agree, but for the last places of real values
+        return None  # Octet agrees with it, except for rounding of floating-point outputs
     return next((session for session in sessions if session.outcome is Outcome.EQUAL), None) or next(
         (session for session in sessions if session.outcome is Outcome.DOCUMENTED != ran.outcome), None
     )
@@ -236,11 +248,11 @@ def _summary(
 
 
 def _explained(ran: Statement) -> str:
-    """What is documented about differences from the reference."""
-    told = "".join(f"; {each.text}" for each in ran.deviations)
+    """Returns the part of the summary about documented differences from the reference."""
+    deviations = "".join(f"; {each.text}" for each in ran.deviations)
     if ran.outcome is Outcome.DOCUMENTED:
-        return told or "; within what the mode documents for real values"
-    return f"{told}; the mode documents no such difference"
+        return deviations or "; within what the mode documents for real values"
+    return f"{deviations}; the mode documents no such difference"
 
 
 def _compared(comparison: Comparison) -> str:
@@ -268,7 +280,7 @@ def _steps(outputs: Sequence[OutputComparison]) -> str:
 
 
 def _shares(outputs: Sequence[OutputComparison]) -> str:
-    """Differences of real values, each as a share of its output's range."""
+    """Returns a phrase about the differences of floating-point outputs, as shares of the outputs' ranges."""
     if any(output.largest_difference is None for output in outputs):
         return "in shape or type, or NaN or an infinity beside another value"
     shares = [output.relative_difference for output in outputs]

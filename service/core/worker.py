@@ -1,4 +1,4 @@
-"""A process that does the work, as the others know it."""
+"""Workers, which are the processes that compile models or serve predictions, as recorded in the database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENCRYPTED = "https://"
 
 
 class Place(NamedTuple):
-    """Where a worker takes requests."""
+    """The network address where a worker accepts requests."""
 
     host: str
     port: int
@@ -19,7 +19,11 @@ class Place(NamedTuple):
 
 
 def place_of(address: str) -> Place:
-    """What `Worker.address` says. Raises `ValueError`: it is none."""
+    """Parses `Worker.address`.
+
+    Raises:
+        ValueError: it has no port number.
+    """
     host, _, port = address.removeprefix(_ENCRYPTED).rpartition(":")
     return Place(host.strip("[]"), int(port), address.startswith(_ENCRYPTED))
 
@@ -31,25 +35,28 @@ class WorkerKind(StrEnum):
 
 class WorkerState(StrEnum):
     READY = "ready"
-    DRAINING = "draining"  # it ends, and answers what it has
+    DRAINING = "draining"  # it is about to end, and only finishes the requests that it has
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One process, until it ends; the next has another id.
+    """One worker process. A process that replaces it has another id.
 
     Attributes:
         host: the name of its machine.
-        target: whose artifacts it serves, in a cluster; else the best of its machine. None where none runs.
-        seen_at: its last sign of life.
-        build: the build that it works on, if it does.
-        pool: of the workers that are like it; None where it is of no cluster.
-        address: HOST:PORT where the API reaches it by HTTP, or https://HOST:PORT; None where it is of no cluster.
-        features: of its CPU and its cards, as `core.target` names them.
-        capacity: how many calls it computes at a time.
-        loaded: the names that it has in memory: models, and versions as they were asked for; "" for none.
-        loaded_version: grows whenever `loaded` changes.
-        release: the version of the program.
+        target: in a cluster the target whose artifacts it serves, else the best target of its machine; None if the
+            machine runs no target.
+        seen_at: the time of its last heartbeat.
+        build: the build that it is working on; None if it is not building.
+        pool: the pool of interchangeable workers that it belongs to; None outside a cluster.
+        address: the address at which the API reaches it, as HOST:PORT for HTTP or https://HOST:PORT; None outside a
+            cluster.
+        features: the features of its CPU and its GPUs, by the names of `core.target`.
+        capacity: the number of calls that it computes at a time.
+        loaded: (model, version) of everything in its memory. The version is the one that requests name; "" if they
+            name none.
+        loaded_version: a counter that grows whenever `loaded` changes.
+        release: the version of Octet that it runs.
     """
 
     id: str
@@ -71,7 +78,7 @@ class Worker:
 
     @property
     def models(self) -> dict[str, list[str]]:
-        """What it has in memory: versions, by model."""
+        """The versions in its memory, by model."""
         found: dict[str, list[str]] = {}
         for model, version in self.loaded:
             found.setdefault(model, []).append(version)
@@ -80,10 +87,10 @@ class Worker:
 
 @dataclass(frozen=True)
 class Beat:
-    """What changes of a worker while nothing happens.
+    """The part of a worker's record that a heartbeat updates.
 
     Attributes:
-        silent_s: since its last sign of life, by the database's clock.
+        silent_s: the time since its last heartbeat, by the database's clock.
     """
 
     id: str

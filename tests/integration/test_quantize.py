@@ -177,7 +177,7 @@ def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
     for text in ("much", "-1%", "100%"):
         status, told = asked(model, "--data", tmp_path / "x.npz", f"--budget={text}")
         assert status == 1
-        assert "is no share" in told["error"]["message"]
+        assert "is not a share" in told["error"]["message"]
 
 
 def test_of_the_layers_that_a_budget_raises_some_multiply_bfloat16(model: Path, tmp_path: Path) -> None:

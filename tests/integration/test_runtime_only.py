@@ -75,7 +75,7 @@ def test_what_is_not_there_is_named(command: tuple[object, ...], tmp_path: Path)
     words = [tmp_path / "out" if word is OUTPUT else word for word in command]
     done = octet_without(WITHOUT, tmp_path, *words)
     assert done.returncode == 1
-    assert "which is not installed: this is the runtime only" in done.stderr
+    assert "which is not installed: this installation only runs" in done.stderr
     assert "pip install 'octet-serve[server]'" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -1,9 +1,10 @@
-"""Checks of compiled code before anything links or loads it.
+"""Checks compiled code before it is linked or loaded.
 
-`check_object` admits an object file to the linker, `check_library` a shared library to the dynamic loader. Their writer
-is a process that has read an upload, so every offset is checked before it is followed. Both establish that loading runs
-no code of the file: there are no initializers, finalizers or resolvers, no other library is named, and no relocation
-writes outside the file's own data. What the code does when it is *called* cannot be checked.
+`check_object` checks an object file before the linker reads it, `check_library` a shared library before the dynamic
+loader maps it. The files were written by a process that has read an upload, so every offset is checked before it is
+used. Both functions make sure that loading runs no code of the file: it has no initializers, finalizers or resolvers,
+names no other library, and no relocation writes outside its own data. They cannot check what the code does when it is
+*called*.
 
 Format: the System V ABI (gABI, chapters 4 and 5), and its supplements for x86-64, AArch64 and RISC-V.
 """

@@ -1,4 +1,4 @@
-"""The GNU hash table, in which the loader looks up symbols: DT_GNU_HASH, as glibc's `dl-lookup.c` reads it."""
+"""The GNU hash table (DT_GNU_HASH), in which the loader looks up symbols. glibc reads it in `dl-lookup.c`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MOST = 1 << 17
 
 
 def count_symbols(table: bytes) -> int:
-    """The number of entries in the symbol table, which nothing else in a library gives.
+    """Returns the number of entries in the symbol table. No other part of a library contains it.
 
     Args:
-        table: from its first byte to the end of the segment.
+        table: the bytes from the start of the hash table to the end of its segment.
 
     Raises:
-        ElfError: a look-up could leave the table.
+        ElfError: a look-up could read outside the table.
     """
     if len(table) < _HEADER.size:
         raise ElfError("its hash table is damaged")
@@ -26,7 +26,7 @@ def count_symbols(table: bytes) -> int:
     first: int
     buckets, first, words, _shift = _HEADER.unpack_from(table)
     chains_at = _HEADER.size + 8 * words + 4 * buckets
-    # The filter is indexed by a mask.
+    # The number of words in the filter has to be a power of two, because the loader masks the index.
     if not 0 < buckets <= _MOST or not 0 < words <= _MOST or words & words - 1 or chains_at > len(table):
         raise ElfError("its hash table is damaged")
     starts: list[int] = [
@@ -36,7 +36,7 @@ def count_symbols(table: bytes) -> int:
         return first
     if min(starts) < first or max(starts) > _MOST:
         raise ElfError("its hash table is damaged")
-    # Chains lie one behind the other, so every look-up ends where the last one does, or before.
+    # Chains are stored one after another, so every look-up ends no later than the end of the last chain.
     place = max(starts)
     while True:
         at = chains_at + 4 * (place - first)

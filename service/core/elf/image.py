@@ -6,7 +6,7 @@ from service.core.elf.reader import ElfError, ElfFile, Segment
 
 _LOAD, _DYNAMIC, _INTERPRETER, _PHDR, _THREAD = 1, 2, 3, 6, 7
 _EH_FRAME, _STACK, _RELRO = 0x6474E550, 0x6474E551, 0x6474E552
-_RISCV_ATTRIBUTES = 0x70000003  # says for which CPU the code is; no loader reads it
+_RISCV_ATTRIBUTES = 0x70000003  # describes the CPU that the code is for; no loader reads it
 _NAMES = {_INTERPRETER: "names an interpreter (PT_INTERP)", _THREAD: "has thread-local data (PT_TLS)"}
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _PAGES = {0x1000, 0x10000}  # alignments that LLD uses: x86-64, AArch64
@@ -14,13 +14,13 @@ _MOST_BYTES = 1 << 32
 
 
 class Image:
-    """The segments of a library, each at its address and none over another.
+    """The segments of a library at their addresses in memory.
 
     Attributes:
         dynamic: the segment of the dynamic section.
 
     Raises:
-        ElfError: a segment is writable and executable, lies outside the file or over another, or is not allowed.
+        ElfError: a segment is both writable and executable, is outside the file, overlaps another, or is not allowed.
     """
 
     def __init__(self, file: ElfFile) -> None:
@@ -35,35 +35,35 @@ class Image:
                 self._check_part(segment)
 
     def at(self, address: int, size: int, what: str) -> bytes:
-        """`size` bytes that the loader maps from the file to `address`; no address is looked at for none.
+        """Returns the `size` bytes that the loader maps from the file to `address`. Ignores the address if `size` is 0.
 
         Raises:
-            ElfError: there are none.
+            ElfError: they are not all in one read-only segment.
         """
         return self.from_address(address, what, size)[:size] if size else b""
 
     def from_address(self, address: int, what: str, size: int = 1) -> bytes:
-        """The bytes mapped from the file at `address`, to the end of its segment and at least `size` bytes.
+        """Returns the bytes that are mapped from the file, from `address` to the end of the segment.
 
         Raises:
-            ElfError: they are fewer, or may change while they are read.
+            ElfError: there are fewer than `size` of them, or the segment is writable.
         """
         for load in self._loads:
             skipped = address - load.address
             if not load.flags & _WRITE and skipped >= 0 and skipped + size <= load.file_bytes:
                 return self.file.range(load.offset + skipped, load.file_bytes - skipped, what)
-        raise ElfError(f"{what} does not lie in a segment that is only read")
+        raise ElfError(f"{what} is not in a read-only segment")
 
     def content(self, segment: Segment) -> bytes:
-        """The bytes of a segment in the file."""
+        """Returns the bytes of a segment in the file."""
         return self.file.range(segment.offset, segment.file_bytes, "a segment")
 
     def holds(self, address: int, size: int) -> bool:
-        """Whether these bytes are mapped."""
+        """Returns true if these bytes are mapped."""
         return any(load.holds(address, size) for load in self._loads)
 
     def is_data(self, address: int, size: int) -> bool:
-        """Whether these bytes are mapped to be written."""
+        """Returns true if these bytes are mapped in a writable segment."""
         return any(load.flags & _WRITE and load.holds(address, size) for load in self._loads)
 
     def _only(self, kind: int) -> Segment:
@@ -73,22 +73,22 @@ class Image:
         return found[0]
 
     def _check_loads(self) -> None:
-        behind = 0
+        next_page = 0
         for load in self._loads:
             self.content(load)
             if load.alignment not in _PAGES or (load.address - load.offset) % load.alignment:
                 raise ElfError("a segment is not aligned to pages")
-            # The loader maps whole pages, over what it mapped before.
-            if load.address // load.alignment * load.alignment < behind or load.file_bytes > load.memory_bytes:
-                raise ElfError("a segment lies over another")
+            # The loader maps whole pages, and replaces pages that it mapped before.
+            if load.address // load.alignment * load.alignment < next_page or load.file_bytes > load.memory_bytes:
+                raise ElfError("a segment overlaps another")
             if load.flags & _WRITE and load.flags & _EXECUTE:
                 raise ElfError("a segment is writable and executable")
             if not load.flags & _READ or load.flags > (_READ | _WRITE | _EXECUTE) or load.end > _MOST_BYTES:
                 raise ElfError("a segment cannot be mapped")
-            behind = -(-load.end // load.alignment) * load.alignment
+            next_page = -(-load.end // load.alignment) * load.alignment
 
     def _check_part(self, segment: Segment) -> None:
-        """Segments that say something about a part of one that is mapped."""
+        """Checks a segment that is not mapped itself, but describes a part of one that is."""
         if segment.kind in _NAMES:
             raise ElfError(f"it {_NAMES[segment.kind]}")
         if segment.kind not in (_PHDR, _DYNAMIC, _EH_FRAME, _STACK, _RELRO, _RISCV_ATTRIBUTES):
@@ -99,11 +99,11 @@ class Image:
             raise ElfError("it has two program header tables")
         is_writable = segment.kind in (_DYNAMIC, _RELRO)
         if not any(_lies_in(segment, load) for load in self._loads if bool(load.flags & _WRITE) == is_writable):
-            raise ElfError(f"a segment of type {segment.kind:#x} does not lie in one that is mapped")
+            raise ElfError(f"a segment of type {segment.kind:#x} is not inside a mapped segment")
 
 
 def _lies_in(part: Segment, load: Segment) -> bool:
-    """Whether `part` is a part of `load`, in the file as in memory."""
+    """Returns true if `part` is inside `load`, both in the file and in memory."""
     skipped = part.address - load.address
     in_file = skipped == part.offset - load.offset and skipped + part.file_bytes <= load.file_bytes
     return in_file and part.file_bytes <= part.memory_bytes and load.holds(part.address, part.memory_bytes)

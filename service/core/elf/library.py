@@ -1,7 +1,7 @@
-"""Allow list for shared libraries, checked before the dynamic loader maps one.
+"""Checks a shared library against the allow lists before the dynamic loader maps it.
 
-The loader believes what the program headers and the dynamic section say, so those are checked, and not the section
-headers alone: what it maps, what it calls, what it writes where.
+The loader reads the program headers and the dynamic section, not the section headers. They decide which bytes it maps,
+which functions it calls and where it writes. So the checks cover them and the section headers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from service.core.elf.reader import SHARED, SYMBOL_BYTES, ElfError, ElfFile, Sym
 _DYNAMIC_ENTRY, _RELOCATION = struct.Struct("<QQ"), struct.Struct("<QQq")
 _MOST_ENTRIES, _MOST_RELOCATION_BYTES = 64, 24 << 17
 
-# Entries of the dynamic section that only say where tables are: gABI, chapter 5, "Dynamic Section".
+# Tags of entries in the dynamic section that only give the places and sizes of tables: gABI, chapter 5, "Dynamic
+# Section".
 _NULL, _PLTRELSZ, _PLTGOT, _STRTAB, _SYMTAB, _RELA, _RELASZ, _RELAENT = 0, 2, 3, 5, 6, 7, 8, 9
 _STRSZ, _SYMENT, _PLTREL, _JMPREL, _FLAGS = 10, 11, 20, 23, 30
 _GNU_HASH, _RELACOUNT, _FLAGS_1 = 0x6FFFFEF5, 0x6FFFFFF9, 0x6FFFFFFB
@@ -29,11 +30,11 @@ _REFUSED: Mapping[int, str] = {
     1: "needs another library (DT_NEEDED)",
     12: "has an initializer (DT_INIT)",
     13: "has a finalizer (DT_FINI)",
-    15: "says where libraries are looked for (DT_RPATH)",
+    15: "sets a search path for libraries (DT_RPATH)",
     22: "changes its own code (DT_TEXTREL)",
     25: "has initializers (DT_INIT_ARRAY)",
     26: "has finalizers (DT_FINI_ARRAY)",
-    29: "says where libraries are looked for (DT_RUNPATH)",
+    29: "sets a search path for libraries (DT_RUNPATH)",
     32: "has initializers (DT_PREINIT_ARRAY)",
     0x6FFFFEFB: "names an auditor (DT_DEPAUDIT)",
     0x6FFFFEFC: "names an auditor (DT_AUDIT)",
@@ -44,12 +45,12 @@ _REFUSED: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class _Relocations:
-    """Types of relocations, as the supplement for an architecture numbers them.
+    """The types of relocations, by the numbers in the ABI supplement of an architecture.
 
     Attributes:
-        relative: stores the address of a place in the library.
-        symbolic: store the address of a symbol.
-        indirect: calls a function of the library for what it stores.
+        relative: the type that stores an address inside the library.
+        symbolic: the types that store the address of a symbol.
+        indirect: the type that calls a function of the library and stores its result.
     """
 
     relative: int
@@ -57,7 +58,7 @@ class _Relocations:
     indirect: int
 
 
-# 64, GLOB_DAT and JUMP_SLOT; ABS64, GLOB_DAT and JUMP_SLOT; 64 and JUMP_SLOT
+# By machine. The symbolic ones are 64, GLOB_DAT and JUMP_SLOT; ABS64, GLOB_DAT and JUMP_SLOT; 64 and JUMP_SLOT.
 _TYPES: Mapping[int, _Relocations] = {
     62: _Relocations(8, frozenset({1, 6, 7}), 37),
     183: _Relocations(1027, frozenset({257, 1025, 1026}), 1032),
@@ -70,14 +71,14 @@ _POINTER_BYTES = 8
 
 
 def check_library(data: bytes, architecture: str) -> None:
-    """Refuses a library of which loading would run code, or change or read memory that is not its own.
+    """Refuses a library if loading it could run code of the library, or access memory outside it.
 
     Args:
         data: the whole file.
-        architecture: of the target.
+        architecture: the architecture of the target.
 
     Raises:
-        ElfError: it is damaged, or has what is not allowed.
+        ElfError: the library is damaged, or contains something that is not allowed.
     """
     file = ElfFile(data)
     if file.kind != SHARED or file.entry:
@@ -106,7 +107,7 @@ class _Tables:
 
 
 def _dynamic(image: Image) -> dict[int, int]:
-    """The dynamic section, each of whose tags is known and occurs once."""
+    """Returns the entries of the dynamic section by tag, after checking that each is allowed and occurs once."""
     table = image.content(image.dynamic)
     entries: dict[int, int] = {}
     for count, (tag, value) in enumerate(_DYNAMIC_ENTRY.iter_unpack(table[: len(table) // 16 * 16])):
@@ -130,8 +131,9 @@ def _tables(image: Image, dynamic: Mapping[int, int]) -> _Tables:
     strings = image.at(dynamic[_STRTAB], dynamic[_STRSZ], "its string table")
     if not strings.endswith(b"\0"):
         raise ElfError("its string table does not end")
-    if _PLTGOT in dynamic and not image.is_data(dynamic[_PLTGOT], 3 * _POINTER_BYTES):  # what a loader reserves there
-        raise ElfError("its table of jumps does not lie in its data")
+    # The loader reserves the first three entries of the table.
+    if _PLTGOT in dynamic and not image.is_data(dynamic[_PLTGOT], 3 * _POINTER_BYTES):
+        raise ElfError("its table of jumps is not in its data")
     return _Tables(
         image.file.symbols(table, strings),
         image.at(dynamic.get(_RELA, 0), dynamic.get(_RELASZ, 0), "its relocation table"),
@@ -151,15 +153,17 @@ def _check_symbol(symbol: Symbol, image: Image) -> None:
     if not names.is_export(symbol.name):
         raise ElfError(f"it defines {symbol.name}, which compiled code may not")
     if symbol.section >= 0xFF00 or not image.holds(symbol.value, symbol.size):
-        raise ElfError(f"symbol {symbol.name} lies outside it")
+        raise ElfError(f"symbol {symbol.name} is outside the library")
     if names.is_filled_in(symbol.name) and not image.is_data(symbol.value, _POINTER_BYTES):
-        raise ElfError(f"symbol {symbol.name} does not lie in its data")
+        raise ElfError(f"symbol {symbol.name} is not in its data")
 
 
 def _check_relocations(table: bytes, symbols: list[Symbol], image: Image, relative: int = 0) -> None:
-    """
+    """Checks that each relocation has an allowed type and writes inside the library's data.
+
     Args:
-        relative: so many at the beginning are taken for RELATIVE ones, whatever their type is.
+        relative: the number of relocations at the start of the table that the loader treats as relative, without
+            looking at their types.
     """
     if len(table) % _RELOCATION.size or not relative * _RELOCATION.size <= len(table) <= _MOST_RELOCATION_BYTES:
         raise ElfError(f"a relocation table has {len(table)} bytes")

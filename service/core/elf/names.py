@@ -1,7 +1,7 @@
-"""The lists of what is allowed: machines, sections, symbols.
+"""Allow lists of machines, sections and symbols.
 
-They hold what TVM's LLVM back end and LLD write for the kernels and models of this project, and little more. A compiler
-upgrade that needs another entry fails in the tests that compile for every target.
+They contain what TVM's LLVM back end and LLD write for the kernels and models of this project, and little more. If a
+compiler upgrade needs another entry, the tests that compile for every target fail.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ _REAL_FUNCTIONS = (
     *("hypot", "ldexp", "log", "log10", "log1p", "log2", "nearbyint", "nextafter", "pow", "rint"),
     *("round", "roundeven", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
 )
-# Undefined symbols: the C library's arithmetic and copying, and nothing of the runtime.
+# The undefined symbols that are allowed: arithmetic and memory copies of the C library, but nothing of the runtime.
 IMPORTS = frozenset({*_REAL_FUNCTIONS, *(f"{name}f" for name in _REAL_FUNCTIONS), "memcpy", "memmove", "memset"})
 
-# Pointers to functions of the runtime, which it writes when it loads the library: all that compiled code wants of it.
+# Pointers to functions of the runtime, which the runtime stores when it loads a library. Compiled code uses no others.
 FILLED_IN = frozenset({f"__TVMBackend{name}" for name in ("ParallelLaunch", "AllocWorkspace", "FreeWorkspace")})
 _FUNCTION = re.compile(r"octet_[A-Za-z0-9_.$]+")
-# Conversions that LLVM calls for float16 where the CPU has none; TVM puts a copy into every object.
+# Conversions of float16, which LLVM calls on CPUs without the instructions. TVM puts a copy into every object.
 _HELPERS = frozenset({"__truncsfhf2", "__extendhfsf2"})
 
 
 def is_filled_in(name: str) -> bool:
-    """Whether the runtime stores a pointer at this symbol."""
+    """Returns true if the runtime stores a pointer at this symbol."""
     return name in FILLED_IN
 
 
 def is_export(name: str) -> bool:
-    """Whether a library may define this symbol."""
+    """Returns true if a library may define this symbol."""
     return name in _HELPERS or is_filled_in(name) or _FUNCTION.fullmatch(name) is not None
 
 
 def is_shared(name: str) -> bool:
-    """Whether each object may have a definition of its own, of which the linker takes one."""
+    """Returns true if several objects may define this symbol. The linker then takes one of the definitions."""
     return name in _HELPERS or is_filled_in(name)
 
 
@@ -63,7 +63,7 @@ _CONTENT: tuple[tuple[re.Pattern[str], frozenset[int], int], ...] = tuple(
         (r"\.riscv\.attributes", {_RISCV_ATTRIBUTES}, 0),
     )
 )
-# What the linker adds.
+# The sections that the linker adds.
 _LINKED: Mapping[str, tuple[int, int]] = {
     ".dynsym": (DYNSYM, ALLOC),
     ".dynstr": (STRTAB, ALLOC),
@@ -80,14 +80,14 @@ _LINKED: Mapping[str, tuple[int, int]] = {
 
 
 def is_object_section(name: str, kind: int, flags: int) -> bool:
-    """Whether an object may have this section."""
+    """Returns true if an object may have this section."""
     if kind == RELA:
         return name.startswith(".rela.") and flags == INFO_LINK and _is_content(name.removeprefix(".rela"))
     return _TABLES.get(name) == kind or _is_content(name, kind, flags)
 
 
 def is_library_section(name: str, kind: int, flags: int) -> bool:
-    """Whether a library may have this section."""
+    """Returns true if a library may have this section."""
     if name in _LINKED:
         expected, most = _LINKED[name]
         return kind == expected and not flags & ~most
@@ -95,7 +95,7 @@ def is_library_section(name: str, kind: int, flags: int) -> bool:
 
 
 def _is_content(name: str, kind: int | None = None, flags: int = 0) -> bool:
-    """Whether the name is known and, where the type is given, type and flags are those that it may have."""
+    """Returns true if a section of code or data may have this name and, if the type is given, this type and flags."""
     return any(
         pattern.fullmatch(name) is not None and (kind is None or (kind in types and not flags & ~most))
         for pattern, types, most in _CONTENT

@@ -1,4 +1,4 @@
-"""Allow list for object files, checked before the linker reads one."""
+"""Checks an object file against the allow lists before the linker reads it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _LOCAL_KINDS = {_NOTYPE, _OBJECT, _FUNC, _SECTION, _FILE}
 _GLOBAL_KINDS = {_NOTYPE, _OBJECT, _FUNC}
 _KINDS = {6: "thread-local", 10: "an indirect function"}
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
-_DATA = "$d"  # where data begin; clang's assembler for RISC-V has one in no section
+_DATA = "$d"  # marks the start of data; clang's assembler for RISC-V writes one that is in no section
 
 
 def check_object(data: bytes, architecture: str, defines: str | None = None) -> None:
-    """Refuses an object that could make the linker or the loader do more than join code and data.
+    """Refuses an object that could make the linker or the loader do more than combine code and data.
 
     Args:
         data: the whole file.
-        architecture: of the target.
-        defines: the one function that it may define, by the name that the model calls it by, or that function's code
-            for several cards; None for any.
+        architecture: the architecture of the target.
+        defines: the name of the one function that the object may define; it may also define that function's GPU code
+            for several compute capabilities. None to allow any function.
 
     Raises:
-        ElfError: it is damaged, or has what is not allowed.
+        ElfError: the object is damaged, or contains something that is not allowed.
     """
     file = ElfFile(data)
     if file.kind != RELOCATABLE or file.segments:
@@ -80,9 +80,9 @@ def _check_definitions(symbols: list[Symbol], function: str) -> None:
     found = {symbol.name for symbol in symbols[1:] if symbol.binding != _LOCAL and symbol.section != _UNDEFINED}
     own = {name for name in found if not names.is_shared(name)}
     if own != {function} and not (own and all(_is_of_card(name, function) for name in own)):
-        raise ElfError(f"it defines {', '.join(sorted(own)) or 'nothing'} in place of {function}")
+        raise ElfError(f"it defines {', '.join(sorted(own)) or 'nothing'} instead of {function}")
 
 
 def _is_of_card(name: str, function: str) -> bool:
-    """Whether it is `function`'s code for a card, as `octet_conv.sm_80`."""
+    """Returns true if `name` is `function`'s code for one compute capability, such as `octet_conv.sm_80`."""
     return re.fullmatch(rf"{re.escape(function)}\.sm_[0-9]{{2,3}}", name) is not None

@@ -1,7 +1,7 @@
-"""The tables of an ELF file: headers, sections, segments, strings, symbols.
+"""Reads the tables of an ELF file: headers, sections, segments, strings, symbols.
 
-Nothing is followed that was not checked to lie inside the file, and nothing is read in more steps than the limits
-below allow.
+Every offset is checked to be inside the file before it is used, and the numbers of entries and the lengths of names are
+limited by the constants below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _IDENTITY = b"\x7fELF\x02\x01\x01\x00" + bytes(8)  # 64 bits, little-endian, ver
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_FLAGS = {243: 0b101}  # by machine: RISC-V with compressed instructions, and doubles in registers
+_FLAGS = {243: 0b101}  # by machine: RISC-V with compressed instructions, and the ABI with doubles in registers
 _SYMBOL = struct.Struct("<IBBHQQ")
 SYMBOL_BYTES = _SYMBOL.size
 
@@ -25,11 +25,11 @@ RELOCATABLE, SHARED = 1, 3
 
 
 class ElfError(ValueError):
-    """The file is damaged, or has what is not allowed; the message says what."""
+    """The file is damaged, or contains something that is not allowed. The message describes it."""
 
 
 class Section(NamedTuple):
-    """One entry of the section header table; gABI, `Elf64_Shdr`."""
+    """One entry of the section header table (gABI, `Elf64_Shdr`)."""
 
     name: str
     kind: int
@@ -41,7 +41,7 @@ class Section(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One entry of the program header table; gABI, `Elf64_Phdr`."""
+    """One entry of the program header table (gABI, `Elf64_Phdr`)."""
 
     kind: int
     flags: int
@@ -53,20 +53,20 @@ class Segment(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first address behind it."""
+        """The address after the segment's last byte."""
         return self.address + self.memory_bytes
 
     def holds(self, address: int, size: int) -> bool:
-        """Whether `size` bytes from `address` lie in it."""
+        """Returns true if all `size` bytes from `address` are in the segment."""
         return self.address <= address and address + size <= self.end
 
     def overlaps(self, address: int, size: int) -> bool:
-        """Whether any of `size` bytes from `address` lies in it."""
+        """Returns true if any of the `size` bytes from `address` is in the segment."""
         return address < self.end and self.address < address + size
 
 
 class Symbol(NamedTuple):
-    """One entry of a symbol table; gABI, `Elf64_Sym`."""
+    """One entry of a symbol table (gABI, `Elf64_Sym`)."""
 
     name: str
     binding: int
@@ -83,7 +83,7 @@ class ElfFile:
         data: the whole file.
 
     Raises:
-        ElfError: it is not a 64-bit little-endian ELF file, or its tables do not lie inside it.
+        ElfError: it is not a 64-bit little-endian ELF file, or a table is not inside the file.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -104,20 +104,20 @@ class ElfFile:
         self.sections = self._sections(sections_at, sections, names)
 
     def range(self, offset: int, size: int, what: str) -> bytes:
-        """`size` bytes of the file from `offset`.
+        """Returns `size` bytes of the file from `offset`.
 
         Raises:
-            ElfError: they do not lie inside it.
+            ElfError: they are not all inside the file.
         """
         if offset > len(self._data) or size > len(self._data) - offset:
-            raise ElfError(f"{what} lies outside the file")
+            raise ElfError(f"{what} is outside the file")
         return self._data[offset : offset + size]
 
     def symbols(self, table: bytes, strings: bytes) -> list[Symbol]:
-        """The entries of a symbol table, the first included, which stands for nothing.
+        """Returns the entries of a symbol table, including the first one, which is always the null symbol.
 
         Raises:
-            ElfError: a name does not lie in `strings`, or there are too many.
+            ElfError: a name is not inside `strings`, or there are too many symbols.
         """
         if len(table) % _SYMBOL.size or len(table) > _MOST_SYMBOLS * _SYMBOL.size:
             raise ElfError(f"its symbol table has {len(table)} bytes")
@@ -136,7 +136,7 @@ class ElfFile:
         if not entries:
             return []
         if names >= len(entries):
-            raise ElfError("its section names lie outside the section header table")
+            raise ElfError("its section names are outside the section header table")
         strings = self.range(entries[names][4], entries[names][5], "the table of its section names")
         return [
             Section(string_at(strings, name), kind, flags, offset, size, link, entry_bytes)
@@ -145,14 +145,14 @@ class ElfFile:
 
 
 def string_at(strings: bytes, offset: int) -> str:
-    """The name that begins at `offset` of a string table.
+    """Returns the name that begins at `offset` in a string table.
 
     Raises:
-        ElfError: it does not end in the table, is too long or not ASCII.
+        ElfError: the name does not end inside the table, is too long, or is not ASCII.
     """
     end = strings.find(b"\0", offset, offset + _LONGEST_NAME)
     if offset >= len(strings) or end < 0:
-        raise ElfError("a name lies outside its string table, or is too long")
+        raise ElfError("a name is outside its string table, or is too long")
     try:
         return strings[offset:end].decode("ascii")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""An object file of data: what a library carries that no CPU runs.
+"""Writes an object file that contains only data, for the parts of a library that no CPU runs, such as GPU code.
 
 Format: the System V ABI (gABI, chapter 4).
 """
@@ -20,12 +20,12 @@ _ALIGNMENT = 64
 
 
 def data_object(name: str, variables: Mapping[str, bytes], architecture: str) -> bytes:
-    """A relocatable object that defines read-only variables.
+    """Returns a relocatable object that defines read-only variables.
 
     Args:
-        name: of their section.
-        variables: what each global symbol holds, at multiples of 64 bytes.
-        architecture: of the library that it is linked into.
+        name: the suffix of the section's name, `.rodata.NAME`.
+        variables: name of a global symbol -> its bytes. Each is placed at a multiple of 64 bytes.
+        architecture: the architecture of the library that the object will be linked into.
     """
     section = f".rodata.{name}"
     section_names = b"\0" + b"\0".join(each.encode() for each in (section, ".symtab", ".strtab", ".shstrtab")) + b"\0"

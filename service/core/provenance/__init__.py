@@ -1,4 +1,4 @@
-"""Who built an artifact from what: a statement about it, the envelope that signs it, and the keys."""
+"""Provenance: a statement of who built an artifact from which inputs, its signed envelope, and the signing keys."""
 
 from service.core.provenance.envelope import ENVELOPE_MEDIA_TYPE, Envelope
 from service.core.provenance.keys import Signer, TrustedKey, signer_of, trusted_keys

@@ -15,16 +15,19 @@ from service.core.errors import InvalidInput
 from service.core.strict_json import items, members, parse_strict, text
 
 ENVELOPE_MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
-MOST_BYTES = 1 << 20  # a statement has a few thousand
+MOST_BYTES = 1 << 20  # a typical statement has a few thousand bytes
 _MOST_SIGNATURES = 16
 _MOST_SIGNATURE_BYTES = 512
 
 
 @dataclass(frozen=True)
 class Signature:
-    """
+    """A signature in an envelope.
+
     Attributes:
-        key_id: which key its maker says made it. It is not signed: a hint for people, and decides nothing.
+        key_id: the id of the key, as given by the signer. It is not signed itself, so it is a hint for people and is
+            never used for a decision.
+        value: the bytes of the signature.
     """
 
     key_id: str
@@ -33,7 +36,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Envelope:
-    """Bytes, what they are, and signatures of both."""
+    """A payload, its media type, and signatures of both."""
 
     payload_type: str
     payload: bytes
@@ -50,7 +53,7 @@ class Envelope:
 
     @staticmethod
     def from_bytes(data: bytes) -> Envelope:
-        """Raises `InvalidInput`."""
+        """Parses the result of `to_bytes`. Raises `InvalidInput` if `data` is malformed or too large."""
         envelope = members(parse_strict(data, MOST_BYTES, "an envelope"), "an envelope")
         return Envelope(
             text(envelope.get("payloadType"), "an envelope's payloadType"),
@@ -60,7 +63,10 @@ class Envelope:
 
 
 def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
-    """`PAE` of the protocol: the bytes that are signed. Neither part can be taken for a piece of the other."""
+    """Returns the bytes that are signed (`PAE` in the protocol).
+
+    The encoding contains the lengths of both parts, so that no bytes of one can be taken for a piece of the other.
+    """
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -76,8 +82,9 @@ def _encoded(data: bytes) -> str:
 
 
 def _decoded(value: Any, what: str, most_bytes: int) -> bytes:
-    """Of the standard alphabet, with padding. The protocol would have the URL-safe one taken too; its signers write the
-    former.
+    """Decodes base64 in the standard alphabet, with padding.
+
+    The protocol demands that the URL-safe alphabet is accepted too, but signers write the standard one.
     """
     if not isinstance(value, str) or len(value) > 4 * -(-most_bytes // 3):
         raise InvalidInput(f"{what} is not a string of at most {most_bytes} bytes in base64")

@@ -1,6 +1,7 @@
-"""Keys of who builds artifacts: Ed25519 (RFC 8032), or ECDSA on P-256 with SHA-256, as cosign makes them.
+"""Keys of the builders of artifacts: Ed25519 (RFC 8032), or ECDSA on P-256 with SHA-256, as cosign creates them.
 
-A key says of which kind its signatures are; nothing that is signed or stored beside a signature does.
+The type of the key alone decides the signature algorithm. Nothing in the signed data or beside a signature can choose
+another.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _MOST_FILE_BYTES, _MOST_KEYS = 64 << 10, 64
 
 @dataclass(frozen=True)
 class TrustedKey:
-    """A public key.
+    """A public key whose signatures are trusted.
 
     Attributes:
-        name: of its file.
-        id: the SHA-256 of its SubjectPublicKeyInfo in DER.
+        name: the name of the key's file.
+        id: the SHA-256 of the key's SubjectPublicKeyInfo in DER.
     """
 
     name: str
@@ -41,7 +42,7 @@ class TrustedKey:
     _public: Ed25519PublicKey | EllipticCurvePublicKey
 
     def is_signature(self, value: bytes, data: bytes) -> bool:
-        """Whether `value` is this key's signature of `data`."""
+        """Returns true if `value` is this key's signature of `data`."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -55,16 +56,16 @@ class TrustedKey:
         return True
 
     def has_signed(self, envelope: Envelope) -> bool:
-        """Whether one of the signatures is this key's, whichever they say they are."""
+        """Returns true if one of the envelope's signatures was made by this key. The key ids in it are ignored."""
         return any(self.is_signature(each.value, envelope.signed_bytes) for each in envelope.signatures)
 
 
 @dataclass(frozen=True)
 class Signer:
-    """A private key.
+    """A private key that signs artifacts.
 
     Attributes:
-        public: the other half.
+        public: the public key of the pair.
     """
 
     public: TrustedKey
@@ -86,12 +87,12 @@ class Signer:
 
 
 def signer_of(settings: Settings) -> Signer | None:
-    """The key that `signing_key` names; None where it names none.
+    """Loads the key in the setting `signing_key`; returns None if it is not set.
 
     Raises:
-        InvalidInput: the file holds no such key; or keys are trusted, and this is none of them, so that what is built
-            here would be refused here.
-        Unsupported: the library that signs is not installed.
+        InvalidInput: the file does not contain such a key. Or there are trusted keys and this is none of them, so that
+            this deployment would refuse the artifacts that it builds.
+        Unsupported: the package `cryptography` is not installed.
     """
     if settings.signing_key is None:
         return None
@@ -99,19 +100,19 @@ def signer_of(settings: Settings) -> Signer | None:
     trusted = trusted_keys(settings)
     if trusted and signer.public.id not in {key.id for key in trusted}:
         raise InvalidInput(
-            f"{settings.signing_key} signs what is built here, and its public key is none of OCTET_TRUSTED_KEYS",
-            hint=f"openssl pkey -in {settings.signing_key} -pubout",
+            f"the public key of the signing key {settings.signing_key} is not in OCTET_TRUSTED_KEYS: this server would "
+            "refuse the artifacts that it builds",
+            hint=f"add it to the trusted keys: openssl pkey -in {settings.signing_key} -pubout",
         )
     return signer
 
 
 def trusted_keys(settings: Settings) -> tuple[TrustedKey, ...]:
-    """The keys that `trusted_keys` names; none where it is empty, and then nothing has to be signed.
+    """Loads the keys in the setting `trusted_keys`. If it is empty, there are none, and signatures are not required.
 
     Raises:
-        InvalidInput: a file or a folder holds no public key, or something that is none. What is trusted is never less
-            than what was asked for, silently.
-        Unsupported: the library that verifies is not installed.
+        InvalidInput: a file or folder contains no public key, or anything else. A path is never skipped silently.
+        Unsupported: the package `cryptography` is not installed.
     """
     if not settings.trusted_keys.strip():
         return ()
@@ -143,7 +144,7 @@ def _public_keys(path: Path) -> Sequence[TrustedKey]:
     data = _read(path)
     blocks = [match[0] for match in _BLOCK.finditer(data) if match[1] == b"PUBLIC KEY"]
     if not blocks or data.count(b"-----BEGIN ") != len(blocks):
-        raise InvalidInput(f"{path} does not hold public keys in PEM, and those alone", hint=_MAKE)
+        raise InvalidInput(f"{path} must contain public keys in PEM and nothing else", hint=_MAKE)
     try:
         return [_trusted(path, load_pem_public_key(block)) for block in blocks]
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -193,7 +194,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise InvalidInput(f"the key {path} cannot be read: {error.strerror}") from error
     if len(data) > _MOST_FILE_BYTES:
-        raise InvalidInput(f"{path} is too large for a file of keys")
+        raise InvalidInput(f"{path} is larger than {_MOST_FILE_BYTES} bytes, the limit for a file of keys")
     return data
 
 
@@ -205,4 +206,4 @@ def _require() -> None:
 
 
 def _other_kind(path: Path) -> InvalidInput:
-    return InvalidInput(f"{path} holds a key of another kind than Ed25519 and ECDSA on P-256", hint=_MAKE)
+    return InvalidInput(f"{path} contains a key that is neither Ed25519 nor ECDSA on P-256", hint=_MAKE)

@@ -1,4 +1,4 @@
-"""What is said of a build: an in-toto Statement with SLSA's provenance as its predicate.
+"""The provenance statement of a build: an in-toto Statement with SLSA's provenance as its predicate.
 
 https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md, https://slsa.dev/spec/v1.0/provenance
 """
@@ -27,14 +27,14 @@ class Provenance:
     """The provenance of one artifact.
 
     Attributes:
-        artifact: the digest of its manifest.
-        inputs: what decided its bytes; a build of equal inputs has the same digest.
-        tuning_log: digest of `tiles`; None where the build was not tuned.
-        builder: a URI that names the machine or the service which built it, and its operator.
-        builder_version: of Octet.
-        started_at, finished_at: in RFC 3339.
-        tiles: by layer, where tuning chose others than the cost model.
-        stages_s: how long each step took.
+        artifact: the digest of the artifact's manifest.
+        inputs: the inputs that determine the artifact's bytes. A build with equal inputs has the same digest.
+        builder: a URI that identifies the machine or service that built the artifact, and its operator.
+        builder_version: the version of Octet that built it.
+        started_at, finished_at: times in the format of RFC 3339.
+        tiles: the tile sizes of each layer for which tuning chose others than the cost model.
+        stages_s: the duration of each stage.
+        tuning_log: the digest of `tiles`; None if there are none.
     """
 
     artifact: Digest
@@ -51,7 +51,7 @@ class Provenance:
         return digest_of_json(self.tiles) if self.tiles else None
 
     def to_bytes(self) -> bytes:
-        """The statement."""
+        """Returns the statement as canonical JSON."""
         return canonical_json(
             {
                 "_type": _STATEMENT,
@@ -88,22 +88,22 @@ class Provenance:
 
     @staticmethod
     def from_bytes(data: bytes, artifact: Digest) -> Provenance:
-        """The statement about `artifact`. Members that are not known are ignored, as in-toto asks.
+        """Parses a statement about `artifact`. Unknown members are ignored, as in-toto requires.
 
         Raises:
-            InvalidInput: it is no statement of this kind, or about something else.
+            InvalidInput: `data` is not such a statement, contradicts itself, or is about another artifact.
         """
         statement = members(parse_strict(data, MOST_BYTES, "a statement"), "a statement")
         kinds = statement.get("_type"), statement.get("predicateType")
         if kinds != (_STATEMENT, _PREDICATE):
-            raise InvalidInput("the statement is none of SLSA's provenance, version 1")
+            raise InvalidInput("the statement is not SLSA provenance, version 1")
         subjects = items(statement.get("subject"), "a statement's subject", _MOST_SUBJECTS)
         if artifact not in {_digest(each, "a subject") for each in subjects}:
             raise InvalidInput(f"the provenance is about another artifact than {artifact}")
         predicate = members(statement.get("predicate"), "the predicate")
         definition = members(predicate.get("buildDefinition"), "buildDefinition")
         if definition.get("buildType") != BUILD_TYPE:
-            raise InvalidInput("the provenance is of another kind of build than Octet's")
+            raise InvalidInput("the provenance describes a build that is not Octet's")
         details = members(predicate.get("runDetails"), "runDetails")
         builder = members(details.get("builder"), "builder")
         metadata = members(details.get("metadata", {}), "metadata")
@@ -122,12 +122,12 @@ class Provenance:
         return found
 
     def _check_dependencies(self, definition: Mapping[str, Any]) -> None:
-        """What was read, by its digest, is what the parameters say."""
-        said = {}
+        """Checks that the resolved dependencies are the model and the tuning log that the parameters name."""
+        digests = {}
         for each in items(definition.get("resolvedDependencies"), "resolvedDependencies", _MOST_DEPENDENCIES):
             name = text(members(each, "a dependency").get("name", ""), "a dependency's name")
-            said[name] = _digest(each, "a dependency")
-        if said.get("model") != self.inputs.source or said.get(_TUNING_LOG) != self.tuning_log:
+            digests[name] = _digest(each, "a dependency")
+        if digests.get("model") != self.inputs.source or digests.get(_TUNING_LOG) != self.tuning_log:
             raise InvalidInput("the provenance contradicts itself about the model or the tuning log")
 
 
@@ -144,17 +144,17 @@ def _inputs(definition: Mapping[str, Any], internal: Mapping[str, Any]) -> Build
 
 
 def _by_algorithm(digest: Digest) -> dict[str, str]:
-    """A `DigestSet` of in-toto's."""
+    """Returns `digest` as a `DigestSet` of in-toto."""
     return {"sha256": digest.removeprefix("sha256:")}
 
 
 def _digest(value: Any, what: str) -> Digest:
-    """Of SHA-256: what is known by other algorithms alone is known to nobody here."""
+    """Parses a `DigestSet`, which has to contain a SHA-256. Digests of other algorithms are ignored."""
     digests = members(members(value, what).get("digest"), f"the digest of {what}")
     return parse_digest("sha256:" + text(digests.get("sha256"), f"the SHA-256 of {what}"))
 
 
 def _seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput("a stage's duration is no number")
+        raise InvalidInput("a stage's duration is not a number")
     return float(value)

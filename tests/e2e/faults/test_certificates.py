@@ -86,11 +86,11 @@ def test_a_renewed_certificate_is_used_and_a_wrong_one_is_not(scene: Scene, tmp_
     eventually(lambda: scene.is_shown(second))
 
     scene.renew(tmp_path / "third", with_key=False)
-    eventually(lambda: scene.shown() == {second} and "the one from before stays" in scene.log.read_text())
+    eventually(lambda: scene.shown() == {second} and "the previous certificate stays in use" in scene.log.read_text())
     assert str(scene.cert) in scene.log.read_text()
     os.kill(server, signal.SIGKILL)  # the next one cannot read a pair either
     eventually(lambda: scene.is_shown(first) or scene.is_shown(second))
 
     fourth = scene.renew(tmp_path / "fourth")
     eventually(lambda: scene.is_shown(fourth))
-    assert scene.log.read_text().count("the one from before stays") <= 3  # it does not repeat itself
+    assert scene.log.read_text().count("the previous certificate stays in use") <= 3  # it does not repeat itself

@@ -262,7 +262,7 @@ def test_what_is_no_certificate_is_named_at_the_start(tmp_path: Path, model: str
     tls = [f"--tls-cert={tmp_path / 'text.pem'}", f"--tls-key={files[1]}"]
     run = subprocess.run([*command, *tls], capture_output=True, text=True)
     assert run.returncode != 0
-    assert "are no certificate and its key" in " ".join((run.stdout + run.stderr).split())
+    assert "are not a certificate and its key" in " ".join((run.stdout + run.stderr).split())
 
 
 def test_says_what_to_install_where_there_is_no_openssl(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_loaded_models_answer_while_the_database_is_away(
             assert served.ended(served.push(name="other")["id"])["state"] == "succeeded"
             assert served.stop() == 0
     said = log.read_text()
-    assert "the database answers again, after" in said
+    assert "the database responds again, after" in said
     assert "Traceback" not in said
 
 

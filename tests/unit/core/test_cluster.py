@@ -24,7 +24,7 @@ def settings(role: Role = Role.WORKER, **others: Any) -> Settings:
 
 @pytest.mark.parametrize("role", [Role.API, Role.WORKER])
 def test_a_member_of_a_cluster_needs_the_key_that_the_others_have(role: Role) -> None:
-    with pytest.raises(InvalidInput, match="a secret that they share"):
+    with pytest.raises(InvalidInput, match="by a shared key, and none is set"):
         cluster.check(settings(role, cluster_key=None), HOST)
     cluster.check(settings(role), HOST)
 
@@ -37,7 +37,7 @@ def test_the_key_may_be_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
     assert settings(cluster_key=None, cluster_key_file=file).key_of_cluster == KEY
-    with pytest.raises(ValidationError, match="give one of them"):
+    with pytest.raises(ValidationError, match="set only one of them"):
         settings(cluster_key_file=file)
 
 
@@ -99,7 +99,7 @@ def test_a_worker_that_encrypts_says_so_in_its_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
 def test_an_api_does_not_start_without_the_authorities_that_it_was_told_of(tmp_path: Path, text: str) -> None:
     (tmp_path / "ca.pem").write_text(text)
-    with pytest.raises(InvalidInput, match=r"ca\.pem holds no certificates of authorities"):
+    with pytest.raises(InvalidInput, match=r"ca\.pem contains no certificates of authorities"):
         cluster.check(settings(Role.API, cluster_ca=tmp_path / "ca.pem"), HOST)
 
 

@@ -58,5 +58,5 @@ def test_what_makes_no_sense_is_refused(members: dict[str, Any]) -> None:
 def test_numbers_are_separated_by_commas() -> None:
     assert parse_numbers("0.485, 0.456,0.406") == (0.485, 0.456, 0.406)
     assert parse_numbers("") == ()
-    with pytest.raises(InvalidInput, match="no list of numbers"):
+    with pytest.raises(InvalidInput, match="is not a list of numbers"):
         parse_numbers("0.5;0.5")

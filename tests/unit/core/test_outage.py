@@ -10,7 +10,7 @@ from service.core.outage import Outage, log_trouble
 _logger = logging.getLogger(__name__)
 
 
-def test_it_is_said_once_that_it_is_gone_and_once_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_beginning_and_the_end_of_an_outage_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     outage = Outage(_logger)
     outage.ended("the database")
     assert caplog.messages == []
@@ -20,12 +20,12 @@ def test_it_is_said_once_that_it_is_gone_and_once_that_it_is_back(caplog: pytest
         for _ in range(3):
             outage.ended("the database")
     gone, back, gone_again, back_again = caplog.messages
-    assert gone == gone_again == "refused; it is asked again until it answers"
-    assert back.startswith("the database answers again, after 0.")
-    assert back_again.startswith("the database answers again")
+    assert gone == gone_again == "refused; retrying until it responds"
+    assert back.startswith("the database responds again, after 0.")
+    assert back_again.startswith("the database responds again")
 
 
-def test_of_work_that_is_tried_again_only_other_trouble_has_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_errors_other_than_an_outage_are_logged_with_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     log_trouble(_logger, DatabaseUnreachable(), "no sign of %s", "life")
     assert caplog.records == []
     log_trouble(_logger, DatabaseBusy("locked"), "no sign of %s", "life")

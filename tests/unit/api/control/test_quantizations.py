@@ -210,8 +210,8 @@ def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
     [
         (b"", {}, 400, "the body is empty"),
         (b"no archive", {}, 415, "neither a zip archive nor an array"),
-        (None, {"budget": "much"}, 400, "is no share"),
-        (None, {"latency_budget": "much"}, 400, "no bound of latency"),
+        (None, {"budget": "much"}, 400, "is not a share"),
+        (None, {"latency_budget": "much"}, 400, "is not a latency budget"),
         (None, {"method": "best"}, 400, ""),
         (None, {"samples": 0}, 400, ""),
         (None, {"version": 7}, 404, "7"),
@@ -224,9 +224,9 @@ def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
         (b"", {"weights": 5}, 400, "weights of 5 bits in blocks of 32"),
         (b"", {"weights": 4, "block": 48}, 400, "weights of 4 bits in blocks of 48"),
         (b"", {"weights": 2}, 400, ""),
-        (b"", {"dynamic": True, "block": 64}, 400, "block: of another way"),
-        (b"", {"dynamic": True, "method": "kl", "budget": "1%"}, 400, "method, budget: of another way"),
-        (None, {"block": 64}, 400, "block: of another way"),
+        (b"", {"dynamic": True, "block": 64}, 400, "block cannot be combined"),
+        (b"", {"dynamic": True, "method": "kl", "budget": "1%"}, 400, "method, budget cannot be combined"),
+        (None, {"block": 64}, 400, "block cannot be combined"),
     ],
 )
 def test_what_is_refused(plane: ControlPlane, body: bytes | None, query: Any, status: int, said: str) -> None:

@@ -153,7 +153,7 @@ def test_a_segment_over_another_is_refused(library: bytes) -> None:
         if struct.unpack_from("<I", library, _HEADER + number * _PROGRAM)[0] == _LOAD
     ]
     struct.pack_into("<Q", changed, loads[0] + 40, 0x10000000)  # so much memory, and not that much of the file
-    with pytest.raises(ElfError, match="a segment lies over another"):
+    with pytest.raises(ElfError, match="a segment overlaps another"):
         check_library(bytes(changed), detect_host().architecture)
 
 

@@ -60,7 +60,7 @@ def test_code_and_data_are_allowed(tmp_path: Path, architecture: str, text: str)
         (
             ".globl __TVMBackendFreeWorkspace\n.section .rodata\n__TVMBackendFreeWorkspace: .quad 1\n",
             (),
-            "does not lie in its data",
+            "is not in its data",
         ),
         (".data\n.globl __TVMBackendX\n__TVMBackendX: .quad 1\n", (), "defines __TVMBackendX"),
     ],

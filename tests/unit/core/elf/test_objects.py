@@ -78,7 +78,7 @@ def test_a_kernel_defines_what_it_is_named_for(tmp_path: Path) -> None:
 )
 def test_a_kernel_that_defines_anything_else_is_refused(tmp_path: Path, text: str) -> None:
     data = assemble(tmp_path, text).read_bytes()
-    with pytest.raises(ElfError, match="in place of octet_conv"):
+    with pytest.raises(ElfError, match="instead of octet_conv"):
         check_object(data, "x86_64", "octet_conv")
 
 
@@ -98,5 +98,5 @@ def test_a_kernels_code_for_cards_is_its_own(variables: list[str]) -> None:
 )
 def test_what_another_kernel_is_called_is_not(variable: str) -> None:
     made = data_object("octet_one", {variable: b"code", "octet_one.sm_80": b"code"}, "x86_64")
-    with pytest.raises(ElfError, match=r"in place of octet_one|it defines \.sm_80"):
+    with pytest.raises(ElfError, match=r"instead of octet_one|it defines \.sm_80"):
         check_object(made, "x86_64", defines="octet_one")
