@@ -60,7 +60,7 @@ class BuildInputs:
         source: the digest of the model file.
         target: the canonical name of the target, never "host".
         numerics: the numerics mode.
-        toolchain: versions and source digests of every tool that takes part (`compiler.lowering.toolchain.fingerprint`).
+        toolchain: versions and source digests of all tools (`compiler.lowering.toolchain.fingerprint`).
         options: the other options of the request, see `core.options`.
         tenant: the tenant that the build belongs to. Tenants that request the same model have separate builds.
     """

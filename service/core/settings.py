@@ -155,8 +155,8 @@ class Settings(BaseSettings, Serving, DataDir):
         '`{"vnni": 0.17}`; `octet matrix` computes the price of a million predictions from it',
     )
 
-    host: str = "127.0.0.1"
-    port: int = Field(8080, ge=0, le=65535)
+    host: str = Field("127.0.0.1", description="the address to listen on")
+    port: int = Field(8080, ge=0, le=65535, description="the port for HTTP; 0 takes a free one")
     grpc: bool = Field(True, description="whether to serve gRPC, too")
     grpc_port: int | None = Field(
         None, ge=0, le=65535, description="by default the one after `port`; 0 takes a free one"
@@ -226,8 +226,8 @@ class Settings(BaseSettings, Serving, DataDir):
         description="run the models of each tenant in a separate process, which cannot read those of other tenants; "
         "for `octet serve` only; docs/how-to/keys.md describes the cost",
     )
-    max_upload_bytes: int = Field(2 << 30, gt=0)
-    max_predict_bytes: int = Field(64 << 20, gt=0)
+    max_upload_bytes: int = Field(2 << 30, gt=0, description="size limit of an uploaded model, artifact or data set")
+    max_predict_bytes: int = Field(64 << 20, gt=0, description="size limit of a prediction request")
     models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")
 
     model_files: tuple[Path, ...] = Field(
@@ -257,7 +257,7 @@ class Settings(BaseSettings, Serving, DataDir):
         description="while a build that has taken this long runs on, smaller waiting builds run beside it, one at a "
         "time, the smallest first",
     )
-    build_memory_limit_bytes: int = Field(8 << 30, gt=0)
+    build_memory_limit_bytes: int = Field(8 << 30, gt=0, description="memory limit of each process of a build")
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")
     build_cores: int = Field(
         0,
@@ -275,8 +275,10 @@ class Settings(BaseSettings, Serving, DataDir):
     )
     build_targets: str = Field("", description="the targets that a compile worker builds for: NAME, …; by default all")
     lease_s: float = Field(30.0, gt=0, description="a worker without a heartbeat for this long loses its build")
-    heartbeat_s: float = Field(10.0, gt=0)
-    max_build_attempts: int = Field(3, gt=0)
+    heartbeat_s: float = Field(
+        10.0, gt=0, description="the interval between heartbeats of compile workers, and of servers outside a cluster"
+    )
+    max_build_attempts: int = Field(3, gt=0, description="a build whose workers end this many times fails")
     model_memory_bytes: int = Field(
         0, ge=0, description="memory for all loaded models; the least recently used are unloaded; 0: no limit"
     )
