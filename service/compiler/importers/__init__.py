@@ -1,4 +1,4 @@
-"""Importers: a model file of some format in, a typed module of the QNN dialect out. One folder per format.
+"""Importers: each converts model files of one format into a typed module of the QNN dialect. One folder per format.
 
-`detect` says which format a file has; `auto` imports it. Only `detect` may be imported without loading TVM.
+`detect` determines the format of a file; `auto` imports it. Only `detect` may be imported without loading TVM.
 """

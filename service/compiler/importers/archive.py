@@ -1,4 +1,4 @@
-"""Zip archives that uploads are: read record by record into memory, within limits, and never unpacked to disk."""
+"""Reads zip archives that were uploaded, record by record into memory, within limits; nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from service.core.errors import MalformedModel
 
 _MOST_RECORDS = 1 << 16
 _LONGEST_NAME = 1 << 10
-_LARGEST_DEFLATED_BYTES = 1 << 25  # one record: code, JSON
-_MOST_DEFLATED_BYTES = 1 << 27  # all of them together
+_LARGEST_DEFLATED_BYTES = 1 << 25  # of one record: code, JSON
+_MOST_DEFLATED_BYTES = 1 << 27  # of all records together
 _ENCRYPTED = 1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -24,8 +24,8 @@ class Archive:
     """The records of an archive, by name.
 
     Raises:
-        MalformedModel: it is not a zip file, or one that no framework writes: names that lead elsewhere, names twice,
-            encryption, links, other compression, sizes that the file does not hold or that are absurd.
+        MalformedModel: it is not a zip file, or not one that a framework writes: names outside of the folder, duplicate
+            names, encryption, links, other compression, or sizes that are impossible or exceed the limits.
     """
 
     def __init__(
@@ -39,11 +39,12 @@ class Archive:
     ) -> None:
         """
         Args:
-            data: the file's content; or its path, for one that may be larger than memory. It stays open.
-            with_folders: records of folders are passed over, as those that people pack have them.
-            in_folder: every record lies in one folder, as PyTorch writes them; names are those inside it.
-            largest_deflated_bytes: of one compressed record, unpacked. Stored records are bounded by the file.
-            most_deflated_bytes: of all compressed records together.
+            data: the file's content; or its path, for a file that may be larger than memory. The file stays open.
+            with_folders: skip records of folders, which archives that people pack contain.
+            in_folder: all records are in one folder, as PyTorch writes them; names are relative to it.
+            largest_deflated_bytes: the limit of one compressed record, unpacked. Stored records are bounded by the
+                file.
+            most_deflated_bytes: the limit of all compressed records together.
         """
         self.size_bytes = len(data) if isinstance(data, bytes) else data.stat().st_size
         try:
@@ -64,13 +65,13 @@ class Archive:
         return self._records[name].file_size
 
     def read(self, name: str) -> bytes:
-        """The bytes of a record.
+        """Returns the bytes of a record.
 
         Raises:
-            MalformedModel: there is none, or it is damaged.
+            MalformedModel: there is no such record, or it is damaged.
         """
         if name not in self._records:
-            _malformed(f"lacks the record {_shown(name)}")
+            _malformed(f"does not contain the record {_shown(name)}")
         info = self._records[name]
         try:
             with self._zip.open(info) as record:
@@ -78,14 +79,14 @@ class Archive:
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError) as exc:
             raise MalformedModel(f"the record {_shown(name)} of the archive is damaged: {exc}") from exc
         if len(data) != info.file_size:
-            _malformed(f"says that {_shown(name)} has {info.file_size} bytes, but it does not")
+            _malformed(f"declares {info.file_size} bytes for {_shown(name)}, which has another size")
         return data
 
     def text(self, name: str) -> str:
-        """A record of UTF-8.
+        """Returns a record as UTF-8 text.
 
         Raises:
-            MalformedModel: there is none, or it is something else.
+            MalformedModel: there is no such record, or it is not UTF-8.
         """
         try:
             return self.read(name).decode()
@@ -95,42 +96,44 @@ class Archive:
     def _checked(self, in_folder: bool, with_folders: bool) -> dict[str, zipfile.ZipInfo]:
         infos = [info for info in self._zip.infolist() if not (with_folders and info.is_dir())]
         if not 0 < len(infos) <= _MOST_RECORDS:
-            _malformed(f"has {len(infos)} records")
+            _malformed(f"has {len(infos)} records, not 1 to {_MOST_RECORDS}")
         records: dict[str, zipfile.ZipInfo] = {}
         stored = deflated = 0
         folder = infos[0].filename.split("/")[0] if in_folder else None
         for info in infos:
             name = _checked_name(info, folder)
             if name in records:
-                _malformed(f"has the record {_shown(name)} twice")
+                _malformed(f"contains the record {_shown(name)} twice")
             records[name] = info
             if info.compress_type == zipfile.ZIP_STORED:
                 stored += info.file_size
                 if info.file_size != info.compress_size:
-                    _malformed(f"stores {_shown(name)} in another size than its own")
+                    _malformed(f"stores {_shown(name)} uncompressed, but with two different sizes")
             else:
                 deflated += info.file_size
                 if info.file_size > self._largest_bytes:
-                    _malformed(f"deflates {_shown(name)} from {info.file_size} bytes")
+                    _malformed(
+                        f"has the compressed record {_shown(name)} of {info.file_size} bytes, which is too large"
+                    )
         if stored > self.size_bytes:
-            _malformed(f"of {self.size_bytes} bytes says that it holds {stored}")
+            _malformed(f"declares {stored} bytes of stored records, but has only {self.size_bytes} bytes")
         if deflated > self._most_bytes:
-            _malformed(f"unpacks to {deflated} bytes")
+            _malformed(f"unpacks to {deflated} bytes, which is too large")
         return records
 
 
 def _checked_name(info: zipfile.ZipInfo, folder: str | None) -> str:
-    """The record's name, inside `folder` if there is one."""
+    """Returns the record's name, relative to `folder` if one is given."""
     name = info.filename
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not name.isprintable() or "\\" in name or ":" in name:
-        _malformed(f"has a record of the name {_shown(name)}")
+        _malformed(f"has a record with the invalid name {_shown(name)}")
     if any(part in ("", ".", "..") for part in parts) or (folder is not None and parts[:-1][:1] != [folder]):
-        _malformed(f"has the record {_shown(name)}, which leads out of its folder")
+        _malformed(f"has the record {_shown(name)}, which is outside of its folder")
     if info.flag_bits & _ENCRYPTED or info.compress_type not in _METHODS:
-        _malformed(f"encrypts {_shown(name)}, or compresses it in an unknown way")
+        _malformed(f"has the record {_shown(name)} with encryption or an unknown compression method")
     if stat.S_ISLNK(info.external_attr >> 16):
-        _malformed(f"has a link as {_shown(name)}")
+        _malformed(f"has the record {_shown(name)}, which is a link")
     return name if folder is None else "/".join(parts[1:])
 
 

@@ -1,4 +1,4 @@
-"""Imports a file of whatever format it is."""
+"""Imports a model file of any supported format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHANGE = "change this part of the model and export it again, or cut the model b
 
 
 def _with_fixed_shapes(importer: Callable[[bytes, At], ImportedModel]) -> Callable[[bytes, At, Shapes], ImportedModel]:
-    """An importer of files that contain the shapes of their inputs."""
+    """Returns an importer for files that contain the shapes of their inputs."""
 
     def import_model(data: bytes, at: At, shapes: Shapes) -> ImportedModel:
         if shapes:
@@ -43,16 +43,16 @@ IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
-    """The model in a file.
+    """Imports the model in a file.
 
     Args:
-        at: told of every operator before it is converted, and of its output.
-        shapes: of the inputs by name, for formats whose files do not contain them; "" stands for the only input.
+        at: called with every operator, and the name of its output, before the operator is converted.
+        shapes: input name -> shape, for formats whose files do not contain shapes; "" stands for the only input.
 
     Raises:
         UnsupportedFormat: Octet does not read the file's format.
-        MalformedModel: it is damaged.
-        Unsupported: Octet does not compile a part of it. Both have a hint.
+        MalformedModel: the file is damaged.
+        Unsupported: Octet does not compile a part of the model. Both errors have a hint.
     """
     importer = IMPORTERS[format_of(io.BytesIO(data))]
     try:

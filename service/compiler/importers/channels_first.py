@@ -1,8 +1,9 @@
-"""Frameworks whose images are `[N, C, H, W]`: ONNX, PyTorch, MXNet.
+"""Conversion of images from `[N, C, H, W]`, the layout of ONNX, PyTorch and MXNet.
 
-The dialect's images are `[N, H, W, C]`. So an operator on rows and columns is built between two permutations, and its
-importer goes on in its own framework's layout, where every axis means what the file says. Of the permutations, the
-compiler leaves those at the ends of the model (`qnn/transposes.py`); importers need not save any.
+The dialect's images are `[N, H, W, C]`. An operator on rows and columns is therefore built between two permutations.
+The importer otherwise keeps its framework's layout, in which axes have the meaning that they have in the file. The
+compiler removes the permutations except those at the inputs and outputs of the model (`qnn/transposes.py`), so
+importers need not avoid any.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Emit = Callable[[relax.Expr], relax.Var]
 
 TO_CHANNELS_LAST = (0, 2, 3, 1)
 TO_CHANNELS_FIRST = (0, 3, 1, 2)
-# Axis of the channels in the dialect's images, for the per-axis types of accumulators.
+# The axis of the channels in the dialect's images, for the per-axis types of accumulators.
 CHANNELS = 3
 
 
@@ -28,7 +29,7 @@ def in_channels_last(emit: Emit, x: relax.Expr, body: Callable[[relax.Var], rela
     Args:
         emit: binds an expression.
         x: `[N, C, H, W]`.
-        body: takes the image as `[N, H, W, C]` and gives one; it may bind parts of it by `emit`.
+        body: maps the image as `[N, H, W, C]` to another one; it may bind intermediate values by `emit`.
 
     Returns:
         `[N, C', H', W']`.
@@ -38,5 +39,5 @@ def in_channels_last(emit: Emit, x: relax.Expr, body: Callable[[relax.Var], rela
 
 
 def filters_channels_last(weights: NDArray[Any]) -> NDArray[Any]:
-    """`[O, C / groups, KH, KW]` -> `[O, KH, KW, C / groups]`, as `qnn.conv2d` takes them."""
+    """Transposes weights `[O, C / groups, KH, KW]` to `[O, KH, KW, C / groups]`, as `qnn.conv2d` takes them."""
     return np.ascontiguousarray(np.transpose(weights, TO_CHANNELS_LAST))

@@ -1,7 +1,7 @@
-"""Detection of a file's model format by its content. Cheap, and loads no TVM: the API calls it on every upload.
+"""Detects a file's model format by its content. This is cheap and does not load TVM: the API does it for every upload.
 
-A zip archive shows what it holds at its end only, so there are two questions: `detect_format`, of the first bytes, can
-refuse an upload before it has arrived; `format_of`, of the whole file, knows.
+The contents of a zip archive are listed only at its end, so there are two functions. `detect_format` looks at the first
+bytes and can refuse an upload before it has arrived. `format_of` looks at the whole file and returns its exact format.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ TORCHSCRIPT = "torchscript"
 PT2 = "pt2"
 MXNET = "mxnet"
 FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET)
-ZIP = "zip"  # some format that is kept in a zip archive
-HEAD_BYTES = 64  # as much of a file as `detect_format` looks at
+ZIP = "zip"  # a format that is stored in a zip archive
+HEAD_BYTES = 64  # the number of bytes that `detect_format` needs
 
-# A FlatBuffer has its file identifier after the offset of its root table (flatbuffers.dev/internals).
+# In a FlatBuffer, the file identifier follows the offset of the root table (flatbuffers.dev/internals).
 _IDENTIFIER = slice(4, 8)
 _TFLITE_IDENTIFIER = b"TFL3"
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -28,14 +28,15 @@ _ZIP_MAGIC = b"PK\x03\x04"
 _MXNET_HINT = "push NAME-symbol.json with NAME-0000.params beside it, or a zip archive of the two"
 _SAVE_PROGRAM = "save the program: torch.jit.save(torch.jit.trace(model, example), file)"
 
-# A protobuf has no identifier. Every writer puts a message's fields in the order of their numbers, so an ONNX file
-# begins with the first of ModelProto's (onnx.proto), `ir_version`, a small number, and goes on with others of them.
+# A protobuf has no identifier. Every writer stores a message's fields in the order of their numbers. An ONNX file
+# therefore begins with the first field of ModelProto (onnx.proto), `ir_version`, a small number, and continues with its
+# other fields.
 _ONNX_VERSION_TAG = 0x08
 _ONNX_VERSIONS = range(3, 64)
 _ONNX_TEXTS = {0x12, 0x1A, 0x22, 0x32}  # producer_name, producer_version, domain, doc_string
 _ONNX_MODEL_VERSION, _ONNX_GRAPH, _ONNX_OPSET = 0x28, 0x3A, 0x42
 
-# What people upload by mistake -> what to do instead.
+# Files that people upload by mistake: first bytes, name of the format, and the right way to upload the model.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?)", "convert the model to a quantized .tflite file"),
     (b"\x12\x01\0\0\0\0\0\0", "MXNet parameters without their symbol", _MXNET_HINT),
@@ -57,7 +58,8 @@ _HINT = f"Octet reads: {', '.join(FORMATS)}"
 
 
 def detect_format(head: bytes) -> str:
-    """The format of a file that begins with `head` (its first `HEAD_BYTES`, or all of it if it is shorter), or `ZIP`.
+    """Returns the format of a file that begins with `head` (its first `HEAD_BYTES`, or all of a shorter file), or
+    `ZIP`.
 
     Raises:
         UnsupportedFormat: Octet does not read its format.
@@ -79,7 +81,7 @@ def detect_format(head: bytes) -> str:
 
 
 def format_of(file: BinaryIO) -> str:
-    """The format of `file`, which may be read anywhere.
+    """Returns the format of `file`, which must support seeking.
 
     Raises:
         UnsupportedFormat: Octet does not read its format.
@@ -89,7 +91,9 @@ def format_of(file: BinaryIO) -> str:
 
 
 def _format_of_archive(names: frozenset[str] | None) -> str:
-    """By the records of a zip archive, their folder left out (caffe2/serialize/inline_container.cc)."""
+    """Returns the format of a zip archive, by the names of its records without their folder
+    (caffe2/serialize/inline_container.cc).
+    """
     if names is None:
         raise UnsupportedFormat("the file is a zip archive whose end is damaged", hint="download the file again")
     inside = {name.partition("/")[2] for name in names}
@@ -117,7 +121,7 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
 
 
 def _is_onnx(head: bytes) -> bool:
-    """Whether all that there is of `head` can begin an ONNX file, down to the field that holds the graph."""
+    """Returns true if `head` may be the beginning of an ONNX file; checks all fields before the graph."""
     if len(head) < 4 or head[0] != _ONNX_VERSION_TAG or head[1] not in _ONNX_VERSIONS:
         return False
     position, last = 2, _ONNX_VERSION_TAG
@@ -137,7 +141,7 @@ def _is_onnx(head: bytes) -> bool:
 
 
 def _number(head: bytes, position: int) -> tuple[int, int]:
-    """A protobuf number, as far as it is there, and where it ends."""
+    """Returns a protobuf number (as far as the bytes go), and the position after it."""
     value = 0
     for place, byte in enumerate(head[position : position + 10]):
         value |= (byte & 0x7F) << (7 * place)

@@ -15,13 +15,13 @@ class ImportedModel:
     """A model in the compiler's own terms.
 
     Attributes:
-        module: one function, `main`, from the model's inputs and states to its outputs and next states (a tuple where
+        module: one function, `main`, from the model's inputs and states to its outputs and next states (a tuple if
             there are several), all in the signature's order; a single dataflow block of QNN and plain Relax operators
             on static shapes.
         signature: the same inputs and outputs, as clients name them.
         format: a name of `detect.FORMATS`.
         metadata: labels and preprocessing from the file.
-        notices: the parts of the file that were left out, a sentence for each.
+        notices: one sentence for each part of the file that was left out.
     """
 
     module: tvm.IRModule

@@ -1,4 +1,4 @@
-"""The names under which clients see a model's inputs and outputs."""
+"""The names of a model's inputs and outputs, as clients see them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _NAME_LENGTH = 256
 
 
 def printable(name: str) -> str:
-    """A name that can stand in a JSON document, a log line and a terminal."""
+    """Returns a name that is safe in a JSON document, a log line and a terminal."""
     return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]
 
 
 def unique(name: str, taken: Container[str]) -> str:
-    """`name`, or `name_1`, `name_2` … where that is taken."""
+    """Returns `name`, or the first of `name_1`, `name_2` … that is not in `taken`."""
     candidate, number = name, 1
     while candidate in taken:
         candidate, number = f"{name}_{number}", number + 1

@@ -1,6 +1,6 @@
-"""Outline of a model that cannot be compiled: `octet inspect` shows it where an import ends in an error.
+"""The outline of a model that cannot be compiled, which `octet inspect` shows when an import fails.
 
-TFLite and ONNX have a reader that stands alone; files of the other formats are understood only as they are imported.
+TFLite and ONNX have separate readers. Files of the other formats can only be read by importing them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _STORED = ("int4", "int8", "uint8", "int16")
 
 
 def outline_of(data: bytes, error: OctetError) -> Outline:
-    """The model in a file of which `error` says that it is not compiled.
+    """Returns the outline of the model in a file that could not be imported because of `error`.
 
     Raises:
-        OctetError: `error`, of a format without a reader of its own; or what keeps the file from being read.
+        OctetError: `error`, for a format without a separate reader; or the error that keeps the file from being read.
     """
     match detect.format_of(io.BytesIO(data)):
         case detect.TFLITE:

@@ -1,4 +1,4 @@
-"""Whether a file's mean and standard deviation fit an input."""
+"""Checks that a file's mean and standard deviation fit an input."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ def check_pixels(spec: TensorSpec, found: ModelMetadata) -> None:
     """Checks that the input can hold normalized pixels.
 
     By `metadata_schema.fbs`, a quantized model has the mean and standard deviation of its float model, and its input is
-    quantized after normalization. But the Task Library feeds pixels to 8-bit inputs as they are. So some files have
-    values that were never used, such as mean 0 and standard deviation 1: most pixels would be clipped or coincide.
+    quantized after normalization. But the Task Library passes pixels to 8-bit inputs unchanged. Some files therefore
+    contain values that were never used, such as mean 0 and standard deviation 1: most pixels would be clipped or
+    coincide.
 
     Raises:
-        InvalidInput: normalized pixels and the input's range overlap by less than half, or channels do not fit.
+        InvalidInput: normalized pixels and the input's range overlap by less than half, or the channels do not fit.
     """
     assert spec.image_axes is not None
     channels = spec.shape[spec.image_axes[2]]
     if not {len(found.mean), len(found.std)} <= {1, channels}:
-        raise InvalidInput(f"the input {spec.name!r} has {channels} channels, but it is {found}")
+        raise InvalidInput(f"the input {spec.name!r} has {channels} channels, which do not fit {found}")
     if spec.datatype == "FP32":
         return
     if spec.quantization is None:
-        raise InvalidInput(f"the input {spec.name!r} has no scale to quantize by")
+        raise InvalidInput(f"the input {spec.name!r} has no scale for quantization")
     mean, std = np.array(found.mean), np.array(found.std)
     black, white = -mean / std, (1 - mean) / std
     limits = np.iinfo(spec.dtype)
@@ -36,6 +37,6 @@ def check_pixels(spec: TensorSpec, found: ModelMetadata) -> None:
     common = np.minimum(white, high) - np.maximum(black, low)
     if not (common >= _LEAST_OVERLAP * np.maximum(white - black, high - low)).all():
         raise InvalidInput(
-            f"by {found} pixels become values from {black.min():g} to {white.max():g}, but the input {spec.name!r} "
-            f"holds {low:g} to {high:g}"
+            f"with {found}, pixels become values from {black.min():g} to {white.max():g}, but the input {spec.name!r} "
+            f"can hold only {low:g} to {high:g}"
         )

@@ -1,10 +1,10 @@
-"""Functions of real values, for every importer.
+"""Functions of real values, for all importers.
 
-What transformers and today's convolution networks compute between their layers is float32 arithmetic, each step rounded
-once: `Real`. It has MLAS's formulas, in the order of its AVX-512 kernels, so that softmax and the activations equal
-those of ONNX Runtime, bit for bit; other frameworks come within a few units in the last place.
+Between their layers, transformers and modern convolution networks compute in float32, each step rounded once: `Real`.
+It uses MLAS's formulas, in the order of its AVX-512 kernels, so that softmax and the activations equal those of ONNX
+Runtime, bit for bit; other frameworks come within a few units in the last place.
 
-Functions that have no float32 definition here, and sums along other axes than the last ones, are taken in float64 and
+Functions without a float32 definition here, and sums along axes other than the last ones, are computed in float64 and
 rounded once: `Wide`.
 """
 
@@ -27,14 +27,14 @@ Emit = Callable[[relax.Expr, str], relax.Expr]
 class Real:
     """Float32 arithmetic inside of one operator.
 
-    The functions below take one, and give a call that is not bound yet: it is the operator's result, or a part of it.
+    The functions below take a `Real` and return a call that is not bound yet: the operator's result, or a part of it.
 
     Attributes:
         x: the operand, float32.
     """
 
     def __init__(self, emit: Emit, x: relax.Expr) -> None:
-        """`emit` binds an expression under a name's part."""
+        """`emit` binds an expression; its second argument becomes part of the name."""
         self._emit, self.x = emit, x
 
     def __call__(self, expr: relax.Expr) -> relax.Expr:
@@ -47,12 +47,14 @@ class Real:
         return self(self.call(make, *operands))
 
     def in_float64(self, make: Callable[..., relax.Call], *operands: relax.Expr) -> relax.Call:
-        """`make` of the operands in float64, rounded."""
+        """Returns `make` of the operands in float64, rounded to float32."""
         wide = [self(relax.op.astype(x, "float64")) for x in operands]
         return relax.op.astype(self(make(*wide)), "float32")
 
     def total(self, x: relax.Expr, axes: Sequence[int], *, keepdims: bool = True) -> relax.Call:
-        """The sum of float32 values along `axes`: in lanes where they are the last ones, else in float64, rounded."""
+        """Returns the sum of float32 values along `axes`: in lanes if they are the last axes, otherwise in float64 and
+        rounded.
+        """
         shape, axes = shape_of(x), sorted(axes)
         left = [1 if axis in axes else dim for axis, dim in enumerate(shape) if keepdims or axis not in axes]
         if axes != list(range(len(shape) - len(axes), len(shape))):
@@ -85,14 +87,14 @@ class Wide:
         return self._emit(expr, "wide")
 
     def widened(self, x: relax.Expr) -> relax.Expr:
-        """`x` in float64."""
+        """Returns `x` in float64."""
         return self(relax.op.astype(x, "float64"))
 
     def apply(self, make: Callable[..., relax.Call], *operands: relax.Expr | float) -> relax.Expr:
         return self(make(*(relax.const(x, "float64") if isinstance(x, float) else x for x in operands)))
 
     def rounded(self, x: relax.Expr) -> relax.Expr:
-        """float32."""
+        """Rounds to float32."""
         return self._emit(relax.op.astype(x, "float32"), "")
 
 
@@ -101,7 +103,7 @@ WideFunction = Callable[[Wide], relax.Expr]
 
 
 def of_relax(make: Callable[[relax.Expr], relax.Call]) -> Function:
-    """An operator of Relax, in float64."""
+    """Returns an operator of Relax as a function computed in float64."""
     return lambda real: real.in_float64(make, real.x)
 
 
@@ -114,12 +116,12 @@ def in_float64(of: WideFunction) -> Function:
 
 
 def of_float32(name: str) -> Function:
-    """A function of `ops.real_function`."""
+    """Returns a function of `ops.real_function`."""
     return lambda real: ops.real_function(name, real.x)
 
 
 def logistic(real: Real) -> relax.Call:
-    """1 / (1 + exp(-x)), with a relative error: MLAS's own has an absolute one."""
+    """Returns 1 / (1 + exp(-x)), with a relative error; MLAS's own logistic has an absolute error."""
     grown = real(ops.real_function("exp", real.apply(relax.op.negative, real.x)))
     return real.call(relax.op.divide, 1.0, real.apply(relax.op.add, grown, 1.0))
 
@@ -135,7 +137,7 @@ def hard_swish(real: Real) -> relax.Call:
 
 
 def sloped(real: Real, slope: relax.Expr) -> relax.Call:
-    """x, times `slope` where it is negative."""
+    """Returns x, multiplied by `slope` if it is negative."""
     below = real.apply(relax.op.multiply, real.x, slope)
     return real.call(relax.op.where, real.apply(relax.op.less, real.x, 0.0), below, real.x)
 
@@ -151,8 +153,9 @@ def rsqrt(real: Real) -> relax.Call:
 
 
 def gelu(real: Real, *, approximate: bool) -> relax.Call:
-    """x / 2 * (1 + erf(x / sqrt(2))), or its approximation by tanh (Hendrycks and Gimpel 2016); in the order of
-    `mlas/lib/gelu.cpp`, and of `contrib_ops/cpu/bert/fast_gelu.cc`."""
+    """Returns x / 2 * (1 + erf(x / sqrt(2))), or its approximation by tanh (Hendrycks and Gimpel 2016); in the order of
+    `mlas/lib/gelu.cpp`, and of `contrib_ops/cpu/bert/fast_gelu.cc`.
+    """
     half = real.apply(relax.op.multiply, real.x, 0.5)
     if approximate:
         cubic = real.apply(relax.op.multiply, real.apply(relax.op.multiply, real.x, 0.035677408136300125), real.x)
@@ -164,8 +167,10 @@ def gelu(real: Real, *, approximate: bool) -> relax.Call:
 
 
 def softmax(real: Real, axis: int, beta: float = 1.0, *, logarithm: bool = False) -> relax.Call:
-    """exp(beta * x) over its sum along an axis; its logarithm. As `MlasComputeSoftmax` (mlas/lib/compute.cpp), which
-    multiplies by the reciprocal; rows that do not lie along the last axis are moved there for it, as ONNX Runtime does.
+    """Returns exp(beta * x) divided by its sum along an axis, or the logarithm of that.
+
+    As `MlasComputeSoftmax` (mlas/lib/compute.cpp), it multiplies by the reciprocal. If `axis` is not the last axis, it
+    is moved there, as ONNX Runtime does.
     """
     rank = len(shape_of(real.x))
     turned = [*(place for place in range(rank) if place != axis), axis]
@@ -188,19 +193,19 @@ def _softmax(real: Real, x: relax.Expr, beta: float, *, logarithm: bool) -> rela
 
 
 def normalize(real: Real, axes: Sequence[int], epsilon: float) -> relax.Call:
-    """(x - mean) / sqrt(variance + epsilon), both along `axes`."""
+    """Returns (x - mean) / sqrt(variance + epsilon), both along `axes`."""
     moved = centered(real, axes)
     variance = real(real.mean(real.apply(relax.op.multiply, moved, moved), axes))
     return real.call(relax.op.multiply, moved, _reciprocal_root(real, variance, epsilon))
 
 
 def centered(real: Real, axes: Sequence[int]) -> relax.Expr:
-    """x - mean, along `axes`."""
+    """Returns x - mean, along `axes`."""
     return real.apply(relax.op.subtract, real.x, real(real.mean(real.x, axes)))
 
 
 def l2_normalize(real: Real, epsilon: float) -> relax.Call:
-    """x / max(sqrt(sum of squares), epsilon), along the last axis."""
+    """Returns x / max(sqrt(sum of squares), epsilon), along the last axis."""
     last = [len(shape_of(real.x)) - 1]
     squares = real(real.total(real.apply(relax.op.multiply, real.x, real.x), last))
     norm = real.apply(relax.op.maximum, real.apply(relax.op.sqrt, squares), epsilon)
@@ -208,7 +213,7 @@ def l2_normalize(real: Real, epsilon: float) -> relax.Call:
 
 
 def rms_normalize(real: Real, axes: Sequence[int], epsilon: float) -> relax.Call:
-    """x / sqrt(mean of squares + epsilon), along `axes` (Zhang and Sennrich 2019)."""
+    """Returns x / sqrt(mean of squares + epsilon), along `axes` (Zhang and Sennrich 2019)."""
     squares = real(real.mean(real.apply(relax.op.multiply, real.x, real.x), axes))
     return real.call(relax.op.multiply, real.x, _reciprocal_root(real, squares, epsilon))
 

@@ -1,4 +1,6 @@
-"""Images of another size: where the elements of the result lie in the operand, and what is between four of them."""
+"""Resizes images: the positions of the result's elements in the operand, and the interpolation between four
+elements.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from service.compiler.qnn.graph import shape_of
 Array = NDArray[np.float32]
 _HALF = np.float32(0.5)
 
-# (places in the result, scale, sizes before and after) -> places in the operand, float32, as ONNX Runtime computes them
-# (core/providers/cpu/tensor/upsamplebase.h, GetOriginalCoordinateFromResizedCoordinate).
+# (positions in the result, scale, sizes before and after) -> positions in the operand, float32, as ONNX Runtime
+# computes them (core/providers/cpu/tensor/upsamplebase.h, GetOriginalCoordinateFromResizedCoordinate).
 PLACES: Mapping[str, Callable[[Array, np.float32, int, int], Array]] = {
     "align_corners": lambda x, _scale, before, after: (
         x * np.float32(before - 1) / np.float32(after - 1) if after > 1 else np.zeros_like(x)
@@ -32,12 +34,13 @@ PLACES: Mapping[str, Callable[[Array, np.float32, int, int], Array]] = {
 
 
 def bilinear(real: Real, axes: tuple[int, int], places: Sequence[Array]) -> relax.Call:
-    """Four elements by the product of their weights, one after the other (`UpsampleBilinear` in
+    """Adds four elements, multiplied by the products of their weights, one after the other (`UpsampleBilinear` in
     core/providers/cpu/tensor/upsample.h).
 
     Args:
-        axes: of rows and columns, one behind the other.
-        places: of each row and column of the result; those outside are the ones at the edge.
+        axes: of rows and columns, which are adjacent.
+        places: the positions of each row and column of the result; those outside of the operand are clamped to its
+            edge.
     """
     shape, ends = shape_of(real.x), []
     for axis, place in zip(axes, places, strict=True):

@@ -1,4 +1,4 @@
-"""The one file that a model is uploaded as, where its framework writes several."""
+"""Packs the files of a model into the one file that is uploaded, for frameworks that write several."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 @contextmanager
 def upload_of(file: Path) -> Iterator[Path]:
-    """`file`; or, as long as the block runs, an archive of it and what belongs to it: an MXNet symbol and its
-    parameters, an ONNX model and its external data.
+    """Yields `file`; or, until the block ends, an archive of it and the files that belong to it: an MXNet symbol and
+    its parameters, or an ONNX model and its external data.
 
     Raises:
-        InvalidInput: what belongs to it is not there.
+        InvalidInput: a file that belongs to it is missing.
     """
     from service.compiler.importers.mxnet import package as mxnet
     from service.compiler.importers.onnx import package as onnx

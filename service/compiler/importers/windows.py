@@ -1,4 +1,4 @@
-"""Windows over images of real values: the largest element of each, or the average."""
+"""Pooling windows over images of real values: the largest element of each window, or the average."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm import relax
 from service.compiler.importers.real import Real
 from service.compiler.qnn.graph import shape_of
 
-MOST_PLACES = 1 << 10  # in a window: an operator each
+MOST_PLACES = 1 << 10  # positions in a window: each needs an operator
 
 Pair = tuple[int, int]
 Sides = tuple[int, int, int, int]
@@ -23,11 +23,11 @@ Combine = Callable[[relax.Expr, relax.Expr], relax.Call]
 
 @dataclass(frozen=True)
 class Windows:
-    """Where windows lie.
+    """The positions of windows.
 
     Attributes:
         axes: of rows and columns.
-        padding: top, left, bottom, right; no window lies in it wholly.
+        padding: top, left, bottom, right; no window is entirely inside of it.
     """
 
     axes: Pair
@@ -41,7 +41,7 @@ class Windows:
         return [(top, bottom), (left, right)]
 
     def padded(self, real: Real, fill: float) -> relax.Expr:
-        """The image, surrounded by `fill`."""
+        """Returns the image, surrounded by `fill`."""
         if not any(self.padding):
             return real.x
         widths = [(0, 0)] * len(shape_of(real.x))
@@ -50,7 +50,7 @@ class Windows:
         return real(relax.op.nn.pad(real.x, [each for pair in widths for each in pair], pad_value=fill))
 
     def shifted(self, real: Real, padded: relax.Expr) -> list[relax.Expr]:
-        """The elements at each place of the window, row by row."""
+        """Returns the elements at each position of the window, row by row."""
         shape = shape_of(padded)
         counts = [
             (shape[axis] - size) // step for axis, size, step in zip(self.axes, self.size, self.strides, strict=True)
@@ -62,8 +62,9 @@ class Windows:
         return taken
 
     def counts(self, shape: tuple[int, ...], counted: Sides) -> NDArray[np.float64]:
-        """How many elements of each window count, along `axes` of an image of `shape`: its own, and `counted`
-        of the padding around it."""
+        """Returns how many elements of each window count, along `axes` of an image of `shape`: those of the image, and
+        those in the part `counted` of the padding around it.
+        """
         top, left, bottom, right = counted
         rows = []
         parts = zip(self.axes, self._sides, ((top, bottom), (left, right)), self.size, self.strides, strict=True)
@@ -78,12 +79,14 @@ class Windows:
 
 
 def largest(real: Real, windows: Windows) -> relax.Expr:
-    """The largest element of each window; of one element, a slice."""
+    """Returns the largest element of each window. For windows of one element, this is a slice."""
     return _combined(real, windows.shifted(real, windows.padded(real, -np.inf)), relax.op.maximum)
 
 
 def average(real: Real, windows: Windows, counted: Sides = (0, 0, 0, 0)) -> relax.Call:
-    """The sum of each window, taken in float64, by how many of its elements count; rounded once."""
+    """Returns the sum of each window, computed in float64, divided by the number of its elements that count; rounded
+    once.
+    """
     shape, wide = shape_of(real.x), Real(lambda expr, _: real(expr), real(relax.op.astype(real.x, "float64")))
     parts = windows.shifted(wide, windows.padded(wide, 0.0))
     total = real(_combined(wide, parts, relax.op.add)) if len(parts) > 1 else parts[0]
@@ -92,7 +95,7 @@ def average(real: Real, windows: Windows, counted: Sides = (0, 0, 0, 0)) -> rela
 
 
 def _combined(real: Real, parts: list[relax.Expr], combine: Combine) -> relax.Expr:
-    """Not bound yet, where there are several parts."""
+    """Combines the parts. If there are several, the result is not bound yet."""
     if len(parts) == 1:
         return parts[0]
     return combine(reduce(lambda one, other: real(combine(one, other)), parts[:-1]), parts[-1])

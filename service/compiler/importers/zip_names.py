@@ -1,6 +1,6 @@
-"""The names in a zip archive, from its central directory alone.
+"""Reads the names in a zip archive from its central directory alone.
 
-The API asks this of every upload that begins like an archive, so only the end of the file is read, up to a limit, and
+The API does this for every upload that begins like an archive. Only the end of the file is read, up to a limit, and
 nothing is unpacked. The fields are those of APPNOTE.TXT 4.3.12 and 4.3.16.
 """
 
@@ -10,14 +10,14 @@ import os
 import struct
 from typing import BinaryIO
 
-_MOST_BYTES = 1 << 24  # of the directory
+_MOST_BYTES = 1 << 24  # limit of the directory
 _END = struct.Struct("<4s4H2LH")
 _ENTRY = struct.Struct("<4s6H3L5H2L")
 _LONGEST_COMMENT = 1 << 16
 
 
 def names_of(file: BinaryIO) -> frozenset[str] | None:
-    """The names of the archive's records; None where its directory cannot be read.
+    """Returns the names of the archive's records, or None if its directory cannot be read.
 
     Archives of 4 GiB or more (Zip64) are not read.
     """

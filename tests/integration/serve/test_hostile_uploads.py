@@ -104,7 +104,7 @@ def test_a_name_that_leads_elsewhere_is_not_followed(served: Served, folder: Pat
     file = io.BytesIO(ARCHIVES[kind])
     with zipfile.ZipFile(file, "a") as written:
         written.writestr(zipfile.ZipInfo(name), b"evil")
-    assert "leads out of its folder" in refusal(served, file.getvalue())["message"]
+    assert "outside of its folder" in refusal(served, file.getvalue())["message"]
     assert not [*folder.rglob("*evil*"), *Path("/tmp").glob("octet-evil")]
 
 

@@ -38,7 +38,7 @@ class Attributes:
         return default if value is None else self._integer(name, value, least)
 
     def real(self, name: str) -> float | None:
-        """A finite number; None where there is none."""
+        """Returns a finite number, or None if the attribute is missing."""
         value = self._values.get(name)
         if value is None or value == _NONE:
             return None
@@ -51,19 +51,19 @@ class Attributes:
         return number
 
     def pair(self, name: str, default: tuple[int, int], least: int = 1) -> tuple[int, int]:
-        """A pair of integers, for rows and columns."""
+        """Returns a pair of integers, for rows and columns."""
         values = self.integers(name, least)
         if not values:
             return default
         if len(values) != 2:
             raise Unsupported(
-                f"{self._label} is of {len(values)} dimensions, by its attribute {name}; 2 can be compiled",
+                f"{self._label} has {len(values)} dimensions in its attribute {name}; only 2 can be compiled",
                 op=self._label,
             )
         return values[0], values[1]
 
     def integers(self, name: str, least: int) -> tuple[int, ...]:
-        """A tuple; () where there is none."""
+        """Returns a tuple, or () if the attribute is missing."""
         value = self._values.get(name, "()").strip()
         if value == _NONE:
             return ()

@@ -1,4 +1,4 @@
-"""An archive of a symbol and its parameters -> QNN module."""
+"""Imports an archive of a symbol and its parameters as a QNN module."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ At = Callable[[str, str], None]
 _LISTED = 20
 _MOST_ELEMENTS = 1 << 31
 _NAME_LENGTH = 256
-_FLOAT32 = "0"  # mshadow's type flag
+_FLOAT32 = "0"  # mshadow's type flag of float32
 _DTYPE_ATTRIBUTE = "__dtype__"
 
 
 def import_model(
     data: bytes, at: At = lambda op, tensor: None, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> ImportedModel:
-    """The model in an archive of a symbol and its parameters.
+    """Imports the model in an archive of a symbol and its parameters.
 
     Args:
         data: the file. Constants are copied into the module.
-        at: told of every operator before it is converted, and of its output's name.
-        shapes: of the inputs by name, where the symbol does not say them; "" stands for the only input.
+        at: called with every operator, and the name of its output, before the operator is converted.
+        shapes: input name -> shape, for inputs whose shape the symbol does not contain; "" stands for the only input.
 
     Raises:
-        MalformedModel: the file is not well formed, or an operator's definition is broken.
-        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+        MalformedModel: the file is not well formed, or an operator's definition is invalid.
+        Unsupported, UnsupportedOperator: the model is well formed, but a part of it cannot be compiled.
     """
     try:
         symbol, params = unpack(data)
@@ -74,11 +74,14 @@ class _Importer:
         return ImportedModel(builder.get(), signature, MXNET)
 
     def _given(self, shapes: Mapping[str, Sequence[int]]) -> list[tuple[int, ...]]:
-        """The given shape of each input; () if none is given."""
+        """Returns the given shape of each input, or () for inputs without one."""
         names = [node.name for node in self.inputs]
         unknown = sorted(shapes.keys() - set(names) - ({""} if len(names) == 1 else set()))
         if unknown:
-            raise Unsupported(f"shapes are given for {_listed(unknown)}", hint=f"the inputs are {_listed(names)}")
+            raise Unsupported(
+                f"shapes are given for inputs that the model does not have: {_listed(unknown)}",
+                hint=f"the inputs are {_listed(names)}",
+            )
         return [tuple(shapes.get(name) or shapes.get("") or ()) for name in names]
 
     def _params(self, specs: Sequence[TensorSpec]) -> list[relax.Var]:
@@ -106,13 +109,13 @@ class _Importer:
                 raise MalformedModel(f"the model's output is output {entry[1]} of {label}, which has fewer", op=label)
             if not isinstance(value, Tensor) or value in given or value.pending is not None:
                 raise Unsupported(
-                    f"the model's output is output {entry[1]} of {label}, which it does not compute", op=label
+                    f"the model's output is output {entry[1]} of {label}, which is not a computed tensor", op=label
                 )
             heads.append(value)
         return heads
 
     def _output_specs(self, heads: Sequence[Tensor]) -> tuple[TensorSpec, ...]:
-        """Named as MXNet names outputs (`Symbol.list_outputs`)."""
+        """Returns the outputs with the names that MXNet gives them (`Symbol.list_outputs`)."""
         nodes = [self.symbol.nodes[node] for node, _ in self.symbol.heads]
         return _unique(
             [
@@ -123,7 +126,7 @@ class _Importer:
 
 
 def _labels(nodes: Sequence[SymbolNode]) -> set[int]:
-    """The variables that only a `SoftmaxOutput` reads as labels, which count in training alone."""
+    """Returns the variables that only a `SoftmaxOutput` reads as labels, which are used in training only."""
     readers: dict[int, set[bool]] = {}
     for node in nodes:
         for place, (index, _) in enumerate(node.inputs):
@@ -132,11 +135,11 @@ def _labels(nodes: Sequence[SymbolNode]) -> set[int]:
 
 
 def check_support(nodes: Sequence[SymbolNode]) -> None:
-    """Passes if every operator is one that is converted.
+    """Checks that every operator can be converted.
 
     Raises:
-        NotQuantized: none is quantized.
-        UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
+        NotQuantized: some cannot, and no operator is quantized.
+        UnsupportedOperator: some cannot; the message lists them by type and one by one, up to `_LISTED` of each.
     """
     operators = [node for node in nodes if node.op != VARIABLE]
     if not operators:
@@ -149,7 +152,7 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
     quantized = any("quantize" in node.op or node.attributes.flag("quantized") for node in operators)
     if not quantized:
         raise NotQuantized(
-            f"this model is not quantized: none of its {len(operators)} operators is ({_listed(kinds)})",
+            f"this model is not quantized: none of its {len(operators)} operators is quantized ({_listed(kinds)})",
             op=obstacles[0].label,
             tensor=_clean(obstacles[0].name),
             hint="quantize it with mxnet.contrib.quantization.quantize_model_mkldnn",
@@ -173,8 +176,8 @@ def _input_spec(node: SymbolNode, given: tuple[int, ...]) -> TensorSpec:
     name = _clean(node.name)
     if not shape or any(size < 1 for size in shape):
         raise Unsupported(
-            f"the input {name} has no fixed shape: MXNet's files leave it out"
-            + (f", and this one says {list(shape)}" if shape else ""),
+            f"the input {name} has no fixed shape, because MXNet's files do not store it"
+            + (f", and this one stores {list(shape)}" if shape else ""),
             tensor=name,
             hint=f"give it: --input-shape {name}=1,3,224,224",
         )
@@ -188,10 +191,10 @@ def _input_spec(node: SymbolNode, given: tuple[int, ...]) -> TensorSpec:
 def _unique(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     names = [spec.name for spec in specs]
     if len(set(names)) != len(names):
-        raise MalformedModel(f"two inputs or two outputs have one name: {_listed(names)}")
+        raise MalformedModel(f"two inputs or two outputs have the same name: {_listed(names)}")
     return tuple(specs)
 
 
 def _clean(name: str) -> str:
-    """A name that can stand in a JSON document, a log line and a terminal."""
+    """Returns a name that is safe in a JSON document, a log line and a terminal."""
     return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]

@@ -1,4 +1,4 @@
-"""A node that is being converted: checked access to its operands, and the errors that name it."""
+"""A node that is being converted: checked access to its operands, and errors that name the node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME_LENGTH = 120
 
 @dataclass(frozen=True)
 class PendingSum:
-    """An int32 sum of two 8-bit tensors that is not requantized yet, and their types."""
+    """An int32 sum of two 8-bit tensors that is not requantized yet, and the types of both."""
 
     lhs: relax.Expr
     rhs: relax.Expr
@@ -41,91 +41,95 @@ class Tensor:
     pending: PendingSum | None = None
 
 
-# What an output of a node is: a tensor; or a parameter, or the edge of a calibrated range, which are known already.
+# The value of a node's output: a computed tensor, or a constant (a parameter, or a bound of a calibrated range).
 Value = Tensor | Array
 
 
 class Node:
-    """An operator in the middle of its conversion."""
+    """An operator during its conversion."""
 
     def __init__(self, node: SymbolNode, values: Mapping[Entry, Value], builder: relax.BlockBuilder) -> None:
         self.node, self.attributes = node, node.attributes
         self._values, self._builder = values, builder
 
-    # -- what it is given
+    # -- operands
 
     def count(self, number: int) -> None:
         if len(self.node.inputs) != number:
             self.malformed(f"has {len(self.node.inputs)} inputs, not {number}")
 
     def tensor(self, place: int, *dtypes: str) -> Tensor:
-        """An input that is computed, of one of `dtypes`."""
+        """Returns a computed input of one of `dtypes`."""
         value = self._value(place)
         if not isinstance(value, Tensor):
-            self.unsupported(f"has a constant as its input {place}")
+            self.unsupported(f"has a constant as input {place}, where a computed tensor is needed")
         if value.dtype not in dtypes:
-            self.unsupported(f"reads {value.dtype} as its input {place}, not {' or '.join(dtypes)}")
+            self.unsupported(f"has {value.dtype} as input {place}, not {' or '.join(dtypes)}")
         return value
 
     def array(self, place: int, dtype: str, rank: int) -> Array:
-        """An input that is a parameter."""
+        """Returns an input that is a parameter."""
         value = self._value(place)
         if isinstance(value, Tensor):
-            self.unsupported(f"computes its input {place} at run time, which has to be a parameter")
+            self.unsupported(f"has a computed input {place}, which must be a parameter")
         if value.dtype.name != dtype or value.ndim != rank:
             self.unsupported(
-                f"has a parameter of {value.dtype.name} {list(value.shape)}, not {rank} dimensions of {dtype}"
+                f"has {value.dtype.name} {list(value.shape)} as input {place}, not {dtype} of {rank} dimensions"
             )
         if dtype == "float32" and not np.isfinite(value).all():
-            self.unsupported(f"has a parameter, its input {place}, that is not finite")
+            self.unsupported(f"has infinite or NaN values in its parameter, input {place}")
         return value
 
     def real(self, place: int) -> np.float32:
-        """An input that is one float, such as the edge of a range."""
+        """Returns an input that is one float, such as a bound of a range."""
         value = self._value(place)
         if isinstance(value, Tensor):
-            self.unsupported("computes the range of a tensor at run time; calibrate the model")
+            self.unsupported(
+                "computes the range of a tensor at run time, which cannot be compiled; calibrate the model"
+            )
         if value.dtype != np.float32 or value.size != 1:
-            self.malformed(f"has {value.dtype.name} {list(value.shape)} as the edge of a range, its input {place}")
+            self.malformed(
+                f"has {value.dtype.name} {list(value.shape)} as the bound of a range, input {place}, not one float32"
+            )
         return np.float32(value.reshape(-1)[0])
 
     def range(self, place: int) -> tuple[np.float32, np.float32]:
-        """Smallest and largest real value, from the inputs `place` and the next."""
+        """Returns the smallest and largest real value, from the inputs `place` and `place + 1`."""
         return self.checked_range(self.real(place), self.real(place + 1), self._name_of(place))
 
     def is_of_zeros(self, place: int) -> bool:
-        """Returns true if the range in the inputs `place` and the next is that of a constant of zeros."""
+        """Returns true if the range in the inputs `place` and `place + 1` is that of a constant of zeros."""
         return bool(self.real(place) == 0 and self.real(place + 1) == 0)
 
     def _name_of(self, place: int) -> str:
-        """Where a range is, as errors say it."""
-        return f" in its input {place}"
+        """Returns the position of a range as errors show it."""
+        return f"  in input {place}"
 
     def calibrated(self) -> tuple[np.float32, np.float32] | None:
-        """The range that the operator's output was calibrated to, if it was."""
+        """Returns the range that the operator's output was calibrated to, or None."""
         low, high = (self.attributes.real(f"{end}_calib_range") for end in ("min", "max"))
         return None if low is None or high is None else self.checked_range(np.float32(low), np.float32(high))
 
     def checked_range(self, low: np.float32, high: np.float32, where: str = "") -> tuple[np.float32, np.float32]:
         if not (np.isfinite(low) and np.isfinite(high) and low <= high):
-            self.malformed(f"has the range {low} to {high}{where}")
-        # A float32 scale and its reciprocal have to be normal numbers, with room for products of two.
+            self.malformed(f"has the invalid range {low} to {high}{where}")
+        # A float32 scale and its reciprocal must be normal numbers, with room for products of two.
         if not 1e-12 < max_abs(low, high) < 1e12:
             self.unsupported(f"has the range {low} to {high}{where}, which cannot be quantized")
         return low, high
 
     def _value(self, place: int) -> Value:
         if place >= len(self.node.inputs):
-            self.malformed(f"has {len(self.node.inputs)} inputs, too few")
+            self.malformed(f"has only {len(self.node.inputs)} inputs")
         entry = self.node.inputs[place]
         if entry not in self._values:
-            self.malformed(f"reads output {entry[1]} of node {entry[0]}, which has fewer")
+            self.malformed(f"reads output {entry[1]} of node {entry[0]}, which has fewer outputs")
         return self._values[entry]
 
-    # -- what it makes
+    # -- results
 
     def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value, under a name by which later errors can tell operator and tensor."""
+        """Binds a value under a name by which later errors can show the operator and the tensor."""
         name = "_".join(filter(None, (self.node.name, part)))
         try:
             return emit(self._builder, expr, name[:_NAME_LENGTH])
@@ -135,7 +139,7 @@ class Node:
             ) from exc
 
     def result(self, expr: relax.Var) -> Tensor:
-        """The tensor of an expression in MXNet's layout."""
+        """Returns the tensor of an expression in MXNet's layout."""
         return Tensor(expr, str(expr.ty.dtype), shape_of(expr))
 
     # -- errors
@@ -152,5 +156,5 @@ class Node:
 
 
 def edges(low: np.float32, high: np.float32) -> tuple[Array, Array]:
-    """A range as two outputs."""
+    """Returns a range as two outputs."""
     return np.array([low], np.float32), np.array([high], np.float32)

@@ -1,6 +1,6 @@
-"""Two files are one MXNet model: NAME-symbol.json and NAME-0000.params. An upload is a zip archive of exactly these.
+"""Packs the two files of an MXNet model, NAME-symbol.json and NAME-0000.params, into one zip archive of exactly these.
 
-This module loads no TVM: the command line packs with it.
+This module does not load TVM: the command line uses it to pack.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from service.compiler.importers.archive import Archive
 from service.core.errors import InvalidInput, MalformedModel
 
 SYMBOL_SUFFIX, PARAMS_SUFFIX = "-symbol.json", ".params"
-SHAPE_ATTRIBUTE = "__shape__"  # of a variable, as `mx.sym.Variable("data", shape=…)` writes it
+SHAPE_ATTRIBUTE = "__shape__"  # attribute of a variable, as `mx.sym.Variable("data", shape=…)` writes it
 _EPOCH = re.compile(r"-\d{4}\.params")
 _MOST_SYMBOL_BYTES = 1 << 24
-_MOST_DEFLATED_BYTES = 1 << 29  # of compressed parameters; stored ones may be of any size
+_MOST_DEFLATED_BYTES = 1 << 29  # limit of compressed parameters; stored ones may have any size
 
 
 def unpack(data: bytes) -> tuple[bytes, bytes]:
-    """The symbol and the parameters in an archive.
+    """Returns the symbol and the parameters in an archive.
 
     Raises:
-        MalformedModel: it does not hold exactly these two, or is damaged.
+        MalformedModel: the archive does not contain exactly these two files, or is damaged.
     """
     archive = Archive(data, most_deflated_bytes=_MOST_DEFLATED_BYTES, largest_deflated_bytes=_MOST_DEFLATED_BYTES)
     symbols = [name for name in archive if name.endswith(SYMBOL_SUFFIX)]
     params = [name for name in archive if name.endswith(PARAMS_SUFFIX)]
     if len(symbols) != 1 or len(params) != 1 or len(list(archive)) != 2:
         raise MalformedModel(
-            f"the archive holds {len(list(archive))} files, not one NAME{SYMBOL_SUFFIX} and one NAME-0000.params",
-            hint="zip exactly these two; octet push NAME-symbol.json does it",
+            f"the archive contains {len(list(archive))} files, not one NAME{SYMBOL_SUFFIX} and one NAME-0000.params",
+            hint="zip exactly these two, or run octet push NAME-symbol.json, which does so",
         )
     size_bytes = archive.size_of(symbols[0])
     if size_bytes > _MOST_SYMBOL_BYTES:
@@ -41,24 +41,24 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
 
 
 def pack(symbol: bytes, params: bytes) -> bytes:
-    """An archive of the two that depends on their bytes only, so that one model has one digest."""
+    """Returns an archive of the two files that depends on their bytes only, so that one model has one digest."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((f"model{SYMBOL_SUFFIX}", symbol), (f"model-0000{PARAMS_SUFFIX}", params)):
-            archive.writestr(zipfile.ZipInfo(name), data)  # a ZipInfo of 1980 and of no owner
+            archive.writestr(zipfile.ZipInfo(name), data)  # a default ZipInfo has a fixed time and no owner
     return packed.getvalue()
 
 
 def is_symbol(path: Path) -> bool:
-    """Whether `path` is named as MXNet names a symbol."""
+    """Returns true if `path` has the name of an MXNet symbol."""
     return path.name.endswith(SYMBOL_SUFFIX)
 
 
 def pack_files(symbol: Path) -> bytes:
-    """The symbol at `symbol` and the parameters beside it.
+    """Packs the symbol at `symbol` and the parameters beside it.
 
     Raises:
-        InvalidInput: there are no such parameters, or several.
+        InvalidInput: there are no such parameters, or there are several.
     """
     stem = symbol.name.removesuffix(SYMBOL_SUFFIX)
     beside = sorted(path for path in symbol.parent.iterdir() if _belongs(path, stem))

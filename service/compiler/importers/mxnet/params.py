@@ -1,7 +1,7 @@
 """Reads `.params`: a list of named arrays (`NDArray::Save` and `Load` in MXNet's src/ndarray/ndarray.cc).
 
-Little-endian: magic, a reserved word, the arrays, their names. An array: magic of its version, storage type, shape,
-device, element type, elements.
+The format is little-endian: magic, a reserved word, the arrays, their names. An array consists of the magic of its
+version, storage type, shape, device, element type and elements.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _TYPES: Mapping[int, np.dtype[Any]] = {
 
 
 def read_params(data: bytes) -> dict[str, Array]:
-    """The arrays of a file by name, read-only views of `data`. Arguments and auxiliary states share one name space.
+    """Returns the arrays of a file by name, as read-only views of `data`. Arguments and auxiliary states share one name
+    space.
 
     Raises:
-        MalformedModel: it is not well formed.
-        Unsupported: an array is sparse, or of a type without NumPy's like.
+        MalformedModel: the file is not well formed.
+        Unsupported: an array is sparse, or its type does not exist in NumPy.
     """
     return _Reader(data).arrays()
 
@@ -54,20 +55,20 @@ class _Reader:
 
     def arrays(self) -> dict[str, Array]:
         if len(self._data) < 24 or self._word("<Q") != _LIST_MAGIC:
-            _malformed("are not a list of MXNet's arrays")
+            _malformed("are not a list of MXNet arrays")
         self._word("<Q")
         arrays = [self._numbered(place) for place in range(self._count(_LEAST_ARRAY_BYTES))]
         names = [self._name() for _ in range(self._count(8))]
         if len(names) != len(arrays):
-            _malformed(f"name {len(names)} of {len(arrays)} arrays")
+            _malformed(f"contain {len(arrays)} arrays but {len(names)} names")
         if self._at != len(self._data):
             _malformed(f"have {len(self._data) - self._at} bytes after their end")
         if len(set(names)) != len(names):
-            _malformed("have a name twice")
+            _malformed("contain a name twice")
         return dict(zip(names, arrays, strict=True))
 
     def _numbered(self, place: int) -> Array:
-        """The next array; what is wrong with it is said of its place, for names come behind all arrays."""
+        """Reads the next array. Errors name the array by its index, because the names follow all arrays."""
         try:
             return self._array()
         except OctetError as exc:
@@ -77,36 +78,36 @@ class _Reader:
     def _array(self) -> Array:
         magic = self._word("<I")
         if magic not in (_ARRAY_MAGIC_V1, _ARRAY_MAGIC_V2, _ARRAY_MAGIC_V3):
-            _malformed(f"have an array of the unknown version {magic:#x}")
+            _malformed(f"contain an array of the unknown version {magic:#x}")
         if magic != _ARRAY_MAGIC_V1 and (storage := self._word("<i")) != _DENSE:
-            raise Unsupported(f"the parameters hold an array of storage type {storage}; only dense ones can be read")
+            raise Unsupported(f"the parameters contain an array of storage type {storage}; only dense ones can be read")
         rank = self._word("<i")
         if not 0 <= rank <= _MOST_RANK:
-            _malformed(f"have an array of {rank} dimensions")
+            _malformed(f"contain an array of {rank} dimensions")
         shape = tuple(self._word("<q") for _ in range(rank))
         if rank == 0 or any(size <= 0 for size in shape):
-            _malformed(f"have an array of the shape {list(shape)}")
+            _malformed(f"contain an array of the invalid shape {list(shape)}")
         self._take(8)  # device type and number
         flag = self._word("<i")
         if flag not in _TYPES:
-            raise Unsupported(f"the parameters hold an array of the element type {flag}, which cannot be read")
+            raise Unsupported(f"the parameters contain an array of the element type {flag}, which cannot be read")
         return np.frombuffer(self._take(math.prod(shape) * _TYPES[flag].itemsize), _TYPES[flag]).reshape(shape)
 
     def _name(self) -> str:
         length = self._word("<Q")
         if length > _NAME_LENGTH:
-            _malformed(f"have a name of {length} bytes")
+            _malformed(f"contain a name of {length} bytes, which is too long")
         try:
             name = bytes(self._take(length)).decode()
         except UnicodeDecodeError as exc:
-            raise MalformedModel("the parameters have a name that is not UTF-8") from exc
+            raise MalformedModel("the parameters contain a name that is not UTF-8") from exc
         return name[4:] if name.startswith(_KINDS) else name
 
     def _count(self, least_bytes: int) -> int:
-        """A number of items of at least `least_bytes` each, which the rest of the file has to hold."""
+        """Reads a number of items of at least `least_bytes` each, for which the rest of the file must have room."""
         count = self._word("<Q")
         if count * least_bytes > len(self._data) - self._at:
-            _malformed(f"say that they hold {count} items, more than the file has room for")
+            _malformed(f"declare {count} items, for which the file is too short")
         return count
 
     def _word(self, form: str) -> int:
@@ -115,7 +116,7 @@ class _Reader:
 
     def _take(self, size: int) -> memoryview:
         if size > len(self._data) - self._at:
-            _malformed("end in the middle")
+            _malformed("end in the middle of an array or name")
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken

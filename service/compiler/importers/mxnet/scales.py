@@ -1,8 +1,8 @@
-"""MXNet's scales: steps per unit, float32, from the smallest and largest real value that a tensor is to hold.
+"""MXNet's scales: steps per unit, float32, from the smallest and largest real value of a tensor.
 
-`MaxAbs`, `GetQuantizeScale`, `FloatForOneQuantizedLevel` of src/operator/quantization/quantization_utils.h. Where the
-dialect's scale is real = scale * stored, MXNet's is its reciprocal, and each is rounded to float32 on its own. So types
-hold 1 / scale in float64, from which the float32 comes back exactly.
+Sources: `MaxAbs`, `GetQuantizeScale`, `FloatForOneQuantizedLevel` of src/operator/quantization/quantization_utils.h.
+The dialect's scale is defined by real = scale * stored; MXNet's is its reciprocal, and each is rounded to float32
+separately. Therefore types contain 1 / scale in float64, from which the float32 can be recovered exactly.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from service.compiler.qnn.types import QuantizedType
 
 Array = npt.NDArray[Any]
 
-# The largest real value is half a step beyond the largest stored one (`kInt8Range`, `kUint8Range`), save where sums of
-# products are told their range, and where int32 is requantized.
+# The largest real value is half a step beyond the largest stored one (`kInt8Range`, `kUint8Range`), except in the
+# ranges of sums of products, and where int32 is requantized.
 QUANTIZED_RANGES = {"int8": np.float32(127.5), "uint8": np.float32(255.5)}
 LARGEST = {"int8": np.float32(127), "uint8": np.float32(255)}
 INT32_RANGE = np.float32((1 << 31) - 1)
 
 
 def max_abs(low: np.float32, high: np.float32) -> np.float32:
-    """The largest magnitude in a range."""
+    """Returns the largest magnitude in a range."""
     return np.float32(max(abs(low), abs(high)))
 
 
 def steps_per_unit(dtype: str, low: np.float32, high: np.float32) -> np.float32:
-    """The factor that real values of a range are multiplied by, to be stored as `dtype`."""
+    """Returns the factor by which real values of a range are multiplied to be stored as `dtype`."""
     return np.float32(QUANTIZED_RANGES[dtype] / max_abs(low, high))
 
 
 def type_of(dtype: str, steps: np.float32) -> QuantizedType:
-    """The type of a tensor of `steps` in a unit."""
+    """Returns the type of a tensor with `steps` in a unit."""
     return QuantizedType(dtype, (1 / float(steps),))
 
 
 def weights_type(steps: Array) -> QuantizedType:
-    """The type of int8 weights with one scale, or one for each filter."""
+    """Returns the type of int8 weights with one scale, or one for each filter."""
     scales = tuple(1 / float(value) for value in steps)
     return QuantizedType("int8", scales, axis=None if len(scales) == 1 else 0)
 
 
 def source_type(storage: str, multipliers: Array, out_type: QuantizedType, axis: int | None = None) -> QuantizedType:
-    """The type from which a requantization to `out_type` multiplies by exactly `multipliers`, float32."""
+    """Returns the type from which a requantization to `out_type` multiplies by exactly `multipliers`, float32."""
     scales = tuple(float(value) * out_type.scale for value in multipliers)
     return QuantizedType(storage, scales, axis=None if len(scales) == 1 else axis)
 
@@ -53,7 +53,9 @@ def source_type(storage: str, multipliers: Array, out_type: QuantizedType, axis:
 def product_range(
     dtype: str, low: np.float32, high: np.float32, weight_low: np.float32, weight_high: np.float32
 ) -> np.float32:
-    """The real value of the largest int32 sum of products of `dtype` by int8 (`QuantizationRangeForMultiplication`)."""
+    """Returns the real value of the largest int32 sum of products of `dtype` and int8
+    (`QuantizationRangeForMultiplication`).
+    """
     level = max_abs(low, high) / LARGEST[dtype]
     weight_level = max_abs(weight_low, weight_high) / LARGEST["int8"]
     return np.float32(level * weight_level * INT32_RANGE)

@@ -11,7 +11,7 @@ from service.compiler.importers.mxnet.attributes import Attributes
 from service.core.errors import MalformedModel
 
 VARIABLE = "null"
-Entry = tuple[int, int]  # a node's number, and which of its outputs
+Entry = tuple[int, int]  # a node's index, and the index of one of its outputs
 
 _MOST_NODES = 1 << 16
 _LABEL_LENGTH = 120
@@ -23,7 +23,7 @@ class SymbolNode:
     """A variable (an input or a parameter) or an operator.
 
     Attributes:
-        subgraph: the operators that a `_sg_*` operator was made of.
+        subgraph: the operators that were fused into a `_sg_*` operator.
     """
 
     index: int
@@ -35,23 +35,23 @@ class SymbolNode:
 
     @property
     def label(self) -> str:
-        """As errors name it: `Convolution conv0`."""
+        """The node as errors name it: `Convolution conv0`."""
         return _label(self.op, self.name)
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """The graph: its nodes, and which of their outputs are the model's."""
+    """The graph: its nodes, and the outputs of nodes that are the model's outputs."""
 
     nodes: tuple[SymbolNode, ...]
     heads: tuple[Entry, ...]
 
 
 def read_symbol(data: bytes) -> Symbol:
-    """The graph in a file.
+    """Reads the graph in a file.
 
     Raises:
-        MalformedModel: it is not well formed, or a node reads what is not computed before it.
+        MalformedModel: the file is not well formed, or a node reads a value that no earlier node computes.
     """
     try:
         document = json.loads(data)
@@ -67,7 +67,7 @@ def read_symbol(data: bytes) -> Symbol:
 def _nodes(document: Any, *, nested: bool) -> tuple[SymbolNode, ...]:
     found = _list(document, "nodes")
     if not 0 < len(found) <= _MOST_NODES:
-        _malformed(f"has {len(found)} nodes")
+        _malformed(f"has {len(found)} nodes, not 1 to {_MOST_NODES}")
     return tuple(_node(node, index, nested) for index, node in enumerate(found))
 
 
@@ -77,13 +77,13 @@ def _node(node: Any, index: int, nested: bool) -> SymbolNode:
     inputs = tuple(_entry(entry, index, label) for entry in _list(node, "inputs"))
     subgraphs = [] if nested else node.get("subgraphs", [])
     if not isinstance(subgraphs, list) or len(subgraphs) > 1:
-        _malformed(f"has a node {label} of several subgraphs")
+        _malformed(f"has a node {label} with several subgraphs")
     subgraph = _nodes(subgraphs[0], nested=True) if subgraphs else ()
     return SymbolNode(index, op, name, Attributes(_attributes(node, label), label), inputs, subgraph)
 
 
 def _attributes(node: Mapping[str, Any], label: str) -> dict[str, str]:
-    """`attrs`; older files have `param` or `attr`."""
+    """Returns `attrs`; in older files, they are called `param` or `attr`."""
     attributes: dict[str, str] = {}
     for key in ("param", "attr", "attrs"):
         part = node.get(key, {})
@@ -94,19 +94,19 @@ def _attributes(node: Mapping[str, Any], label: str) -> dict[str, str]:
 
 
 def _entry(entry: Any, known: int, what: str) -> Entry:
-    """An output of one of the first `known` nodes; a third number is a version, which inference has no use for."""
+    """Reads an output of one of the first `known` nodes. A third number is a version, which inference does not need."""
     if not isinstance(entry, list) or not 2 <= len(entry) <= 3 or not all(type(part) is int for part in entry):
-        _malformed(f"has something other than a node's output in {what}")
+        _malformed(f"has an invalid reference to a node's output in {what}")
     node, output = entry[:2]
     if not 0 <= node < known or not 0 <= output < _MOST_OUTPUTS:
-        _malformed(f"has the output {output} of node {node} in {what}, which nothing computes before it")
+        _malformed(f"refers to output {output} of node {node} in {what}, which no earlier node computes")
     return node, output
 
 
 def _list(document: Any, key: str) -> list[Any]:
     value = document.get(key) if isinstance(document, dict) else None
     if not isinstance(value, list):
-        _malformed(f"lacks its {key}")
+        _malformed(f"has no {key}")
     return value
 
 

@@ -1,9 +1,10 @@
-"""From float operators between conversions to quantized operators, for every framework that writes both.
+"""Converts float operators between conversions to quantized operators, for all frameworks that write models in this
+form.
 
 ONNX (DequantizeLinear, Conv, Relu, QuantizeLinear) and PyTorch's exported programs write quantized models as float
-operators between conversions from and to stored values. `fuse` makes operators on stored values of them, before
-anything else looks. A framework says in a `Vocabulary` how its operators are called, and in a `Graph` of its own what
-else its rules ask for.
+operators between conversions from and to stored values. `fuse` turns them into operators on stored values, before
+anything else reads the graph. A framework describes its operator names in a `Vocabulary`, and its own `Graph` provides
+what its rules need.
 """
 
 from service.compiler.importers.qdq.fusing import fuse

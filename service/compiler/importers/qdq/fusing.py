@@ -1,13 +1,14 @@
-"""The pass: conversions move, and what then stands between them becomes quantized.
+"""The pass that moves conversions and turns the float operators between them into quantized ones.
 
-As ONNX Runtime's own optimizer does (core/optimizer/qdq_transformer), so that what follows knows one form. It works on
-the graph as it was read, before shapes are known:
+It does what ONNX Runtime's own optimizer does (core/optimizer/qdq_transformer), so that the following steps need to
+handle only one form. It works on the graph as it was read, before shapes are known:
 
 1. Conversions move through operators that only move elements (`Vocabulary.moves`, those that join parts stored alike,
-   and Relu, whose bound is stored exactly): dequantization towards the outputs, quantization towards the inputs. The
+   and Relu, whose bound is stored exactly): dequantizations towards the outputs, quantizations towards the inputs. The
    values stay the same, bit for bit.
-2. What then stands between conversions becomes a quantized operator (`Vocabulary.fused`), with the activations behind
-   it as bounds of its stored output. Where nothing stands between, what is left is one requantization.
+2. Operators that are then between conversions become quantized operators (`Vocabulary.fused`), with the activations
+   after them as bounds of their stored output. If there is no operator between two conversions, they become one
+   requantization.
 3. Operators without readers are removed.
 """
 
@@ -22,11 +23,13 @@ from service.compiler.importers.qdq.vocabulary import Bounds, G, Vocabulary
 
 
 def fuse(graph: G, operators: Iterable[Operator], vocabulary: Vocabulary[G]) -> list[Operator]:
-    """`operators` with quantized ones where float ones stood between conversions; `graph` is left with them.
+    """Replaces float operators between conversions by quantized ones. Returns the operators, which `graph` then
+    contains.
 
     Requires: `operators` are in an order in which they can be computed, each with at least one output; conversions and
-        the operators of `vocabulary.fused` have the inputs that its functions look at. `graph` is empty.
-    Ensures: the same of the result. What is not put into a quantized operator stays as it was.
+    the operators of `vocabulary.fused` have the inputs that its functions read. `graph` is empty.
+    Ensures: the same conditions hold for the result. Operators that do not become part of a quantized operator are
+    unchanged.
     """
     operators = list(operators)
     quantized = {operator.inputs[0] for operator in operators if operator.op_type == vocabulary.quantize}
@@ -40,10 +43,12 @@ def fuse(graph: G, operators: Iterable[Operator], vocabulary: Vocabulary[G]) -> 
 
 
 def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], quantized: Set[str]) -> list[Operator]:
-    """`operator`, or what does the same on stored values and the conversions behind it.
+    """Returns `operator`, or an operator that does the same on stored values, followed by the conversions of its
+    outputs.
 
     Args:
-        quantized: names of what is quantized again. What joins that has a quantized operator of its own.
+        quantized: names of tensors that are quantized again. An operator that joins parts into such a tensor has a
+            quantized form of its own.
     """
     if operator.op_type in vocabulary.joins and operator.outputs[0] not in quantized:
         return _joined_stored(graph, operator, vocabulary)
@@ -69,7 +74,7 @@ def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], 
 
 
 def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> list[Operator]:
-    """The same where all parts are stored alike."""
+    """Returns the same for an operator that joins parts, if all of them are stored alike."""
     conversions = [graph.made_by(name, vocabulary.dequantize) for name in operator.inputs]
     parts = [each for each in conversions if each is not None and vocabulary.per_tensor(graph, each)]
     if not parts or len(parts) != len(conversions) or not vocabulary.alike(graph, parts):
@@ -81,12 +86,12 @@ def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> l
 
 
 def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
-    """Every quantization in front of the operators that only move what it reads.
+    """Returns the operators with every quantization moved before operators that only move the elements that it reads.
 
-    A quantization stays behind an operator if the framework leaves it there: in front of that operator, it would make
-    a quantized operator that the framework does not make.
+    A quantization is not moved if the framework does not move it: it would create a quantized operator that the
+    framework does not create.
     """
-    swapped: dict[str, Operator] = {}  # by output: what stands in place of an operator
+    swapped: dict[str, Operator] = {}  # output -> the operator that replaces its producer
     for conversion in reversed(graph.operators):
         if conversion.op_type != vocabulary.quantize or not vocabulary.per_tensor(graph, conversion):
             continue
@@ -110,8 +115,9 @@ def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
 
 
 def _sorted(graph: Graph, swapped: Mapping[str, Operator], quantize: str) -> list[Operator]:
-    """The operators with some in other places, each behind what it reads: a conversion is put in front of the first
-    of its chain."""
+    """Returns the operators with some replaced, each after those that it reads. A conversion is put before the first
+    operator of its chain.
+    """
     result: list[Operator] = []
     waiting: dict[str, Operator] = {}  # a conversion's output -> the conversion
     for operator in swapped.values():
@@ -128,7 +134,7 @@ def _sorted(graph: Graph, swapped: Mapping[str, Operator], quantize: str) -> lis
 
 def _fused(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
     result: list[Operator] = []
-    gone: set[str] = set()  # outputs that a fused operator has swallowed
+    gone: set[str] = set()  # outputs of operators that are part of a fused operator
     for operator in graph.operators:
         if operator.outputs[0] in gone:
             continue
@@ -143,9 +149,10 @@ def _fused(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
 
 
 def _replacement(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[list[Operator], set[str]] | None:
-    """The quantized operators that compute what `operator` and those behind it compute, and their outputs.
+    """Returns the quantized operators that compute what `operator` and those after it compute, and the outputs of the
+    replaced ones.
 
-    They stand where `operator` stood, so what they read is there, and what reads them comes later.
+    They take the position of `operator`, so their inputs are computed before them and their readers follow.
     """
     rule = vocabulary.fused.get(operator.op_type)
     if rule is None:
@@ -160,7 +167,9 @@ def _replacement(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tup
 
 
 def _behind(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[Bounds, Operator | None, set[str]]:
-    """The activations behind an operator as bounds, the conversion behind those, and the outputs of them all."""
+    """Returns the activations after an operator as bounds, the conversion after those, and the outputs of all of
+    these.
+    """
     own = vocabulary.bounds(graph, operator, operator.inputs[0])
     clamp, swallowed, name = own or UNBOUNDED, set(), operator.outputs[0]
     while (reader := graph.only_reader(name)) is not None:
@@ -171,14 +180,14 @@ def _behind(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[Bo
         bounds = vocabulary.bounds(graph, reader, name)
         if bounds is None:
             break
-        # The later one has the last word: clip(clip(x, a, b), c, d).
+        # The later activation takes precedence: clip(clip(x, a, b), c, d).
         clamp = (min(max(clamp[0], bounds[0]), bounds[1]), max(min(clamp[1], bounds[1]), bounds[0]))
         name = reader.outputs[0]
     return UNBOUNDED, None, set()
 
 
 def _needed(graph: Graph) -> list[Operator]:
-    """The operators whose outputs are read, down to the model's own."""
+    """Returns the operators that the model's outputs depend on."""
     wanted, kept = Counter(graph.ends), []
     for operator in reversed(graph.operators):
         if any(wanted[name] for name in operator.outputs if name):

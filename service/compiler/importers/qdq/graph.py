@@ -1,4 +1,4 @@
-"""A graph that is being rewritten: the producer and the readers of each tensor."""
+"""A graph that is being rewritten, with the producer and the readers of each tensor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 UNBOUNDED = (-math.inf, math.inf)
-# Attribute of a conversion that the pass has moved behind an operator in front of which the framework leaves it. The
-# framework then finds no conversion in front of the operators that read its result.
+# The attribute of a conversion that the pass has moved behind an operator although the framework leaves it before that
+# operator. The framework then finds no conversion before the operators that read its result.
 MOVED = "octet.moved"
 
 
@@ -18,11 +18,11 @@ class Operator:
     """A node of the graph.
 
     Attributes:
-        index: its place in the file.
+        index: its index in the file.
         inputs: names of tensors, "" for an optional input that is left out.
-        attributes: what else the file says of it, by name.
-        clamp: real bounds of the output, of an activation that `fuse` has put into the operator.
-        written: the type that the file has, if a pass put another operator in its place; "" if it is `op_type`.
+        attributes: its other properties in the file, by name.
+        clamp: real bounds of the output, from an activation that `fuse` has put into the operator.
+        written: the type in the file, if a pass replaced the operator by another one; "" if it is `op_type`.
     """
 
     index: int
@@ -35,12 +35,12 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """As errors name it, by the type that the file has: `Conv #17`."""
+        """The operator as errors name it, with the type in the file: `Conv #17`."""
         return f"{self.written or self.op_type} #{self.index}"
 
 
 class Graph:
-    """The graph in its present state.
+    """The graph in its current state.
 
     Attributes:
         operators: in an order in which they can be computed.
@@ -49,7 +49,7 @@ class Graph:
     """
 
     def __init__(self, names: Iterable[str], ends: Iterable[str]) -> None:
-        """`names` are those of all tensors, which no new one may have."""
+        """`names` are the names of all tensors, which new ones must not have."""
         self.operators: list[Operator] = []
         self.ends = set(ends)
         self.producers: dict[str, Operator] = {}
@@ -77,11 +77,11 @@ class Graph:
         return name
 
     def made_by(self, name: str, *kinds: str) -> Operator | None:
-        """The operator that makes `name`, if it is of one of `kinds`."""
+        """Returns the operator that computes `name`, if its type is one of `kinds`."""
         operator = self.producers.get(name)
         return operator if operator is not None and operator.op_type in kinds else None
 
     def only_reader(self, name: str) -> Operator | None:
-        """The operator that reads `name`, if it is the only one, and `name` is not an output of the model."""
+        """Returns the operator that reads `name`, if it is the only one and `name` is not an output of the model."""
         readers = self.readers.get(name, [])
         return readers[0] if name and len(readers) == 1 and name not in self.ends else None

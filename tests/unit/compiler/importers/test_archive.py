@@ -34,9 +34,9 @@ def test_records_are_read_by_name(method: int) -> None:
 
 def test_names_may_be_those_inside_one_folder() -> None:
     assert list(Archive(zipped(("model/data.pkl", b""), ("model/x/y", b"")), in_folder=True)) == ["data.pkl", "x/y"]
-    with pytest.raises(MalformedModel, match="leads out of its folder"):
+    with pytest.raises(MalformedModel, match="outside of its folder"):
         Archive(zipped(("model/data.pkl", b""), ("other/x", b"")), in_folder=True)
-    with pytest.raises(MalformedModel, match="leads out of its folder"):
+    with pytest.raises(MalformedModel, match="outside of its folder"):
         Archive(zipped(("model", b"")), in_folder=True)
 
 
@@ -51,9 +51,9 @@ def test_links_encryption_and_other_compression_are_refused() -> None:
     link.external_attr = 0o120777 << 16
     with pytest.raises(MalformedModel, match="link"):
         Archive(zipped((link, b"/etc/passwd")))
-    with pytest.raises(MalformedModel, match="compresses"):
+    with pytest.raises(MalformedModel, match="unknown compression"):
         Archive(zipped(("a", b"x"), method=zipfile.ZIP_LZMA))
-    with pytest.raises(MalformedModel, match="encrypts"):
+    with pytest.raises(MalformedModel, match="encryption"):
         Archive(edited(zipped(("a", b"x")), 8, struct.pack("<H", 1)))
 
 
@@ -72,7 +72,7 @@ def test_a_name_given_twice_is_refused() -> None:
 def test_bombs_are_refused_before_anything_is_unpacked() -> None:
     bomb = zipped(("a", bytes(1 << 26)), method=zipfile.ZIP_DEFLATED)
     assert len(bomb) < 1 << 17
-    with pytest.raises(MalformedModel, match=r"deflates 'a' from 67108864 bytes"):
+    with pytest.raises(MalformedModel, match="record 'a' of 67108864 bytes"):
         Archive(bomb)
     with pytest.raises(MalformedModel, match="unpacks to"):
         Archive(zipped(("a", bytes(100)), ("b", bytes(100)), method=zipfile.ZIP_DEFLATED), most_deflated_bytes=150)
@@ -88,16 +88,16 @@ def test_a_record_that_is_longer_than_it_says_is_cut_off() -> None:
 
 def test_stored_sizes_have_to_fit_the_file() -> None:
     data = zipped(("a", b"xyz"))
-    with pytest.raises(MalformedModel, match="another size"):
+    with pytest.raises(MalformedModel, match="two different sizes"):
         Archive(edited(data, 24, struct.pack("<I", 4)))
     both = struct.pack("<II", 1 << 30, 1 << 30)
-    with pytest.raises(MalformedModel, match="says that it holds"):
+    with pytest.raises(MalformedModel, match="bytes of stored records"):
         Archive(edited(data, 20, both))
 
 
 def test_what_is_missing_or_no_text_is_named() -> None:
     archive = Archive(zipped(("a", b"\xff")))
-    with pytest.raises(MalformedModel, match="lacks the record 'b'"):
+    with pytest.raises(MalformedModel, match="does not contain the record 'b'"):
         archive.read("b")
     with pytest.raises(MalformedModel, match="not UTF-8"):
         archive.text("a")

@@ -1,4 +1,4 @@
-"""The operators that are converted, by MXNet's names."""
+"""The operators that can be converted, by MXNet's names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.compiler.importers.mxnet.operators import (
     real,
 )
 
-# Emits a node's calls; gives its outputs.
+# Emits a node's calls; returns its outputs.
 Rule = Callable[[Node], list[Value]]
 
 RULES: Mapping[str, Rule] = {

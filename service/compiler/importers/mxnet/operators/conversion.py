@@ -21,7 +21,7 @@ _CALIBRATE = "quantize the model with calib_mode='naive' or 'entropy'"
 
 
 def quantize_v2(node: Node) -> list[Value]:
-    """float32 -> int8 or uint8 (`MKLDNNQuantizeComputeKer` in mkldnn_quantize_v2-inl.h)."""
+    """Converts float32 to int8 or uint8 (`MKLDNNQuantizeComputeKer` in mkldnn_quantize_v2-inl.h)."""
     node.count(1)
     x, (low, high) = node.tensor(0, "float32"), _calibrated(node)
     out_type = type_of(dtype := _out_dtype(node, low), steps_per_unit(dtype, low, high))
@@ -29,7 +29,7 @@ def quantize_v2(node: Node) -> list[Value]:
 
 
 def requantize(node: Node) -> list[Value]:
-    """int32 -> int8 or uint8 (`MKLDNNRequantizeForwardKer` in mkldnn_requantize-inl.h)."""
+    """Converts int32 to int8 or uint8 (`MKLDNNRequantizeForwardKer` in mkldnn_requantize-inl.h)."""
     node.count(3)
     x, (low, high) = node.tensor(0, "int32"), _calibrated(node)
     dtype, real_range = _out_dtype(node, low), max_abs(low, high)
@@ -49,7 +49,7 @@ def _requantized(node: Node, x: Tensor, out_type: QuantizedType, steps: np.float
 
 
 def dequantize(node: Node) -> list[Value]:
-    """int8 or uint8 -> float32 (`MKLDNNDequantizeComputeKer` in mkldnn_dequantize-inl.h)."""
+    """Converts int8 or uint8 to float32 (`MKLDNNDequantizeComputeKer` in mkldnn_dequantize-inl.h)."""
     node.count(3)
     x, (low, high) = node.tensor(0, "int8", "uint8"), node.range(1)
     unit = np.float32(max_abs(low, high) / QUANTIZED_RANGES[x.dtype])
@@ -59,12 +59,12 @@ def dequantize(node: Node) -> list[Value]:
 def _calibrated(node: Node) -> tuple[np.float32, np.float32]:
     found = node.calibrated()
     if found is None:
-        node.unsupported("has no calibrated range, so it would compute one at run time", hint=_CALIBRATE)
+        node.unsupported("has no calibrated range, and ranges cannot be computed at run time", hint=_CALIBRATE)
     return found
 
 
 def _out_dtype(node: Node, low: np.float32) -> str:
-    """`GetQuantizeOutputType` in quantize_v2-inl.h and requantize-inl.h."""
+    """The output type, as `GetQuantizeOutputType` in quantize_v2-inl.h and requantize-inl.h determines it."""
     named = node.attributes.text("out_type", "int8")
-    node.require(named in ("auto", "int8", "uint8"), f"has the output type {named!a:.40}")
+    node.require(named in ("auto", "int8", "uint8"), f"has the unknown output type {named!a:.40}")
     return ("uint8" if low >= 0 else "int8") if named == "auto" else named

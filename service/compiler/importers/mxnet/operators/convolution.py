@@ -1,4 +1,4 @@
-"""Convolutions: oneDNN's subgraph with what is fused into it, and the single operator."""
+"""Convolutions: oneDNN's subgraph with everything that is fused into it, and the single operator."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from service.compiler.qnn.types import QuantizedType
 _MAX_PADDED_ELEMENTS = 1 << 31  # oneDNN's kernels index with 32-bit integers
 _UNSIGNED = ("relu", "clip")  # activations whose outputs MXNet stores as uint8 (`IsOutputUInt8`)
 _LARGEST_INT8 = 127
-_ONE_BN, _ONE_SUM = 4, 1  # inputs that they add
+_ONE_BN, _ONE_SUM = 4, 1  # numbers of additional inputs
 
 
 @dataclass(frozen=True)
 class _Geometry:
-    """A convolution's windows, as its attributes say."""
+    """The windows of a convolution, from its attributes."""
 
     strides: tuple[int, int]
     padding: tuple[int, int]
@@ -50,13 +50,11 @@ class _Geometry:
         if layout not in ("NCHW", "None"):
             node.unsupported(f"has the layout {layout!a:.20}, not NCHW")
         kernel = attributes.pair("kernel", (0, 0))
-        node.require(
-            kernel == filters.shape[2:], f"has weights of {list(filters.shape)} for a kernel of {list(kernel)}"
-        )
+        node.require(kernel == filters.shape[2:], f"has weights {list(filters.shape)} for a kernel of {list(kernel)}")
         number = attributes.integer("num_filter", 0)
-        node.require(number == len(filters), f"has weights of {list(filters.shape)} for {number} filters")
+        node.require(number == len(filters), f"has weights {list(filters.shape)}, which do not fit num_filter {number}")
         groups = attributes.integer("num_group", 1)
-        node.require(number % groups == 0, f"has {number} filters in {groups} groups")
+        node.require(number % groups == 0, f"has {number} filters, which cannot be divided into {groups} groups")
         return _Geometry(
             attributes.pair("stride", (1, 1)),
             attributes.pair("pad", (0, 0), least=0),
@@ -68,12 +66,13 @@ class _Geometry:
 
 def subgraph_convolution(node: Node) -> list[Value]:
     """`_sg_mkldnn_conv`: convolution, normalization, activation, sum, activation (`SgMKLDNNConvOperator` in
-    src/operator/subgraph/mkldnn/mkldnn_conv.cc). The weights are float32 in the file."""
+    src/operator/subgraph/mkldnn/mkldnn_conv.cc). The weights are float32 in the file.
+    """
     flags = {name: _flag(node, name) for name in ("quantized", "with_bn", "with_act", "with_sum", "with_postsum_act")}
     if not flags["quantized"]:
         node.unsupported("is not quantized")
     if flags["with_act"] and flags["with_sum"]:
-        node.unsupported("has an activation before its sum")
+        node.unsupported("has an activation before its sum, which cannot be compiled")
     x, weights = node.tensor(0, "int8", "uint8"), node.array(1, "float32", 4)
     geometry = _Geometry.of(node, _part(node, "Convolution"), weights)
     place = 2 + (not geometry.no_bias)
@@ -87,7 +86,7 @@ def subgraph_convolution(node: Node) -> list[Value]:
     data_steps = steps_per_unit(x.dtype, *node.range(place))
     found = node.calibrated()
     if found is None:
-        node.unsupported("has no calibrated range, so its sums would stay int32", hint="calibrate the model")
+        node.unsupported("has no calibrated range, without which its sums stay int32", hint="calibrate the model")
     quantized = quantize(node, weights, bias, data_steps, geometry.groups)
     dtype = "uint8" if _activation(node, flags["with_act"] or flags["with_postsum_act"]) in _UNSIGNED else "int8"
     out_steps = steps_per_unit(dtype, *found)
@@ -110,8 +109,9 @@ def subgraph_convolution(node: Node) -> list[Value]:
 
 
 def _as_declared(node: Node, made: Tensor, stored: QuantizedType, declared: QuantizedType) -> Tensor:
-    """Bytes of uint8 that were written where int8 is declared, as those that read them take them: from 128 on, they
-    are negative."""
+    """Returns bytes that were written as uint8 but declared as int8 in the form in which their readers interpret them:
+    values from 128 on are negative.
+    """
     if stored.storage == declared.storage or declared.storage != "int8":
         return made
     values = np.arange(256, dtype=np.uint8).astype(np.int8).tolist()
@@ -119,7 +119,7 @@ def _as_declared(node: Node, made: Tensor, stored: QuantizedType, declared: Quan
 
 
 def quantized_convolution(node: Node) -> list[Value]:
-    """`_contrib_quantized_conv`: int32 sums of uint8 by int8 (`MKLDNNQuantizedConvForward`)."""
+    """`_contrib_quantized_conv`: int32 sums of products of uint8 and int8 (`MKLDNNQuantizedConvForward`)."""
     x, weights = node.tensor(0, "uint8"), node.array(1, "int8", 4)
     geometry = _Geometry.of(node, node.attributes, weights)
     if not geometry.no_bias:
@@ -128,13 +128,14 @@ def quantized_convolution(node: Node) -> list[Value]:
     data, filters = node.range(2), node.range(4)
     types = (type_of(x.dtype, steps_per_unit(x.dtype, *data)), type_of("int8", steps_per_unit("int8", *filters)))
     sums = _over_images(node, x, lambda image: _convolve(node, image, x, weights, None, types, geometry, bind=False))
-    largest = product_range("int8", *data, *filters)  # of int8, though the data is uint8
+    largest = product_range("int8", *data, *filters)  # int8's range, though the data is uint8
     return [sums, *edges(-largest, largest)]
 
 
 def _in_place(out_type: QuantizedType, steps: np.float32, residual: Tensor | None) -> QuantizedType:
-    """A sum is written over its residual, in the residual's storage whatever the output is said to be (observed: oneDNN
-    logs `dst_s8` for a uint8 output). So a sum of int8 ends at 127."""
+    """Returns the type in which a sum is stored. oneDNN writes a sum over its residual, in the residual's storage,
+    whatever the declared output (observed: oneDNN logs `dst_s8` for a uint8 output). So a sum of int8 ends at 127.
+    """
     if residual is None or residual.dtype == out_type.storage:
         return out_type
     if residual.dtype == "uint8":
@@ -144,7 +145,7 @@ def _in_place(out_type: QuantizedType, steps: np.float32, residual: Tensor | Non
 
 def _over_images(node: Node, x: Tensor, body: Callable[[relax.Var], relax.Expr]) -> Tensor:
     if len(x.shape) != 4:
-        node.unsupported(f"has an input of {list(x.shape)}, not [N, C, H, W]")
+        node.unsupported(f"has an input of shape {list(x.shape)}, not [N, C, H, W]")
     return node.result(in_channels_last(node.emit, x.expr, body))
 
 
@@ -161,7 +162,7 @@ def _convolve(
 ) -> relax.Expr:
     (rows, columns), (batch, channels, height, width) = geometry.padding, x.shape
     if batch * channels * (height + 2 * rows) * (width + 2 * columns) > _MAX_PADDED_ELEMENTS:
-        node.unsupported(f"pads its input by {rows} rows and {columns} columns")
+        node.unsupported(f"pads its input by {rows} rows and {columns} columns, which is too large")
     call = ops.conv2d(
         image,
         relax.const(filters_channels_last(weights), "int8"),
@@ -177,26 +178,28 @@ def _convolve(
 
 def _bias(node: Node, weights: Array) -> Array:
     bias = node.array(2, "float32", 1)
-    node.require(len(bias) == len(weights), f"has a bias of {len(bias)} for {len(weights)} filters")
+    node.require(len(bias) == len(weights), f"has a bias of {len(bias)} elements for {len(weights)} filters")
     return bias
 
 
 def _flag(node: Node, name: str) -> bool:
-    """Older files say `with_relu` and `with_postsum_relu`."""
+    """Returns a flag. In older files, the names are `with_relu` and `with_postsum_relu`."""
     return node.attributes.flag(name) or node.attributes.flag(name.replace("_act", "_relu"))
 
 
 def _part(node: Node, op: str) -> Attributes:
-    """The attributes of the only operator `op` in the subgraph."""
+    """Returns the attributes of the only operator `op` in the subgraph."""
     found = [part for part in node.node.subgraph if part.op == op]
-    node.require(len(found) == 1, f"has {len(found)} {op} in its subgraph")
+    node.require(len(found) == 1, f"has {len(found)} operators {op} in its subgraph, not 1")
     return found[0].attributes
 
 
 def _activation(node: Node, expected: bool) -> str | None:
-    """The activation in the subgraph. A clip's upper bound needs no operator: the calibrated range ends there."""
+    """Returns the activation in the subgraph. A clip's upper bound needs no operator: the calibrated range ends
+    there.
+    """
     found = [part for part in node.node.subgraph if part.op in ("Activation", "LeakyReLU", "clip")]
-    node.require(len(found) == expected, f"has {len(found)} activations in its subgraph")
+    node.require(len(found) == expected, f"has {len(found)} activations in its subgraph, not {int(expected)}")
     if not found:
         return None
     if found[0].op == "clip":
@@ -211,5 +214,6 @@ def _checked_clip(node: Node, attributes: Attributes) -> str:
     low, high = attributes.real("a_min"), attributes.real("a_max")
     found = node.calibrated()
     if low != 0 or high is None or found is None or found[1] > high * (1 + 1e-6):
-        node.unsupported(f"clips to {low} and {high} a range that was calibrated to {found}")
+        calibrated = None if found is None else [float(end) for end in found]
+        node.unsupported(f"clips to {low} to {high}, but its range was calibrated to {calibrated}")
     return "clip"

@@ -1,4 +1,4 @@
-"""Activations, sums and joins (src/operator/quantization/mkldnn/)."""
+"""Activations, sums and concatenations (src/operator/quantization/mkldnn/)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MOST_PARTS = 1 << 12
 
 
 def quantized_activation(node: Node) -> list[Value]:
-    """ReLU in place: the type stays, negative values go (`MKLDNNQuantizedActForward`)."""
+    """ReLU in place: keeps the type and removes negative values (`MKLDNNQuantizedActForward`)."""
     node.count(3)
     x, data = node.tensor(0, *_DATA), node.range(1)
     kind = node.attributes.text("act_type", "")
     if kind != "relu":
-        node.unsupported(f"has the act_type {kind!a:.20}; relu can be compiled")
+        node.unsupported(f"has the act_type {kind!a:.20}; only relu can be compiled")
     if x.dtype == "uint8":
         return [x, *edges(*data)]
     quantized = type_of(x.dtype, steps_per_unit(x.dtype, *data))
@@ -29,12 +29,16 @@ def quantized_activation(node: Node) -> list[Value]:
 
 
 def quantized_add(node: Node) -> list[Value]:
-    """`MKLDNNQuantizedElemwiseAddForward`. Without a calibrated range the sum is int32, for a requantize to take up."""
+    """`MKLDNNQuantizedElemwiseAddForward`. Without a calibrated range, the sum stays int32 until a requantize reads
+    it.
+    """
     node.count(6)
     (a, b), (a_range, b_range) = (node.tensor(place, *_DATA) for place in range(2)), (node.range(2), node.range(4))
-    node.require(a.shape == b.shape, f"adds {list(b.shape)} to {list(a.shape)}")
+    node.require(a.shape == b.shape, f"adds tensors of different shapes, {list(a.shape)} and {list(b.shape)}")
     if a.dtype != b.dtype:
-        node.unsupported(f"adds {b.dtype} to {a.dtype}, for which MXNet first clips one of them")
+        node.unsupported(
+            f"adds {b.dtype} to {a.dtype}, which cannot be compiled, because MXNet first clips one of them"
+        )
     steps = [steps_per_unit(each.dtype, *limits) for each, limits in ((a, a_range), (b, b_range))]
     types = [type_of(a.dtype, each) for each in steps]
     calibrated = node.calibrated()
@@ -49,14 +53,16 @@ def quantized_add(node: Node) -> list[Value]:
 
 
 def quantized_concat(node: Node) -> list[Value]:
-    """All parts in the widest of their ranges; int8 if one is (`MKLDNNQuantizedConcatForward`)."""
+    """Concatenates parts, rescaled to the widest of their ranges; int8 if one part is int8
+    (`MKLDNNQuantizedConcatForward`).
+    """
     number = node.attributes.integer("num_args", 1)
-    node.require(number <= _MOST_PARTS, f"joins {number} tensors")
+    node.require(number <= _MOST_PARTS, f"joins {number} tensors, more than {_MOST_PARTS}")
     node.count(3 * number)
     parts = [node.tensor(place, *_DATA) for place in range(number)]
     ranges = [node.range(number + 2 * place) for place in range(number)]
     rank, axis = len(parts[0].shape), node.attributes.integer("dim", 1, least=-8)
-    node.require(-rank <= axis < rank, f"joins along axis {axis} of {rank}")
+    node.require(-rank <= axis < rank, f"joins along axis {axis}, but its inputs have {rank} dimensions")
     node.require(all(len(part.shape) == rank for part in parts), "joins tensors of different ranks")
     lows, highs = zip(*ranges, strict=True)
     low, high = np.float32(np.min([0, *lows])), np.float32(np.max([0, *highs]))
@@ -75,6 +81,6 @@ def _rescaled(
     if part.dtype == dtype and steps == out_steps:
         return part.expr
     if steps == out_steps:
-        node.unsupported(f"joins {part.dtype} to {dtype} of the same scale")
+        node.unsupported(f"joins {part.dtype} and {dtype} of the same scale, which cannot be compiled")
     in_type = source_type(part.dtype, np.array([out_steps / steps]), out_type)
     return node.emit(ops.requantize(part.expr, in_type, out_type), "rescaled")

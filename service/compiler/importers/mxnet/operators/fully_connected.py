@@ -25,11 +25,11 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
 
 _MOST_BIAS = (1 << 31) // 2 - 1
-_UNITS = 1  # axis of the output
+_UNITS = 1  # the output's axis of units
 
 
 def _round_away(values: Array) -> Array:
-    """std::round."""
+    """Rounds as std::round does: halves away from zero."""
     return np.asarray(np.trunc(values + np.copysign(0.5, values.astype(np.float64))))
 
 
@@ -40,7 +40,7 @@ class _Layer:
     Attributes:
         rows: `[N, K]`.
         data: the input's range.
-        weights: the range of int8 weights; None if they were float32.
+        weights: the range of int8 weights, or None if they were float32.
     """
 
     rows: relax.Expr
@@ -51,7 +51,7 @@ class _Layer:
     weights: tuple[np.float32, np.float32] | None
 
     def sums(self, node: Node) -> relax.Var:
-        """int32 `[N, O]`."""
+        """Emits the layer's sums, int32 `[N, O]`."""
         bias = None if self.quantized.bias is None else relax.const(self.quantized.bias, "int32")
         types = type_of(self.dtype, self.data_steps), weights_type(self.quantized.steps)
         return node.emit(ops.dense(self.rows, relax.const(self.quantized.weights, "int8"), bias, *types), "accumulate")
@@ -62,7 +62,7 @@ def subgraph_fully_connected(node: Node) -> list[Value]:
     if not node.attributes.flag("quantized"):
         node.unsupported("is not quantized")
     found = [part for part in node.node.subgraph if part.op == "FullyConnected"]
-    node.require(len(found) == 1, f"has {len(found)} FullyConnected in its subgraph")
+    node.require(len(found) == 1, f"has {len(found)} operators FullyConnected in its subgraph, not 1")
     layer = _layer(node, found[0].attributes, channelwise=node.attributes.flag("channel_wise_quantize"))
     activation = _has_relu(node)
     if node.attributes.flag("enable_float_output"):
@@ -70,12 +70,12 @@ def subgraph_fully_connected(node: Node) -> list[Value]:
     calibrated = node.calibrated()
     if calibrated is None:
         if activation:
-            node.unsupported("has an activation and no calibrated range")
+            node.unsupported("has an activation but no calibrated range")
         return _int32_output(node, layer)
     dtype = "uint8" if activation else "int8"
     out_steps = steps_per_unit(dtype, *calibrated)
     out_type = type_of(dtype, out_steps)
-    if activation:  # an eltwise post-operation has a scale of its own
+    if activation:  # an eltwise post-operation has a separate scale
         multipliers = (np.float32(1) / layer.data_steps / layer.quantized.steps).astype(np.float32) * out_steps
     else:
         multipliers = (out_steps / layer.data_steps / layer.quantized.steps).astype(np.float32)
@@ -84,14 +84,15 @@ def subgraph_fully_connected(node: Node) -> list[Value]:
 
 
 def quantized_fully_connected(node: Node) -> list[Value]:
-    """`_contrib_quantized_fully_connected` (`MKLDNNQuantizedFullyConnectedForward`): int32 sums; its bias is cut off
-    towards zero, where the subgraph's is rounded."""
+    """`_contrib_quantized_fully_connected` (`MKLDNNQuantizedFullyConnectedForward`): int32 sums. Its bias is truncated
+    towards zero, whereas the subgraph's bias is rounded.
+    """
     return _int32_output(node, _layer(node, node.attributes, channelwise=False, to_integer=np.trunc))
 
 
 def _float_output(node: Node, layer: _Layer, activation: bool) -> Tensor:
     if activation:
-        node.unsupported("has an activation and a float output")
+        node.unsupported("has an activation and a float output, which cannot be compiled together")
     units = (np.float32(1) / layer.data_steps / layer.quantized.steps).astype(np.float32)
     scales = tuple(float(unit) for unit in units)
     totals = QuantizedType("int32", scales, axis=None if len(scales) == 1 else _UNITS)
@@ -100,7 +101,7 @@ def _float_output(node: Node, layer: _Layer, activation: bool) -> Tensor:
 
 def _int32_output(node: Node, layer: _Layer) -> list[Value]:
     if layer.weights is None:
-        node.unsupported("has a scale for each channel, but no calibrated range")
+        node.unsupported("has one scale per channel, but no calibrated range")
     largest = product_range(layer.dtype, *layer.data, *layer.weights)
     return [node.result(layer.sums(node)), *edges(-largest, largest)]
 
@@ -108,7 +109,9 @@ def _int32_output(node: Node, layer: _Layer) -> list[Value]:
 def _layer(
     node: Node, attributes: Attributes, *, channelwise: bool, to_integer: Callable[[Array], Array] = _round_away
 ) -> _Layer:
-    """Inputs: data, weights, bias; then their ranges, those of weights and bias only if they are int8."""
+    """Returns a layer's operands. Its inputs are data, weights and bias, then their ranges; those of weights and bias
+    only exist if they are int8.
+    """
     x = node.tensor(0, "int8", "uint8")
     has_bias = not attributes.flag("no_bias")
     operands = 2 + has_bias
@@ -117,8 +120,8 @@ def _layer(
     weights = node.array(1, stored, 2)
     bias = node.array(2, stored, 1) if has_bias else None
     units = attributes.integer("num_hidden", 0)
-    node.require(units == len(weights), f"has weights of {list(weights.shape)} for {units} units")
-    node.require(bias is None or len(bias) == units, f"has a bias of another length than {units}")
+    node.require(units == len(weights), f"has weights {list(weights.shape)}, which do not fit num_hidden {units}")
+    node.require(bias is None or len(bias) == units, f"has a bias whose length is not {units}")
     data = node.range(operands)
     data_steps = steps_per_unit(x.dtype, *data)
     rows = _rows(node, x, attributes.flag("flatten", True), weights.shape[1])
@@ -127,7 +130,7 @@ def _layer(
         return _Layer(rows, x.dtype, data, data_steps, quantized, None)
     weight_range = node.range(operands + 2)
     steps = steps_per_unit("int8", *weight_range)
-    # A bias of zeros has infinitely many steps in a unit, so that MXNet multiplies what is stored of it by 0.
+    # A bias of zeros has infinitely many steps in a unit, so MXNet multiplies its stored values by 0.
     has_steps = has_bias and not node.is_of_zeros(operands + 4)
     bias_range = node.range(operands + 4) if has_steps else None
     quantized = _rescaled(weights, bias, bias_range, steps, data_steps, to_integer)
@@ -142,7 +145,7 @@ def _rescaled(
     data_steps: np.float32,
     to_integer: Callable[[Array], Array],
 ) -> Quantized:
-    """An int8 bias becomes int32 in the scale of the sums; where that would overflow, the weights give way."""
+    """Converts an int8 bias to int32 in the scale of the sums. If that would overflow, the weights are scaled down."""
     if bias is None or bias_range is None:
         return Quantized(weights, None, np.array([steps]))
     bias_steps = steps_per_unit("int8", *bias_range)
@@ -156,9 +159,9 @@ def _rescaled(
 
 def _rows(node: Node, x: Tensor, flatten: bool, depth: int) -> relax.Expr:
     if len(x.shape) != 2 and not flatten:
-        node.unsupported(f"keeps the dimensions of its input {list(x.shape)}")
+        node.unsupported(f"does not flatten its input {list(x.shape)}, which cannot be compiled")
     shape = (x.shape[0], math.prod(x.shape[1:]))
-    node.require(shape[1] == depth, f"has an input of {list(x.shape)} for weights of {depth} columns")
+    node.require(shape[1] == depth, f"has the input {list(x.shape)}, which does not fit weights of {depth} columns")
     return x.expr if x.shape == shape else node.emit(relax.op.reshape(x.expr, shape), "rows")
 
 
@@ -168,5 +171,5 @@ def _has_relu(node: Node) -> bool:
     others = [part for part in node.node.subgraph if part.op not in ("null", "FullyConnected")]
     if [(part.op, part.attributes.text("act_type", "")) for part in others] != [("Activation", "relu")]:
         fused = ", ".join(part.label for part in others) or "nothing"
-        node.unsupported(f"has fused {fused}; ReLU can be compiled")
+        node.unsupported(f"has the fused activation {fused}; only ReLU can be compiled")
     return True

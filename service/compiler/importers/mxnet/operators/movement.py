@@ -1,4 +1,4 @@
-"""Operators that move no element: flatten, and operators that do nothing at inference."""
+"""Operators that do not change elements: flatten, and operators that do nothing at inference."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from service.compiler.importers.mxnet.node import Node, Tensor, Value, edges
 
 
 def quantized_flatten(node: Node) -> list[Value]:
-    """`[N, …]` -> `[N, K]`; the range stays (quantized_flatten-inl.h)."""
+    """Flattens `[N, …]` to `[N, K]`; keeps the range (quantized_flatten-inl.h)."""
     node.count(3)
     return [_flat(node, node.tensor(0, "int8", "uint8")), *edges(*node.range(1))]
 
 
 def flatten(node: Node) -> list[Value]:
-    """Flattens real values, behind a dequantize."""
+    """Flattens real values, after a dequantize."""
     node.count(1)
     return [_flat(node, node.tensor(0, "float32"))]
 
 
 def identity(node: Node) -> list[Value]:
-    """Dropout and copies."""
+    """Returns the operand: Dropout and copies."""
     node.count(1)
     return [node.tensor(0, "float32", "int8", "uint8")]
 

@@ -20,10 +20,10 @@ _MAX_PADDED_ELEMENTS = 1 << 31
 
 @dataclass(frozen=True)
 class _Pool:
-    """The attributes of a pooling of `[N, C, H, W]`, checked.
+    """The checked attributes of a pooling of `[N, C, H, W]`.
 
     Attributes:
-        counted: whether the zeros of the padding count in an average.
+        counted: true if zeros of the padding count in an average.
     """
 
     kind: str
@@ -35,10 +35,10 @@ class _Pool:
     @staticmethod
     def of(node: Node, shape: tuple[int, ...]) -> _Pool:
         if len(shape) != 4:
-            node.unsupported(f"has an input of {list(shape)}, not [N, C, H, W]")
+            node.unsupported(f"has an input of shape {list(shape)}, not [N, C, H, W]")
         kind, attributes = node.attributes.text("pool_type", "max"), node.attributes
         if kind not in ("max", "avg"):
-            node.unsupported(f"has the pool_type {kind!a:.20}; max and avg can be compiled")
+            node.unsupported(f"has the pool_type {kind!a:.20}; only max and avg can be compiled")
         layout = attributes.text("layout", "NCHW")
         if layout not in ("NCHW", "None"):
             node.unsupported(f"has the layout {layout!a:.20}, not NCHW")
@@ -50,8 +50,9 @@ class _Pool:
 
 
 def pooling(node: Node) -> list[Value]:
-    """Of real values, between quantized layers or behind them (src/operator/nn/mkldnn/mkldnn_pooling-inl.h). Averages
-    are within a few units in the last place of MXNet's."""
+    """Pools real values, between quantized layers or after them (src/operator/nn/mkldnn/mkldnn_pooling-inl.h). Averages
+    are within a few units in the last place of MXNet's.
+    """
     node.count(1)
     x = node.tensor(0, "float32")
     found, made = _Pool.of(node, x.shape), Real(node.emit, x.expr)
@@ -60,7 +61,7 @@ def pooling(node: Node) -> list[Value]:
         return [node.result(node.emit(whole))]
     if math.prod(found.window) > windows.MOST_PLACES:
         node.unsupported(
-            f"has windows of {math.prod(found.window)} real values; up to {windows.MOST_PLACES} can be compiled"
+            f"has windows of {math.prod(found.window)} real values; at most {windows.MOST_PLACES} can be compiled"
         )
     spread = windows.Windows((2, 3), found.window, found.strides, found.pads)
     if found.kind == "max":
@@ -69,8 +70,9 @@ def pooling(node: Node) -> list[Value]:
 
 
 def quantized_pooling(node: Node) -> list[Value]:
-    """Of stored values; the range stays. MXNet counts the zeros of the padding in an average, unless it is told not to:
-    then they are zeros of the image here."""
+    """Pools stored values; the range does not change. MXNet counts zeros of the padding in an average unless an
+    attribute disables it. Counted padding becomes zeros of the image here.
+    """
     node.count(3)
     x, data = node.tensor(0, "int8", "uint8"), node.range(1)
     found = _Pool.of(node, x.shape)
@@ -92,17 +94,21 @@ def _padded(image: relax.Expr, pads: _Pads) -> relax.Call:
 
 
 def _padding(node: Node, image: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int], kind: str) -> _Pads:
-    """Top, left, bottom, right. The convention `full` rounds the output's size up (`CalculatePoolingPadding`)."""
+    """Returns the padding: top, left, bottom, right. The convention `full` rounds the output's size up
+    (`CalculatePoolingPadding`).
+    """
     convention, pads = node.attributes.text("pooling_convention", "valid"), node.attributes.pair("pad", (0, 0), least=0)
     if convention not in ("valid", "full"):
-        node.unsupported(f"has the pooling_convention {convention!a:.20}; valid and full can be compiled")
+        node.unsupported(f"has the pooling_convention {convention!a:.20}; only valid and full can be compiled")
     after = list(pads)
     for axis, (size, extent, stride, pad) in enumerate(zip(image, window, strides, pads, strict=True)):
         room = size + 2 * pad - extent
-        node.require(room >= 0, f"has a window of {list(window)} on an image of {list(image)}")
-        node.require(size + 2 * pad <= _MAX_PADDED_ELEMENTS, f"pads its input by {pad}")
+        node.require(room >= 0, f"has a window {list(window)} that is larger than its padded image {list(image)}")
+        node.require(size + 2 * pad <= _MAX_PADDED_ELEMENTS, f"pads its input by {pad}, which is too large")
         if convention == "full" and room % stride:
             after[axis] += stride - room % stride
     if kind == "avg" and tuple(after) != pads:
-        node.unsupported("averages windows that reach beyond the padding (pooling_convention full)")
+        node.unsupported(
+            "averages windows that extend beyond the padding (pooling_convention full), which cannot be compiled"
+        )
     return pads[0], pads[1], after[0], after[1]

@@ -1,7 +1,7 @@
-"""Operators that MXNet leaves in float between quantized layers, and behind them.
+"""Operators that MXNet keeps in float between quantized layers, and after them.
 
-ReLU, bounds and sums are MXNet's bit for bit. Functions and softmax are within a few units in the last place of
-MXNet's, as those of every other format (`importers/real.py`).
+ReLU, bounds and sums equal MXNet's bit for bit. Functions and softmax are within a few units in the last place of
+MXNet's, as for every other format (`importers/real.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ACTIVATIONS: dict[str, real.Function] = {
 
 
 def function(of: real.Function) -> Callable[[Node], list[Value]]:
-    """A function of each element."""
+    """Returns a rule for a function of each element."""
 
     def convert(node: Node) -> list[Value]:
         node.count(1)
@@ -53,10 +53,10 @@ def clip(node: Node) -> list[Value]:
 
 
 def add(node: Node) -> list[Value]:
-    """`elemwise_add`, and `_plus`, which older files call it."""
+    """`elemwise_add`, and `_plus`, its name in older files."""
     node.count(2)
     a, b = (node.tensor(place, "float32") for place in range(2))
-    node.require(a.shape == b.shape, f"adds {list(b.shape)} to {list(a.shape)}")
+    node.require(a.shape == b.shape, f"adds tensors of different shapes, {list(a.shape)} and {list(b.shape)}")
     return [node.result(node.emit(relax.op.add(a.expr, b.expr)))]
 
 
@@ -65,19 +65,19 @@ def softmax(node: Node) -> list[Value]:
     node.count(1)
     x, temperature = node.tensor(0, "float32"), node.attributes.real("temperature")
     if node.attributes.flag("use_length"):
-        node.unsupported("takes the length of each row")
+        node.unsupported("uses the length of each row (use_length), which cannot be compiled")
     if temperature not in (None, 1.0):
-        node.unsupported(f"has the temperature {temperature}, not 1")
+        node.unsupported(f"has the temperature {temperature}; only 1 can be compiled")
     rank, axis = len(x.shape), node.attributes.integer("axis", -1, least=-8)
-    node.require(-rank <= axis < rank, f"is along axis {axis} of {rank}")
+    node.require(-rank <= axis < rank, f"has axis {axis}, but its input has {rank} dimensions")
     return [_softmax(node, x, axis % rank)]
 
 
 def softmax_output(node: Node) -> list[Value]:
-    """`SoftmaxOutput` (src/operator/softmax_output-inl.h), whose labels count in training alone."""
+    """`SoftmaxOutput` (src/operator/softmax_output-inl.h), whose labels are used in training only."""
     x = node.tensor(0, "float32")
     if node.attributes.flag("multi_output"):
-        node.require(len(x.shape) > 1, "makes several outputs of one")
+        node.require(len(x.shape) > 1, "has multi_output, but its input has only one dimension")
         return [_softmax(node, x, 1)]
     if node.attributes.flag("preserve_shape"):
         return [_softmax(node, x, len(x.shape) - 1)]
@@ -89,16 +89,16 @@ def softmax_activation(node: Node) -> list[Value]:
     node.count(1)
     x, mode = node.tensor(0, "float32"), node.attributes.text("mode", "instance")
     if mode == "channel":
-        node.require(len(x.shape) > 2, f"is along channels of {list(x.shape)}")
+        node.require(len(x.shape) > 2, f"has the mode channel, but its input {list(x.shape)} has no channels")
         return [_softmax(node, x, 1)]
     if mode != "instance":
-        node.unsupported(f"has the mode {mode!a:.20}; instance and channel can be compiled")
+        node.unsupported(f"has the mode {mode!a:.20}; only instance and channel can be compiled")
     return [_of_rows(node, x)]
 
 
 def _of_rows(node: Node, x: Tensor) -> Tensor:
-    """Along all axes but the first, as one."""
-    node.require(len(x.shape) > 0, "is of a scalar")
+    """Computes the softmax along all axes but the first, as one."""
+    node.require(len(x.shape) > 0, "has a scalar as its input")
     flat = (x.shape[0], math.prod(x.shape[1:]))
     if flat == x.shape:
         return _softmax(node, x, 1)

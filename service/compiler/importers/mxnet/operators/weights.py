@@ -1,4 +1,4 @@
-"""Weights that the file has in float32, quantized as MXNet does when it first runs a layer."""
+"""Quantizes float32 weights of a file, as MXNet does when it first runs a layer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from service.compiler.importers.mxnet.attributes import Attributes
 from service.compiler.importers.mxnet.node import Node
 from service.compiler.importers.mxnet.scales import QUANTIZED_RANGES, Array
 
-_LARGEST_BIAS = np.float32((1 << 31) - 1) / 2  # of either sign: oneDNN mishandles INT_MAX
+_LARGEST_BIAS = np.float32((1 << 31) - 1) / 2  # in magnitude: oneDNN mishandles INT_MAX
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """int8 weights, their int32 bias, and the steps in a unit of each filter, or of all."""
+    """int8 weights, their int32 bias, and the steps in a unit of each filter, or of all filters."""
 
     weights: Array
     bias: Array | None
@@ -25,17 +25,18 @@ class Quantized:
 def fold_batch_norm(
     node: Node, weights: Array, bias: Array | None, first: int, norm: Attributes
 ) -> tuple[Array, Array]:
-    """Weights and bias with a normalization of their outputs in them (`UpdateConvWeightBias` in mkldnn_conv.cc).
+    """Folds the normalization of a layer's outputs into its weights and bias (`UpdateConvWeightBias` in
+    mkldnn_conv.cc).
 
     Args:
-        first: place of the normalization's gamma among the inputs; beta, mean and variance follow.
-        norm: what it says of itself.
+        first: the index of the normalization's gamma among the inputs; beta, mean and variance follow.
+        norm: the normalization's attributes.
     """
     given = norm.real("eps")
     eps = 1e-3 if given is None else given
     gamma, beta, mean, variance = (node.array(first + place, "float32", 1) for place in range(4))
     for array in (gamma, beta, mean, variance):
-        node.require(len(array) == len(weights), f"normalizes {len(array)} channels of {len(weights)}")
+        node.require(len(array) == len(weights), f"normalizes {len(array)} channels, but has {len(weights)} filters")
     node.require(bool((variance.astype(np.float64) + eps > 0).all()), "has a variance that is not positive")
     numerator = np.ones_like(gamma) if norm.flag("fix_gamma", True) else gamma
     alpha = (numerator / np.sqrt(variance.astype(np.float64) + eps)).astype(np.float32)
@@ -44,20 +45,24 @@ def fold_batch_norm(
 
 
 def quantize(node: Node, weights: Array, bias: Array | None, data_steps: np.float32, groups: int = 1) -> Quantized:
-    """`GetWeightScales` and `ConvertWeightBias2MKLDNN` in mkldnn_common.h; rounded to even by oneDNN's reorder.
+    """Quantizes weights and bias (`GetWeightScales` and `ConvertWeightBias2MKLDNN` in mkldnn_common.h); oneDNN's
+    reorder rounds halves to even.
 
-    Weights of several groups are `[G, O / G, …]` to that reorder, and MXNet asks for one scale along the first axis: it
-    gives all filters of group g the scale of filter g, though their sums are then taken to be in scales of their own.
-    (Depthwise, these are the same.) The model's answers in MXNet are what that makes of them, so they are here.
+    That reorder sees the weights of several groups as `[G, O / G, …]`, and MXNet requests one scale along the first
+    axis. So all filters of group g get the scale of filter g, although MXNet then interprets their sums by the scale of
+    each filter. (For depthwise convolutions, both are the same.) This function reproduces the model's results in MXNet.
     """
     largest = np.abs(weights.reshape(len(weights), -1)).max(axis=1)
-    # A filter of zeros has no scale; whatever it is given, its sums are 0.
+    # A filter of zeros has no scale; whatever scale it gets, its sums are 0.
     with np.errstate(divide="ignore", over="ignore"):
         steps = np.where(largest > 0, QUANTIZED_RANGES["int8"] / largest, np.float32(1)).astype(np.float32)
         if bias is not None:
             fitting = np.where(bias != 0, _LARGEST_BIAS / np.abs(bias) / data_steps, np.float32(np.inf))
             steps = np.minimum(steps, fitting.astype(np.float32))
-    node.require(bool((np.isfinite(steps) & (steps > 1e-12) & (steps < 1e12)).all()), "has weights out of all scale")
+    node.require(
+        bool((np.isfinite(steps) & (steps > 1e-12) & (steps < 1e12)).all()),
+        "has weights that are too large or too small to be quantized",
+    )
     applied = np.repeat(steps[:groups], len(weights) // groups) if groups > 1 else steps
     column = applied.reshape(-1, *[1] * (weights.ndim - 1))
     stored = np.clip(np.rint(weights * column), -128, 127).astype(np.int8)

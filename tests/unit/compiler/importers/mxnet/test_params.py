@@ -51,14 +51,14 @@ def test_a_file_of_mxnets_own() -> None:
         (b"", "not a list"),
         (listed([array()], [b"a"])[:-1], "end in the middle"),
         (listed([array()], [b"a"]) + b"x", "1 bytes after their end"),
-        (listed([array()], [b"a", b"b"]), "name 2 of 1"),
+        (listed([array()], [b"a", b"b"]), "contain 1 arrays but 2 names"),
         (listed([array(), array()], [b"arg:a", b"aux:a"]), "twice"),
         (listed([array(magic=7)], [b"a"]), "unknown version 0x7"),
         (listed([array(shape=(-1,))], [b"a"]), r"shape \[-1\]"),
         (listed([array(shape=(1 << 40, 1 << 40))], [b"a"]), "end in the middle"),
         (listed([array(shape=(1,) * 9)], [b"a"]), "9 dimensions"),
         (listed([array()], [b"\xff"]), "UTF-8"),
-        (struct.pack("<QQQ", 0x112, 0, 1 << 60), "more than the file has room for"),
+        (struct.pack("<QQQ", 0x112, 0, 1 << 60), "for which the file is too short"),
     ],
 )
 def test_damage_is_named(data: bytes, what: str) -> None:

@@ -132,7 +132,7 @@ class TestNormalization:
         spec = TensorSpec("image", "UINT8", (1, 8, 8, 3), Quantization(1 / 255, 0))
         metadata, (notice,) = of_image(spec, Described(IMAGE, mean=[mean], std=[std]))
         assert metadata == NOTHING
-        assert "'image' holds 0 to 1" in notice
+        assert "'image' can hold only 0 to 1" in notice
 
     def test_a_calibrated_range_need_not_be_that_of_the_pixels(self) -> None:
         """As of a MobileNet of torchvision: one scale for three channels, and a bit is clipped."""
@@ -184,10 +184,10 @@ class TestLabels:
         ("files", "said"),
         [
             ({}, "zip archive cannot be read"),
-            ({"other.txt": "a"}, "lacks the record 'labels.txt'"),
+            ({"other.txt": "a"}, "does not contain the record 'labels.txt'"),
             ({"labels.txt": "one\ntwo"}, "2 of them in 'labels.txt', and 10 classes"),
             ({"labels.txt": b"\xff\xfe"}, "not UTF-8"),
-            ({"labels.txt": "a", "../x": "b"}, "leads out of its folder"),
+            ({"labels.txt": "a", "../x": "b"}, "outside of its folder"),
         ],
     )
     def test_what_is_wrong_with_them_is_said(self, files: dict[str, str | bytes], said: str) -> None:
@@ -199,7 +199,7 @@ class TestLabels:
         data = with_metadata(DIGITS, BUFFER, {"labels.txt": b"\n" * (1 << 26)}, zipfile.ZIP_DEFLATED)
         assert len(data) < 1 << 20
         _, (notice,) = metadata_of(data, signature())
-        assert "deflates 'labels.txt' from 67108864 bytes" in notice
+        assert "record 'labels.txt' of 67108864 bytes" in notice
 
     def test_a_bomb_that_belies_its_size_is_not_unpacked(self) -> None:
         size = 1 << 26
