@@ -202,9 +202,9 @@ _README = """# Octet's chart
 
     helm install octet deploy/helm/octet --values my-values.yaml
 
-`examples/pools.yaml` has pools for x86 with VNNI, x86 with AVX2, ARM and NVIDIA's cards; `examples/everything.yaml` has
-every option once. A value that is not in this table, or is of another type, is refused; so is a name in `config` that
-is no [setting](../../../docs/reference/settings.md).
+`examples/pools.yaml` has pools for x86 with VNNI, x86 with AVX2, ARM and NVIDIA GPUs; `examples/everything.yaml` has
+every option once. The schema refuses a value that is not in this table or has another type, and a name in `config`
+that is not a [setting](../../../docs/reference/settings.md).
 
 {table}
 """
