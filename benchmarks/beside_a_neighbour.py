@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.neighbours import NEIGHBOURS, busy
+from service.core.arrays import Array
 from service.core.buffers import aligned_empty, as_aligned
 from service.core.vectors import sample_inputs
 from service.runtime import load
-from service.runtime.model import Array, Model
+from service.runtime.model import Model
 
 _SETTLED_CALLS = 100  # the first ones measure how many threads each call of a kernel is worth
 _TURN_S = 0.1

@@ -31,6 +31,7 @@ from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.auto import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.build import Stage
 from service.core.digest import digest_of_file
 from service.core.errors import OctetError
@@ -38,7 +39,6 @@ from service.core.numerics import DEFAULT_MODE, TORCH_X86
 from service.core.options import with_shapes
 from service.core.settings import Settings
 from service.core.target import parse_target
-from service.core.vectors import Array
 
 TABLE = CHECKOUT / "docs" / "reference" / "zoo.md"
 _LIMIT_S = 600

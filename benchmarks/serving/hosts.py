@@ -21,7 +21,8 @@ from benchmarks.serving.load import OK
 from benchmarks.serving.processes import end_with_parent, tell, tree
 from benchmarks.serving.wire import LOST, ask, request_bytes
 from service.cli.client import Client
-from service.cli.tensors import HEADER_LENGTH, Array, encode_request
+from service.cli.tensors import HEADER_LENGTH, encode_request
+from service.core.arrays import Array
 
 HOST = "127.0.0.1"
 V2 = "v2 REST, binary tensors both ways"

@@ -31,7 +31,8 @@ from tritonclient import grpc as triton
 from tritonclient.utils import np_to_triton_dtype
 
 from benchmarks.places import CHECKOUT, SHARED
-from service.cli.tensors import HEADER_LENGTH, Array, encode_request
+from service.cli.tensors import HEADER_LENGTH, encode_request
+from service.core.arrays import Array
 from service.core.settings import Settings
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.frames import Frames, frame

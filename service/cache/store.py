@@ -1,5 +1,6 @@
-"""The port to stored bytes: in a folder (`LocalBlobStore`), in a bucket (`BucketBlobStore`), or, for tests, in memory
-(`MemoryBlobStore`). One test suite holds all three.
+"""The port to stored bytes: in a folder (`LocalBlobStore`) or in a bucket (`BucketBlobStore`).
+
+Tests also use a store in memory (`tests/support/memory_store.py`). One test suite checks all three.
 """
 
 from __future__ import annotations

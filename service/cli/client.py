@@ -13,7 +13,8 @@ from uuid import uuid4
 import httpx
 
 from service.cli.events import Event, parse_events
-from service.cli.tensors import HEADER_LENGTH, Array, decode_response, encode_request
+from service.cli.tensors import HEADER_LENGTH, decode_response, encode_request
+from service.core.arrays import Array
 from service.core.build import BuildState
 from service.core.digest import digest_of_file
 from service.core.errors import NotReady, OctetError, from_json

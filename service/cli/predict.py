@@ -21,7 +21,8 @@ from service.cli.options import (
     server_url,
 )
 from service.cli.output import reporting
-from service.cli.tensors import Array, read_input
+from service.cli.tensors import read_input
+from service.core.arrays import Array
 from service.core.errors import InvalidInput
 from service.core.signature import TensorSpec
 

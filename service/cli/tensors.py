@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from service.core.arrays import Array
 from service.core.errors import InvalidInput
 from service.core.signature import DATATYPES, datatype_of
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def read_input(path: Path) -> Array | bytes:

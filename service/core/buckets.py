@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 
 if TYPE_CHECKING:  # see `core.signature`
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from service.core.arrays import Array
 DYNAMIC = -1
 
 

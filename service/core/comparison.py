@@ -7,14 +7,12 @@ infinities are equal if their signs are, and 0.0 equals -0.0. All other values a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.core.agreement import Comparison, OutputComparison
-
-Array = NDArray[Any]
+from service.core.arrays import Array
 
 _INTEGERS = "iub"
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.arrays import Array
 from service.core.signature import ModelSignature, TensorSpec
 
-Array = NDArray[Any]
 Sample = list[Array]
 
 _RAMP_STEPS = 256  # the number of values of an 8-bit type

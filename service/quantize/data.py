@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from service.compiler.importers.archive import Archive
-from service.compiler.importers.onnx.model import Array
+from service.core.arrays import Array
 from service.core.errors import InvalidInput, InvalidTensor, MalformedModel, OctetError
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.signature import ModelSignature, TensorSpec

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from service.compiler.importers.onnx.branches import IF
-from service.compiler.importers.onnx.model import Array, AttributeValue, Tensor
+from service.compiler.importers.onnx.model import AttributeValue, Tensor
 from service.compiler.importers.onnx.package import unpack
 from service.compiler.importers.onnx.reader import read_model
 from service.compiler.importers.onnx.tensors import text
 from service.compiler.importers.onnx.wire import Budget, Field, Wire, fields
+from service.core.arrays import Array
 from service.core.errors import Unsupported
 from service.quantize import encoding, protobuf
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from service.compiler.importers.onnx import schema
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.wire import Wire
 from service.compiler.qnn.numerics.bfloat16 import BFLOAT16, words_of
+from service.core.arrays import Array
 from service.quantize import protobuf
 
 DTYPES = {name: number for number, name in schema.DTYPES.items()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array
+from service.core.arrays import Array
 from service.quantize.document import Document, Node, renamed
 
 SWEEPS = 20  # over all pairs: each changes its neighbours'

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.compiler.children.columns import Windows
-from service.compiler.importers.onnx.model import Array
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.arrays import Array
 from service.quantize.building import Built
 from service.quantize.data import Data
 from service.quantize.document import Document, Node

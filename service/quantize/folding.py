@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array
+from service.core.arrays import Array
 from service.core.errors import MalformedModel
 from service.quantize.document import Document, Node, renamed
 

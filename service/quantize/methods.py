@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.arrays import Array
 
 BINS = 2048
 MOMENTUM = 0.1  # of the moving average

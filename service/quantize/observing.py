@@ -12,9 +12,9 @@ import numpy as np
 
 from service.compiler.children.columns import Windows
 from service.compiler.children.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
-from service.compiler.importers.onnx.model import Array
 from service.compiler.sandbox import Access, run_child
 from service.compiler.sandbox.policy import unlimited
+from service.core.arrays import Array
 from service.core.build import Progress
 from service.core.errors import BuildFailed, InvalidInput
 from service.core.settings import Settings

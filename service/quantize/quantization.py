@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.support import is_quantized
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.errors import InvalidInput, Unsupported
 from service.quantize.data import Data, accuracy, classes_of
 from service.quantize.document import Document

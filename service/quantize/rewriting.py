@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.errors import Unsupported
 from service.quantize.document import Document, Node, renamed
 from service.quantize.methods import affine, stored

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array
+from service.core.arrays import Array
 
 SWEEPS = 20  # over all weights, at most
 _BLOCK = 128  # of columns, within which errors are kept up to date one by one

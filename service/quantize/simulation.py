@@ -9,8 +9,8 @@ import tvm
 
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.simulate import simulate as simulated
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array
+from service.core.arrays import Array
 from service.quantize.document import Document, Node, renamed
 
 _HEADROOM = 4  # of a spread channel to the end of the range, within the rounding to a power of two

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.support import is_quantized
+from service.core.arrays import Array
 from service.core.errors import Unsupported
 from service.core.quantization import check_blocks
 from service.quantize.document import Document, Node

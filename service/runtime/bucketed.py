@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from service.core.arrays import Array
 from service.core.buckets import fitted, opened
 from service.core.digest import Digest
 from service.core.signature import ModelSignature
-from service.runtime.model import Array, Model
+from service.runtime.model import Model
 
 
 class BucketedModel:

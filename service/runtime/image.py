@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -28,6 +27,7 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
+from service.core.arrays import Array
 from service.core.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
 from service.core.metadata import NOTHING, Layout, ModelMetadata, Resize
@@ -40,8 +40,6 @@ _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is follow
 
 # How much of the file the decoder is passed at a time; deflate expands it at most a thousandfold.
 _PIECE_BYTES = 8 << 10
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class DecodingStopped(Exception):

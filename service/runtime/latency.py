@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from service.core.arrays import Array
 from service.core.sequence import SequenceState
 from service.core.vectors import sample_inputs
-from service.runtime.model import Array, Model
+from service.runtime.model import Model
 
 _WARM_UP = 0.1  # of the time for measuring
 _FEWEST_CALLS = 10

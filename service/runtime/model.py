@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from service.core.arrays import Array
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty, as_aligned, is_aligned
 from service.core.errors import InvalidTensor
@@ -15,8 +15,6 @@ from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
 from service.runtime.octet_library import NativeModel
 from service.runtime.threads import Threads
-
-Array = NDArray[Any]
 
 
 class Model:

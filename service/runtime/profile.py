@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from service.core.arrays import Array
 from service.core.buffers import aligned_empty
 from service.core.cards import Card
 from service.core.explanation import Call
 from service.core.target import card_features, detect_host, parse_target
 from service.core.vectors import sample_inputs
-from service.runtime.model import Array, Model
+from service.runtime.model import Model
 from service.runtime.octet_library import cards
 
 

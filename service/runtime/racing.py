@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.core.arrays import Array
 from service.core.vectors import sample_inputs
-from service.runtime.model import Array, Model
+from service.runtime.model import Model
 
 _FEWEST_ROUNDS = 5
 

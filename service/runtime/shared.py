@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from service.core.arrays import Array
 from service.core.call_plan import ALIGNMENT_BYTES
 from service.core.errors import CorruptBlob
 from service.core.signature import ModelSignature, TensorSpec
-from service.runtime.model import Array
 
 _MOST_ELEMENTS = 1 << 40
 

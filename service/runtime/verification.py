@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.core.agreement import Comparison
+from service.core.arrays import Array
 from service.core.comparison import compare_outputs
 from service.core.sequence import SequenceState
 from service.core.vectors import PATTERNS, input_kinds, read_probes, sample_inputs
 from service.core.witnesses import CANONICAL, Statement, report
 from service.runtime.model import Model
-
-Array = NDArray[Any]
 
 
 def verify(model: Model, vectors: bytes, probes: bytes | None = None) -> dict[str, Any]:

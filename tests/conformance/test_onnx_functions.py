@@ -14,13 +14,13 @@ from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
+from service.core.arrays import Array
 from service.core.numerics import ONNXRUNTIME
 from service.core.target import detect_host
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 from tests.support.real_values import of_every_size
 
-Array = np.ndarray[Any, Any]
 OPERATORS = {"erf": "Erf", "exp": "Exp", "logistic": "Sigmoid", "tanh": "Tanh"}
 # Of samples of every kind; NaN and infinities are left to the functions' own test.
 GATES: list[tuple[str, dict[str, Any]]] = [

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from service.compiler.importers.mxnet.package import pack_files
 from service.compiler.references import REFERENCES
+from service.core.arrays import Array
 from service.core.numerics import FBGEMM, LITERT_REFERENCE, MXNET_ONEDNN, ONNXRUNTIME, PT2E, XNNPACK
 from service.core.options import with_shapes
 from tests.fuzz.graphs.formats import Runtime
@@ -23,7 +22,6 @@ from tests.support import shared_data
 
 pytestmark = pytest.mark.slow
 
-Array = npt.NDArray[Any]
 CASES = shared_data.ROOT.parent / "cases"
 FORMATS = {".tflite": "tflite", ".onnx": "onnx", ".pt": "torchscript", ".pt2": "pt2", ".json": "mxnet"}
 MODES = {"tflite": LITERT_REFERENCE, "onnx": ONNXRUNTIME, "torchscript": FBGEMM, "pt2": PT2E, "mxnet": MXNET_ONEDNN}

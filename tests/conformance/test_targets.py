@@ -15,6 +15,7 @@ import pytest
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.detect import format_of
+from service.core.arrays import Array
 from service.core.digest import digest_of_file
 from service.core.numerics import DEFAULT_MODE
 from service.core.options import with_shapes
@@ -24,7 +25,6 @@ from service.core.vectors import EXTREMES, sample_inputs
 from tests.support import emulated, emulated_models
 from tests.support.compiled import EXAMPLES
 from tests.support.compiling import Quiet, compiled
-from tests.support.emulated import Array
 from tests.support.shared_data import ROOT
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tflite"

@@ -17,12 +17,13 @@ from ai_edge_litert import schema_py_generated as schema
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn.graph import main_of, operations
 from service.compiler.qnn.ops.builtin import CHANNELS, ELEMENTS, GEMM, OPTIMIZED, REFERENCE
+from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import litert
 from tests.support.compiling import compiled
 from tests.support.conformance import assert_oracle_equals_litert
-from tests.support.tflite_builder import Array, ModelBuilder, Quant, serialize
+from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 from tests.support.tflite_operator import Constant, End, ints, operator_model
 
 Part = End | Constant

@@ -4,17 +4,16 @@ those of dense layers away from zero."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from service.compiler.importers.tflite.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.numerics import LITERT_REFERENCE
 from service.core.target import detect_host
 from tests.support import litert
@@ -23,7 +22,6 @@ from tests.support.selected import run_selected
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import fully_connected_model
 
-Array = NDArray[Any]
 POINTS = {"int8": 0, "uint8": 128}
 DEPTH, UNITS, ROWS = 8, 20, 64
 

@@ -13,12 +13,13 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.qnn_models import compile_and_run_each
-from tests.support.tflite_builder import Array, Quant
+from tests.support.tflite_builder import Quant
 from tests.support.tflite_operator import Constant, End, operator_model
 
 SAME, VALID, RELU6 = 0, 1, 3

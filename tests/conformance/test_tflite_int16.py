@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import litert
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.litert import MODES
-from tests.support.tflite_builder import Array, Quant
+from tests.support.tflite_builder import Quant
 from tests.support.tflite_catalog_16x8 import FRACTION16, MODELS, X16, Y16
 
 EXAMPLES = settings(max_examples=60, deadline=None)

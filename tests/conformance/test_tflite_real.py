@@ -10,12 +10,13 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.errors import Unsupported
 from service.core.numerics import LITERT_REFERENCE
 from tests.support import litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.qnn_models import compile_and_run_all
-from tests.support.tflite_builder import Array, ModelBuilder, Quant, serialize
+from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 from tests.support.tflite_real import OPERATORS, network
 
 # Float32 sums of some hundred terms, and exp of a C library, against float64.

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.numerics import LITERT_REFERENCE
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
-from tests.support.tflite_builder import Array, ModelBuilder, Quant
+from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_sparse import dense_constant, pack, pruned, sum_with
 from tests.unit.compiler.importers.tflite.test_sparse import packings
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from service.core.arrays import Array
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.conformance import assert_equals_litert
 from tests.support.litert import MODES
-from tests.support.tflite_builder import Array, Quant
+from tests.support.tflite_builder import Quant
 from tests.support.tflite_operator import unary_model
 
 CASES = 25

@@ -13,10 +13,11 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.conformance import assert_equals_litert
-from tests.support.litert import MODES, Array
+from tests.support.litert import MODES
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_operator import Constant, End, operator_model

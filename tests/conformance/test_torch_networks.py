@@ -13,12 +13,13 @@ from service.compiler.importers.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.numerics import FBGEMM, TORCH_X86
 from service.core.options import with_shapes
 from service.core.target import parse_target
 from tests.support import evidence
 from tests.support.compiling import compiled
-from tests.support.torchscript import ENGINES, Array
+from tests.support.torchscript import ENGINES
 
 SIZES = {"resnet18": 224, "resnet50": 224, "mobilenet_v2": 224, "googlenet": 224, "inception_v3": 299}
 SAMPLES = 6

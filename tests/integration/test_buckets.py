@@ -12,6 +12,7 @@ import pytest
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
+from service.core.arrays import Array
 from service.core.artifact import ARTIFACT_TYPE, Report
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import InvalidTensor, NotFound
@@ -24,7 +25,6 @@ from tests.support.onnx_reference import Reference
 DATA = Path(__file__).parents[1] / "fixtures" / "lengths"
 SIZES = (4, 8, 16)
 WORDS = 40
-Array = np.ndarray[Any, Any]
 
 
 def compiled(kind: str, folder: Path, sizes: int | list[int]) -> list[Digest]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.build import Stage
 from service.core.numerics import ONNXRUNTIME
 from service.core.settings import load_settings
@@ -29,7 +29,6 @@ from tests.support.onnx_builder import OnnxBuilder
 
 COUNT = 24
 NEAREST = Fit(biases=False)
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Silent:

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from service.cache import OciLayout
-from service.cache.bucket import Bucket, MemoryBucket, ObjectInfo
+from service.cache.bucket import Bucket, ObjectInfo
 from service.cache.remote import BucketBlobStore
 from service.core.digest import Digest
 from tests.support import azure_server as azure
 from tests.support import gcs_server as gcs
 from tests.support import s3_server as s3
 from tests.support.blobs import age_blob, flipped
+from tests.support.memory_bucket import MemoryBucket
 
 
 class TestedBucket:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import numpy as np
-import numpy.typing as npt
 import uvicorn
 from fastapi import FastAPI
 from grpc.aio import Channel, insecure_channel
@@ -33,6 +32,7 @@ from service.api.ops.metrics import Metrics
 from service.api.ops.middleware import with_middleware
 from service.api.ops.sockets import notice_lost_clients
 from service.api.services import Services
+from service.core.arrays import Array
 from service.core.build import Build
 from service.core.certificate import certificate_of
 from service.core.settings import Settings
@@ -47,8 +47,6 @@ from tests.support.waiting import GIVE_UP_S
 
 if TYPE_CHECKING:
     from service.api.ops.tracing import Tracing
-
-Array = npt.NDArray[Any]
 
 
 class DataPlane:

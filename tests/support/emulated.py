@@ -14,18 +14,15 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.lowering.link import linker
 from service.compiler.targets import codegen_target
+from service.core.arrays import Array
 from service.core.target import parse_target
-
-Array = NDArray[Any]
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-tests"
 

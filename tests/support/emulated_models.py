@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from service.core.arrays import Array
 from service.core.signature import ModelSignature
 from service.core.vectors import Sample
 from tests.support import emulated
@@ -32,9 +33,7 @@ def missing(target: str) -> str:
     return machine.missing or ("" if c_library(machine) else unfetched)
 
 
-def run(
-    target: str, paths: Sequence[Path], signature: ModelSignature, samples: Sequence[Sample]
-) -> list[list[emulated.Array]]:
+def run(target: str, paths: Sequence[Path], signature: ModelSignature, samples: Sequence[Sample]) -> list[list[Array]]:
     """The outputs of an artifact for each sample.
 
     Args:
@@ -50,7 +49,7 @@ def run(
     done = subprocess.run(command, input=sent, capture_output=True)
     if done.returncode:
         raise emulated.Died(f"status {done.returncode}, {done.stderr.decode()}")
-    answers: list[list[emulated.Array]] = []
+    answers: list[list[Array]] = []
     at = 0
     for _ in samples:
         answers.append([])

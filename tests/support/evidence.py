@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
+from service.core.arrays import Array
 from service.core.comparison import equal_values, largest_difference
 from service.core.facts import Facts, Scheme
 from service.core.witnesses import percent
 
-Array = NDArray[Any]
 _TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
 _NAMING = {"Schemes": 3, "Accuracy": 3}  # how many columns name a row; one in other sections
 

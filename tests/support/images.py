@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
@@ -20,6 +19,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
+from service.core.arrays import Array
 from service.core.target import Target, detect_host, parse_target
 from tests.support import emulated
 from tests.support.cuda.emulated import EmulatedKernel
@@ -28,7 +28,6 @@ from tests.support.tile_data import permit_tiles
 
 import tvm  # isort: skip
 
-Array = NDArray[Any]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 _EVEX_ENCODED = {"x86-64-v3+avxvnni": "x86-64-v4+vnni"}

@@ -23,8 +23,8 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.arrays import Array
 from tests.support.images import (
-    Array,
     Draw,
     arrays,
     blocked,

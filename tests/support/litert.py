@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from service.core.arrays import Array
 from service.core.numerics import MODES_OF
 
-Array = npt.NDArray[Any]
 MODES = MODES_OF["tflite"]  # that it defines
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from service.compiler.importers.mxnet.package import pack
+from service.core.arrays import Array
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "mxnet"
 NAMES = sorted(path.name.removesuffix("-symbol.json") for path in FOLDER.glob("*-symbol.json"))
 
-Array = npt.NDArray[Any]
 Document = dict[str, Any]
 
 

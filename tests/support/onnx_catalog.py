@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.core.arrays import Array
 from tests.support.onnx_builder import OnnxBuilder
 
-Array = np.ndarray[Any, Any]
 Rng = np.random.Generator
 Write = Callable[[OnnxBuilder, Rng], None]
 

@@ -14,8 +14,9 @@ from service.compiler.qnn.numerics.aten import EvenAverage
 from service.compiler.qnn.numerics.mlas import WindowAverage
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.numerics import QNNPACK
-from tests.support.images import Array, Draw, arrays, quantized_types, shapes
+from tests.support.images import Draw, arrays, quantized_types, shapes
 from tests.support.qnn_models import SIGNED_MODES, module_of
 
 _CHANNELS = [1, 3, 16, 33, 40, 70]

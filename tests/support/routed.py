@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from service.core.arrays import Array
 from service.core.digest import digest_of
 from service.core.queueing import Scheduling
 from service.core.settings import Settings
@@ -32,7 +32,6 @@ KEY = "the cluster's key, which nobody else knows".replace(" ", "-")
 _numbers = itertools.count(1)
 
 Said = tuple[dict[str, Any], bytes]
-Array = npt.NDArray[Any]
 
 
 def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any] | Said], binary: Path) -> Started:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
@@ -25,6 +23,7 @@ from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import select
 from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget, codegen_target
+from service.core.arrays import Array
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty
 from service.core.digest import canonical_json
@@ -36,7 +35,6 @@ from tests.support.cuda import networks
 
 import tvm  # isort: skip
 
-Array = NDArray[Any]
 
 # The targets that networks are tested on. `OCTET_TEST_ISAS=aarch64` has only those whose names begin so, on emulated
 # CPUs; by default one of ARM's is among them.

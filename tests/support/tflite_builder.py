@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
-Array = npt.NDArray[Any]
+from service.core.arrays import Array
+
 Pair = tuple[int, int]
 
 _TENSOR_TYPES = {

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
-from tests.support.tflite_builder import Array, ModelBuilder, Pair, Quant
+from service.core.arrays import Array
+from tests.support.tflite_builder import ModelBuilder, Pair, Quant
 
 
 def _activation(name: str) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.support.tflite_builder import Array, ModelBuilder, Quant
+from service.core.arrays import Array
+from tests.support.tflite_builder import ModelBuilder, Quant
 
 
 @dataclass(frozen=True)

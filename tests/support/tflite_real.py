@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from tests.support.tflite_builder import Array, ModelBuilder, Quant
+from service.core.arrays import Array
+from tests.support.tflite_builder import ModelBuilder, Quant
 
 X = Quant(0.05, -3)
 RNG = np.random.default_rng(4)

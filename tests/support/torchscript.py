@@ -6,16 +6,13 @@ import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.torch import import_torchscript
+from service.core.arrays import Array
 from service.core.numerics import FBGEMM, ONEDNN, QNNPACK, TORCH_X86
-
-Array = npt.NDArray[Any]
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "torch"
 FIXTURES = sorted(FOLDER.glob("*.pt"))

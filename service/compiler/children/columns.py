@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from service.runtime.model import Array
+from service.core.arrays import Array
 
 POSITIONS = 2048  # of an input, at most, of which products are summed
 

@@ -18,6 +18,7 @@ from service.compiler.children.forked import keeping
 from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.compiler.sandbox.policy import unlimited
 from service.core.agreement import Comparison
+from service.core.arrays import Array
 from service.core.artifact import only_artifact
 from service.core.buckets import fitted, opened
 from service.core.digest import Digest
@@ -26,7 +27,7 @@ from service.core.settings import Settings
 from service.core.signature import ModelSignature
 from service.core.target import Target, machine_name, parse_target
 from service.runtime.latency import PERCENTILES
-from service.runtime.model import Array, checked
+from service.runtime.model import checked
 from service.runtime.shared import SharedTensors, bytes_of
 from service.runtime.stored import StoredArtifact, artifacts_of_model
 from service.runtime.trust import Trust

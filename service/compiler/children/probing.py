@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from service.compiler.qnn import coverage, graph, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.vectors import MOST_PROBES, InputFill
-
-Array = NDArray[Any]
 
 # What the inputs of one model may cost, by estimates of the oracle's time and of the slowest reference kernels'.
 _BUDGET_S = 1.5

@@ -37,13 +37,14 @@ from service.compiler.qnn.numerics.deviations import deviations_of
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.targets import codegen_target
+from service.core.arrays import Array
 from service.core.buckets import filled_up
 from service.core.build import Stage
 from service.core.digest import digest_of
 from service.core.errors import Unsupported
 from service.core.signature import ModelSignature
 from service.core.target import parse_target
-from service.core.vectors import Array, masked_samples, sample_inputs
+from service.core.vectors import masked_samples, sample_inputs
 
 Request = Mapping[str, Any]
 Result = Mapping[str, Any]

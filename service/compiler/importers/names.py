@@ -1,10 +1,11 @@
-"""The names of a model's inputs and outputs, as clients see them."""
+"""The names of a model's inputs and outputs, as clients see them, and lists of names in messages."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 _NAME_LENGTH = 256
+MOST_NAMES = 20
 
 
 def printable(name: str) -> str:
@@ -18,3 +19,9 @@ def unique(name: str, taken: Container[str]) -> str:
     while candidate in taken:
         candidate, number = f"{name}_{number}", number + 1
     return candidate
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Returns the first names, separated by commas, and the number of the others: `a, b and 3 more`."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more

@@ -13,12 +13,12 @@ from tvm import relax
 from service.compiler.importers.real import Real
 from service.compiler.qnn.graph import shape_of
 
-Array = NDArray[np.float32]
+FloatArray = NDArray[np.float32]
 _HALF = np.float32(0.5)
 
 # (positions in the result, scale, sizes before and after) -> positions in the operand, float32, as ONNX Runtime
 # computes them (core/providers/cpu/tensor/upsamplebase.h, GetOriginalCoordinateFromResizedCoordinate).
-PLACES: Mapping[str, Callable[[Array, np.float32, int, int], Array]] = {
+PLACES: Mapping[str, Callable[[FloatArray, np.float32, int, int], FloatArray]] = {
     "align_corners": lambda x, _scale, before, after: (
         x * np.float32(before - 1) / np.float32(after - 1) if after > 1 else np.zeros_like(x)
     ),
@@ -33,7 +33,7 @@ PLACES: Mapping[str, Callable[[Array, np.float32, int, int], Array]] = {
 }
 
 
-def bilinear(real: Real, axes: tuple[int, int], places: Sequence[Array]) -> relax.Call:
+def bilinear(real: Real, axes: tuple[int, int], places: Sequence[FloatArray]) -> relax.Call:
     """Adds four elements, multiplied by the products of their weights, one after the other (`UpsampleBilinear` in
     core/providers/cpu/tensor/upsample.h).
 
@@ -65,5 +65,5 @@ def bilinear(real: Real, axes: tuple[int, int], places: Sequence[Array]) -> rela
     return real.call(relax.op.add, total, real(parts[-1]))
 
 
-def _along(weights: Array, behind: Sequence[int]) -> relax.Expr:
+def _along(weights: FloatArray, behind: Sequence[int]) -> relax.Expr:
     return relax.const(weights.reshape(-1, *behind), "float32")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Halo
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
+from service.core.arrays import Array
 
 
 def check_accumulating(core: Operation) -> None:

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from numpy.typing import NDArray
 from tvm import tirx
 
 from service.compiler.locating import Declined
 from service.core import explanation
+from service.core.arrays import Array
 from service.core.call_plan import Launch
 from service.core.digest import Digest, digest_of
 
 __all__ = ["Array", "Declined", "DeviceFunction", "Kernel"]
 
-Array = NDArray[Any]
 
 _CHANGING_LAYOUT = ("move", "pack", "unpack")
 _REAL = ("rows", "float_")  # what names of families that compute real values begin with

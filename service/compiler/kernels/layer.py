@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
+from service.core.arrays import Array
 
 MOST_ELEMENTS = 1 << 21  # what is larger would take long to look through
 NOTHING = -1  # the number of what fills up a block

@@ -12,10 +12,10 @@ from tvm.ir import Op
 from service.compiler.locating import located
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import Mode, rounding
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops import name_of
 from service.compiler.qnn.plain import PLAIN
+from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
 
 Values = dict[relax.Var, Any]

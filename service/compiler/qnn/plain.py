@@ -16,8 +16,8 @@ from tvm import relax
 from tvm.ir import Op
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import value_of
+from service.core.arrays import Array
 
 Meaning = Callable[..., Array]
 

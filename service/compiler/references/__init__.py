@@ -9,14 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
-from numpy.typing import NDArray
-
+from service.core.arrays import Array
 from service.core.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, PT2E, QNNPACK, TORCH_X86, XNNPACK
 from service.core.witnesses import Witness
 
-Array = NDArray[Any]
 # The inputs of a sample -> its outputs, in the file's order.
 Answer = Callable[[Sequence[Array]], list[Array]]
 

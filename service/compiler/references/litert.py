@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from service.compiler.references import Answer, Array
+from service.compiler.references import Answer
+from service.core.arrays import Array
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import torch  # type: ignore[import-not-found]
 
-from service.compiler.references import Answer, Array
+from service.compiler.references import Answer
+from service.core.arrays import Array
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:

@@ -9,7 +9,8 @@ from importlib import import_module
 
 import torch  # type: ignore[import-not-found]
 
-from service.compiler.references import Answer, Array
+from service.compiler.references import Answer
+from service.core.arrays import Array
 
 # What registers the operators of conversions; the second is torchao's, if it is there.
 _OPERATORS = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant_primitives")

@@ -9,12 +9,13 @@ from typing import Protocol
 from tvm import relax
 
 from service.compiler.kernels.group import KernelLibrary, image_shape, shape_of
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.moves import Memory, patterns
 from service.compiler.qnn import graph
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import Movement, Moves, Part
+from service.core.arrays import Array
 
 
 class Layouts(Protocol):

@@ -14,10 +14,10 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.real import Real
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
+from service.core.arrays import Array
 from service.quantize import encoding
 from service.quantize.export import pictures
 from service.quantize.export.composite import Composite, Write

@@ -17,9 +17,9 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.names import printable, unique
-from service.compiler.importers.onnx.model import Array
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
+from service.core.arrays import Array
 from service.quantize import encoding
 from service.quantize.document import Node
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from service.core.arrays import Array
+
 Rng = np.random.Generator
 
 OMITTED = ""  # the name of an optional operand that an operator does not have

@@ -17,6 +17,7 @@ from service import runtime
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.core.agreement import Comparison, Deviation, Outcome, decide
+from service.core.arrays import Array
 from service.core.artifact import Report
 from service.core.comparison import compare_output
 from service.core.digest import digest_of_file
@@ -27,7 +28,7 @@ from service.core.signature import ModelSignature
 from service.core.target import parse_target
 from service.core.vectors import sample_inputs
 from tests.fuzz.graphs.formats import Runtime, to_bytes
-from tests.fuzz.graphs.graph import Array, Graph
+from tests.fuzz.graphs.graph import Graph
 from tests.support.compiling import Quiet
 
 Answers = Callable[[Sequence[Array]], list[Array]]

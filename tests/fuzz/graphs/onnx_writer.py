@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from service.core.arrays import Array
 from tests.fuzz.graphs.formats import to_bytes
-from tests.fuzz.graphs.graph import OMITTED, Array, Graph, GraphWriter, Operator, Rng, Tensor, Unsuitable
+from tests.fuzz.graphs.graph import OMITTED, Graph, GraphWriter, Operator, Rng, Tensor, Unsuitable
 
 _STEEP = (2.0**-16, 2.0**-9, 2.0**-5, 2.0**5, 2.0**9, 2.0**16)
 

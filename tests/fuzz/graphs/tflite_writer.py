@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from service.core.arrays import Array
 from tests.fuzz.graphs.formats import to_bytes
-from tests.fuzz.graphs.graph import OMITTED, Array, Graph, GraphWriter, Operator, Quantization, Rng, Tensor, Unsuitable
+from tests.fuzz.graphs.graph import OMITTED, Graph, GraphWriter, Operator, Quantization, Rng, Tensor, Unsuitable
 from tests.support.litert import interpreter, run
 
 _STEEP = (2.0**-12, 2.0**-8, 2.0**-4, 2.0**4, 2.0**8, 2.0**12)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -14,13 +13,13 @@ import pytest
 from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
+from service.core.arrays import Array
 from tests.support.data_plane import as_binary, entry, unpacked
 from tests.support.plane_process import PlaneProcess, plane
 
 pytestmark = pytest.mark.slow  # it compiles a transformer three times
 SOURCE = Path(__file__).parents[2] / "fixtures" / "lengths" / "bert.static.onnx"
 SHAPES = "input_ids=1x[4,8];attention_mask=1x[4,8]"
-Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -14,6 +13,7 @@ from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from service import runtime
+from service.core.arrays import Array
 from tests.support.data_plane import as_binary, entry, unpacked
 from tests.support.serving import Served, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
@@ -21,7 +21,6 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 pytestmark = pytest.mark.slow
 SOURCE = Path(__file__).parents[2] / "fixtures" / "lengths" / "bert.static.onnx"
 SHAPES = "input_ids=1x[4,8];attention_mask=1x[4,8]"
-Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
@@ -19,14 +17,13 @@ from service.compiler.lowering.passes import PIPELINE, Context
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.targets import codegen_target
+from service.core.arrays import Array
 from service.core.call_plan import Buffer, Space
 from service.core.target import parse_target
 from tests.support.cuda.emulated import EmulatedKernel
 
 _ENTRY = 'extern "C" __global__'
 _FILLER = 0xA5  # what memory holds that nothing has written
-
-Array = NDArray[Any]
 
 
 class CardModel:

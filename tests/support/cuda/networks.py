@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.kernels.cuda.nvrtc import cubin
+from service.core.arrays import Array
 from service.core.artifact import ArtifactConfig
 from service.core.digest import Digest, canonical_json
 from tests.support import emulated_card
 from tests.support.cuda.emulated import build
 
-Array = NDArray[Any]
 Sample = Sequence[Array]
 
 

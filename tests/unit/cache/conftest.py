@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from service.cache import BlobStore, LocalBlobStore, OciLayout
-from service.cache.memory import MemoryBlobStore
 from service.cache.remote import BucketBlobStore
 from service.core.digest import Digest
 from tests.support.blobs import age_blob, damage_blob, flipped
@@ -21,6 +20,7 @@ from tests.support.buckets import (
     s3_server,
     s3_url,
 )
+from tests.support.memory_store import MemoryBlobStore
 
 __all__ = ["azure_bucket", "azure_server", "gcs_bucket", "gcs_server", "s3_bucket", "s3_server", "s3_url"]
 

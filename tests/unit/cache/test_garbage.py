@@ -11,10 +11,10 @@ import pytest
 
 from service.cache import Manifest, OciLayout
 from service.cache.garbage import reachable_from
-from service.cache.memory import MemoryBlobStore
 from service.core.digest import Digest, digest_of
 from tests.support.blobs import damage_blob
 from tests.support.buckets import make_older
+from tests.support.memory_store import MemoryBlobStore
 
 REPORT = "application/vnd.example.report+json"
 HOUR_S = 3600.0

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from service.cache import BlobStore, LocalBlobStore
-from service.cache.memory import MemoryBlobStore
 from service.cache.remote import BucketBlobStore
 from service.core.digest import Digest, digest_of
 from service.core.errors import CorruptBlob, DigestMismatch, InvalidInput, NotFound
+from tests.support.memory_store import MemoryBlobStore
 
 Damage = Callable[[Digest], None]
 MakeOlder = Callable[[Digest, float], None]

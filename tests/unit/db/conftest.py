@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.clock import ManualClock
 from service.db import BuildStore, Database, ModelStore
 from tests.support.databases import database, database_url, postgres_schema, postgres_server
+from tests.support.manual_clock import ManualClock
 
 __all__ = ["database", "database_url", "postgres_schema", "postgres_server"]
 

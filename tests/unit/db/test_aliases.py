@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.core.alias import Alias
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import InvalidInput, NotFound
 from service.db import AliasStore, Database, ModelStore
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from service.core.build import BuildCanceled, BuildState, Stage
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import BuildTimedOut, InvalidInput, NotFound
 from service.db import BuildStore, Claim
 from tests.support.build_inputs import TARGET, inputs
+from tests.support.manual_clock import ManualClock
 
 ARTIFACT = digest_of(b"artifact")
 OTHER_ARTIFACT = digest_of(b"other artifact")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.metadata import ModelMetadata
 from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore
 from service.db.changes import Changes, Journal
 from tests.support.build_inputs import inputs
+from tests.support.manual_clock import ManualClock
 from tests.support.waiting import eventually
 
 LEASE_S = 30.0

@@ -9,12 +9,12 @@ import pytest
 
 from service.core.alias import Alias
 from service.core.build import BuildState, LeaseLost, Stage
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import Conflict, NotFound
 from service.core.model import Deleted
 from service.db import AliasStore, BuildStore, Claim, Database, ModelStore
 from tests.support.build_inputs import TARGET, inputs
+from tests.support.manual_clock import ManualClock
 
 ARTIFACT = digest_of(b"artifact")
 

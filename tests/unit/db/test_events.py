@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from service.core.build import Stage
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import BuildCrashed
 from service.db import BuildStore, Claim, claims
 from tests.support.build_inputs import inputs
+from tests.support.manual_clock import ManualClock
 
 LEASE_S = 30.0
 

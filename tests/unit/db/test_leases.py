@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from service.core.build import BuildState, LeaseLost, Stage
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import BuildFailed
 from service.db import BuildStore, Claim
 from tests.support.build_inputs import inputs
+from tests.support.manual_clock import ManualClock
 
 LEASE_S = 30.0
 ARTIFACT = digest_of(b"artifact")

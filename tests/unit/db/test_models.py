@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import NotFound
 from service.core.metadata import NOTHING, ModelMetadata
 from service.db import ModelStore
+from tests.support.manual_clock import ManualClock
 
 SOURCE, OTHER = digest_of(b"model"), digest_of(b"other model")
 

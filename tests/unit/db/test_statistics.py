@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from service.core.build import Stage
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import BuildFailed
 from service.db import BuildStore, Claim, Database, StageDurations, Statistics
 from tests.support.build_inputs import TARGET, inputs
+from tests.support.manual_clock import ManualClock
 
 LEASE_S = 1000.0
 

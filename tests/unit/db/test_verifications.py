@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from service.core.build import LeaseLost
-from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.verification import VerificationState
 from service.db import BuildStore, Database, VerificationClaim, VerificationStore
 from tests.support.build_inputs import TARGET, inputs
+from tests.support.manual_clock import ManualClock
 
 LEASE_S = 30.0
 ARTIFACT, OTHER = digest_of(b"artifact"), digest_of(b"other")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.core.clock import ManualClock
 from service.core.worker import Beat, Worker, WorkerKind, WorkerState
 from service.db import Database, WorkerStore
+from tests.support.manual_clock import ManualClock
 from tests.support.waiting import eventually
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

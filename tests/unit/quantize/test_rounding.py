@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.core.arrays import Array
 from service.quantize.rounding import rounded_adaptively
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def problem(seed: int, groups: int, rows: int, size: int, columns: int) -> tuple[Array, Array]:

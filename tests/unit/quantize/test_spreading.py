@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.numerics import ONNXRUNTIME
 from service.quantize.document import Document
 from service.quantize.spreading import factors, spread, spreadable
 from tests.support.onnx_builder import OnnxBuilder
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def network(bound: tuple[float, float] | None = None, times: int = 1, other_reader: bool = False) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.core.arrays import Array
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty, is_aligned
 from service.core.call_plan import CallPlan
@@ -26,8 +27,6 @@ from service.runtime import Model, python_library
 from service.runtime.octet_library import NativeModel
 from tests.support.small_artifact import COUNTING, FUNCTIONS, LENGTH, SIMPLE, compiled, config_of, tensor
 from tests.support.waiting import eventually
-
-Array = np.ndarray[Any, Any]
 
 _ROUNDS = 10
 _TWICE = config_of([("input", 0), ("output", 0)], [("twice", [0, 1])])

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from service import runtime
 from service.cache import OciLayout
+from service.core.arrays import Array
 from service.core.artifact import LIBRARY_MEDIA_TYPE
 from service.core.cores import Core, usable_cores
 from service.core.digest import parse_digest
@@ -25,8 +25,6 @@ from tests.support.compiling import compiled
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import conv2d_model
 from tests.support.waiting import WORK_TIMEOUT_S
-
-Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")

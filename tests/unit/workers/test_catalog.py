@@ -20,7 +20,6 @@ from service.core.artifact import (
     models_in,
 )
 from service.core.build import Build, BuildInputs, BuildState
-from service.core.clock import ManualClock
 from service.core.digest import Digest
 from service.core.errors import Conflict, NotFound
 from service.core.metadata import ModelMetadata
@@ -37,6 +36,7 @@ from service.workers.catalog import (
 )
 from tests.support.blobs import damage_blob
 from tests.support.build_inputs import TARGET
+from tests.support.manual_clock import ManualClock
 
 
 @dataclass

@@ -12,7 +12,7 @@ import pytest
 
 from service.compiler.lowering import toolchain
 from service.core.build import BuildCanceled, BuildState, LeaseLost, Stage
-from service.core.clock import ManualClock, SystemClock
+from service.core.clock import SystemClock
 from service.core.digest import Digest
 from service.core.errors import (
     BuildCrashed,
@@ -30,6 +30,7 @@ from service.workers.attempt import Stopping
 from service.workers.compile_worker import CompileWorker
 from tests.support.blobs import damage_blob
 from tests.support.building import TARGET, Endless, Workshop, raising, succeed
+from tests.support.manual_clock import ManualClock
 from tests.support.waiting import GIVE_UP_S, eventually
 
 

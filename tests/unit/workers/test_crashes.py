@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from service.core.clock import ManualClock
 from service.core.crash import Records
 from service.core.digest import digest_of
 from service.core.errors import DatabaseUnreachable, Quarantined
 from service.db import CrashTable, Database
 from service.workers.crashes import Crashes, CrashFile
 from tests.support.databases import database, database_url, postgres_schema, postgres_server
+from tests.support.manual_clock import ManualClock
 
 __all__ = ["database", "database_url", "postgres_schema", "postgres_server"]
 

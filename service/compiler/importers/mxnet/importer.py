@@ -13,15 +13,16 @@ from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.mxnet.node import Node, Tensor, Value
 from service.compiler.importers.mxnet.operators import RULES
 from service.compiler.importers.mxnet.package import SHAPE_ATTRIBUTE, unpack
-from service.compiler.importers.mxnet.params import Array, read_params
+from service.compiler.importers.mxnet.params import read_params
 from service.compiler.importers.mxnet.symbol import VARIABLE, Entry, Symbol, SymbolNode, read_symbol
+from service.compiler.importers.names import join_names
+from service.core.arrays import Array
 from service.core.build import Stage
 from service.core.errors import MalformedModel, NotQuantized, OctetError, Unsupported, UnsupportedOperator
 from service.core.signature import ModelSignature, TensorSpec, datatype_of
 
 At = Callable[[str, str], None]
 
-_LISTED = 20
 _MOST_ELEMENTS = 1 << 31
 _NAME_LENGTH = 256
 _FLOAT32 = "0"  # mshadow's type flag of float32
@@ -79,8 +80,8 @@ class _Importer:
         unknown = sorted(shapes.keys() - set(names) - ({""} if len(names) == 1 else set()))
         if unknown:
             raise Unsupported(
-                f"shapes are given for inputs that the model does not have: {_listed(unknown)}",
-                hint=f"the inputs are {_listed(names)}",
+                f"shapes are given for inputs that the model does not have: {join_names(unknown)}",
+                hint=f"the inputs are {join_names(names)}",
             )
         return [tuple(shapes.get(name) or shapes.get("") or ()) for name in names]
 
@@ -139,7 +140,7 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
 
     Raises:
         NotQuantized: some cannot, and no operator is quantized.
-        UnsupportedOperator: some cannot; the message lists them by type and one by one, up to `_LISTED` of each.
+        UnsupportedOperator: some cannot; the message lists them by type and one by one, up to `names.MOST_NAMES` of each.
     """
     operators = [node for node in nodes if node.op != VARIABLE]
     if not operators:
@@ -152,23 +153,18 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
     quantized = any("quantize" in node.op or node.attributes.flag("quantized") for node in operators)
     if not quantized:
         raise NotQuantized(
-            f"this model is not quantized: none of its {len(operators)} operators is quantized ({_listed(kinds)})",
+            f"this model is not quantized: none of its {len(operators)} operators is quantized ({join_names(kinds)})",
             op=obstacles[0].label,
             tensor=_clean(obstacles[0].name),
             hint="quantize it with mxnet.contrib.quantization.quantize_model_mkldnn",
         )
     raise UnsupportedOperator(
-        f"{len(obstacles)} of {len(operators)} operators cannot be compiled: {_listed(kinds)}. "
-        f"They are: {_listed([node.label for node in obstacles])}",
+        f"{len(obstacles)} of {len(operators)} operators cannot be compiled: {join_names(kinds)}. "
+        f"They are: {join_names([node.label for node in obstacles])}",
         op=obstacles[0].label,
         tensor=_clean(obstacles[0].name),
         hint=f"Octet compiles: {', '.join(sorted(RULES))}; quantize or cut off the others",
     )
-
-
-def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
-    return ", ".join(items[:_LISTED]) + more
 
 
 def _input_spec(node: SymbolNode, given: tuple[int, ...]) -> TensorSpec:
@@ -191,7 +187,7 @@ def _input_spec(node: SymbolNode, given: tuple[int, ...]) -> TensorSpec:
 def _unique(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     names = [spec.name for spec in specs]
     if len(set(names)) != len(names):
-        raise MalformedModel(f"two inputs or two outputs have the same name: {_listed(names)}")
+        raise MalformedModel(f"two inputs or two outputs have the same name: {join_names(names)}")
     return tuple(specs)
 
 

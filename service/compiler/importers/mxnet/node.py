@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 from tvm import relax
 
 from service.compiler.importers.mxnet.scales import max_abs
@@ -15,9 +14,9 @@ from service.compiler.importers.mxnet.symbol import Entry, SymbolNode
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
-Array = npt.NDArray[Any]
 _NAME_LENGTH = 120
 
 

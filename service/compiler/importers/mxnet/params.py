@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, OctetError, Unsupported
-
-Array = npt.NDArray[Any]
 
 _LIST_MAGIC = 0x112
 _ARRAY_MAGIC_V1, _ARRAY_MAGIC_V2, _ARRAY_MAGIC_V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA

@@ -7,14 +7,10 @@ separately. Therefore types contain 1 / scale in float64, from which the float32
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from service.compiler.qnn.types import QuantizedType
-
-Array = npt.NDArray[Any]
+from service.core.arrays import Array
 
 # The largest real value is half a step beyond the largest stored one (`kInt8Range`, `kUint8Range`), except in the
 # ranges of sums of products, and where int32 is requantized.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array, Tensor
+from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE, OnnxGraph, bounds_of, is_simple
 from service.compiler.importers.qdq import MOVED, Operator
+from service.core.arrays import Array
 
 _LIMIT = 2.0**31
 _SCALE_TOLERANCE = 1e-3  # of a stored bias, relative

@@ -15,11 +15,12 @@ from functools import cached_property
 from tvm import relax
 
 from service.compiler.importers.onnx.folding import folded
-from service.compiler.importers.onnx.model import Array, Model, Tensor
+from service.compiler.importers.onnx.model import Model, Tensor
 from service.compiler.importers.onnx.node import Node, State, TooLargeToFold
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE
 from service.compiler.importers.qdq import Operator
+from service.core.arrays import Array
 from service.core.errors import OctetError
 
 _GROWTH, _FLOOR_BYTES = 4, 1 << 20  # of all folded constants, over the size of the file

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.numerics import ONNXRUNTIME
 
 _MOST_BINDINGS = 256  # of a chain: weights and shapes have a few

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy.typing as npt
 
 from service.compiler.importers.qdq import Operator
-
-Array = npt.NDArray[Any]
+from service.core.arrays import Array
 
 _SHOWN = 200
 OWN_DOMAIN = "octet"  # of operators that `qdq` makes; no file may name it

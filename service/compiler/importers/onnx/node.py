@@ -12,13 +12,14 @@ from tvm import relax
 
 from service.compiler.importers.onnx.channels_last import channels_last
 from service.compiler.importers.onnx.evaluating import evaluated
-from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Array, Model, Tensor, shortened
+from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Model, Tensor, shortened
 from service.compiler.importers.onnx.rewriting import BYTES, DEQUANTIZE
 from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
 Layout = Callable[[Array], Array]

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array, Model, Tensor
+from service.compiler.importers.onnx.model import Model, Tensor
 from service.compiler.importers.onnx.rewriting import BYTES, DEQUANTIZE, QUANTIZE
 from service.compiler.importers.qdq import Operator
 from service.compiler.qnn.numerics.affine import round_away
+from service.core.arrays import Array
 
 _CLOSEST = 1e-20  # of two scales that ONNX Runtime takes for one
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.importers.onnx.biases import rounds_operands
-from service.compiler.importers.onnx.model import Array, Tensor
+from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.onnx.rewriting import OnnxGraph
 from service.compiler.importers.qdq import Operator
+from service.core.arrays import Array
 
 _BOUNDS = np.iinfo(np.int8)
 

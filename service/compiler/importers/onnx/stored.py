@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from service.compiler.importers.onnx.biases import rounds_operands, stored_bias
-from service.compiler.importers.onnx.model import STORED_CONV, Array, Tensor
+from service.compiler.importers.onnx.model import STORED_CONV, Tensor
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
     OnnxGraph,
@@ -24,6 +24,7 @@ from service.compiler.importers.onnx.rewriting import (
 )
 from service.compiler.importers.onnx.rounded_weights import rounded_weights
 from service.compiler.importers.qdq import Operator
+from service.core.arrays import Array
 
 Operand = tuple[str, str, str]  # stored values, scale, zero point
 

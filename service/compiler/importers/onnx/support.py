@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from service.compiler.importers.names import join_names
 from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, shortened
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
-_LISTED = 20
 _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
 # By type: the remedy for an operator that is not compiled, if leaving it out is not the only one.
 _REMEDIES = {
@@ -29,7 +29,7 @@ def check_support(model: Model) -> None:
     Requires: quantized operators stand where they can (`qdq.fuse`).
 
     Raises:
-        UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
+        UnsupportedOperator: some are not. The message lists at most `names.MOST_NAMES` kinds and as many operators.
         Unsupported: an operator uses a constant that none can use.
         MalformedModel: an operator has a number of inputs that its definition forbids.
     """
@@ -66,8 +66,8 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
     kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
     each = [f"{operator.label} → {_output(operator)}" for operator in obstacles]
     raise UnsupportedOperator(
-        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {_listed(kinds)}. "
-        f"They are: {_listed(each)}",
+        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {join_names(kinds)}. "
+        f"They are: {join_names(each)}",
         op=obstacles[0].label,
         tensor=_output(obstacles[0]),
         hint=_hint(counted),
@@ -78,11 +78,6 @@ def is_quantized(op_type: str) -> bool:
     """Whether operators of a type make or take stored values."""
     name = op_type.rpartition(".")[2]
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
-
-
-def _listed(items: list[str]) -> str:
-    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
-    return ", ".join(items[:_LISTED]) + more
 
 
 def _hint(types: Collection[str]) -> str:

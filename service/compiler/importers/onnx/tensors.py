@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from service.compiler.importers.onnx.message import Values
-from service.compiler.importers.onnx.model import Array, Tensor, shortened
+from service.compiler.importers.onnx.model import Tensor, shortened
 from service.compiler.importers.onnx.package import Files, external_of
 from service.compiler.importers.onnx.schema import DTYPES
 from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
+from service.core.arrays import Array
 from service.core.errors import MalformedModel
 
 _MAX_BYTES = (1 << 31) - 1

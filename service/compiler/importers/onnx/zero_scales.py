@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import Array, Model, Tensor
+from service.compiler.importers.onnx.model import Model, Tensor
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE
 from service.compiler.importers.qdq import Operator
+from service.core.arrays import Array
 
 # Operators that multiply by weights: the places of weights, scales and zero points, and that of the bias.
 _WEIGHTS = (3, 4, 5)

@@ -9,7 +9,8 @@ from collections import Counter
 from dataclasses import replace
 
 from service.compiler.importers.tflite.geometry import VALID
-from service.compiler.importers.tflite.model import Array, Model, Operator
+from service.compiler.importers.tflite.model import Model, Operator
+from service.core.arrays import Array
 
 EXPLICIT_PADDING = "explicit_padding"  # top, left, bottom, right: an option of ours that no file has
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")

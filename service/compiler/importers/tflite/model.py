@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from service.compiler.importers.tflite.accessors import shortened
+from service.core.arrays import Array
 
-Array = npt.NDArray[Any]
 OptionValue = int | float | bool | str | tuple[int, ...]
 
 

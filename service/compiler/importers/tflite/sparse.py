@@ -16,7 +16,8 @@ import numpy as np
 import tflite
 
 from service.compiler.importers.tflite.accessors import ints
-from service.compiler.importers.tflite.model import Array, Level, Sparse
+from service.compiler.importers.tflite.model import Level, Sparse
+from service.core.arrays import Array
 from service.core.errors import MalformedModel
 
 # A tensor with fewer elements in the file is refused: a small file must not become a large module. Networks are pruned

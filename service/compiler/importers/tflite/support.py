@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
+from service.compiler.importers.names import join_names
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.operators import RULES, STORAGES, Rule
 from service.core.errors import DynamicRange, MalformedModel, Unsupported, UnsupportedOperator
 
-_LISTED = 20
 _CONVERT = (
     "convert it with full-integer quantization: tf.lite.TFLiteConverter with optimizations = "
     "[tf.lite.Optimize.DEFAULT] and a representative_dataset (docs/how-to/tflite.md)"
@@ -24,7 +24,7 @@ def check_support(model: Model) -> None:
 
     Raises:
         DynamicRange: operators multiply real activations by stored weights.
-        UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
+        UnsupportedOperator: some are not. The message lists at most `names.MOST_NAMES` kinds and as many operators.
         Unsupported: an operator uses a tensor that none can use.
         MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
     """
@@ -66,8 +66,8 @@ def _is_hybrid(model: Model, operator: Operator) -> bool:
 
 
 def counted(names: Iterable[str]) -> str:
-    """`12 CONV_2D, 3 ADD`: the most frequent first, up to `_LISTED` of them."""
-    return _listed([f"{times} {name}" for name, times in Counter(names).most_common()])
+    """`12 CONV_2D, 3 ADD`: the most frequent first, up to `names.MOST_NAMES` of them."""
+    return join_names([f"{times} {name}" for name, times in Counter(names).most_common()])
 
 
 def dtypes_of(model: Model, operator: Operator) -> list[str]:
@@ -95,17 +95,12 @@ def _refuse(model: Model, obstacles: list[tuple[Operator, str]]) -> None:
     kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
     each = [f"{operator.label} → {_output(model, operator)}" for operator, _ in obstacles]
     raise UnsupportedOperator(
-        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {_listed(kinds)}. "
-        f"They are: {_listed(each)}",
+        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {join_names(kinds)}. "
+        f"They are: {join_names(each)}",
         op=first.label,
         tensor=_output(model, first),
         hint=_hint(model, obstacles),
     )
-
-
-def _listed(items: list[str]) -> str:
-    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
-    return ", ".join(items[:_LISTED]) + more
 
 
 def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
@@ -115,7 +110,7 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
     if all(what.endswith(" on int16") and RULES[each.name].reads & STORAGES for each, what in obstacles):
         return "these operators are compiled with 8-bit activations only"
     cuts = _cuts(model, [each for each, _ in obstacles])
-    return "convert the model without them" + (f", or cut it at: {_listed(cuts)}" if cuts else "")
+    return "convert the model without them" + (f", or cut it at: {join_names(cuts)}" if cuts else "")
 
 
 def _cuts(model: Model, obstacles: list[Operator]) -> list[str]:

@@ -11,8 +11,9 @@ import tflite
 
 from service.compiler.importers.tflite import schema
 from service.compiler.importers.tflite.accessors import int32_at, ints, shortened, text
-from service.compiler.importers.tflite.model import Array, Quantization, Tensor
+from service.compiler.importers.tflite.model import Quantization, Tensor
 from service.compiler.importers.tflite.sparse import SPARSEST, read_sparse
+from service.core.arrays import Array
 from service.core.errors import MalformedModel
 
 # Bounds on a tensor. LiteRT's kernels index with 32-bit integers and take at most eight dimensions.

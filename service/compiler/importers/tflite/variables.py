@@ -17,7 +17,8 @@ from typing import cast
 import numpy as np
 
 from service.compiler.importers.tflite.graph import check_order
-from service.compiler.importers.tflite.model import Array, Model, Operator, State, Subgraph, Tensor
+from service.compiler.importers.tflite.model import Model, Operator, State, Subgraph, Tensor
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
 Name = tuple[str, str]  # container and name, as the kernels look variables up

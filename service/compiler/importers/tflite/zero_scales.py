@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.compiler.importers.tflite.model import Array, Model, Quantization, Tensor
+from service.compiler.importers.tflite.model import Model, Quantization, Tensor
+from service.core.arrays import Array
 
 _WEIGHTS = 1
 # Operator -> the input that is its bias.

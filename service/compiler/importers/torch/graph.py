@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm import relax
 
+from service.compiler.importers.names import join_names
 from service.compiler.importers.torch.node import ANOTHER_FORM, Node
 from service.compiler.importers.torch.operators import REAL_RULES, RULES, Rule
 from service.compiler.importers.torch.tensors import Tensor
@@ -17,7 +18,6 @@ from service.core.errors import Unsupported, UnsupportedOperator
 
 At = Callable[[str, str], None]
 
-_LISTED = 20
 _LONGEST_ARGUMENT = 40  # in a message
 _COMPILED = "Octet compiles: " + ", ".join(
     sorted(name for name in {*RULES, *REAL_RULES} if not name.startswith("octet::"))
@@ -66,7 +66,8 @@ class Graph:
         """Passes if every operator so far could be converted.
 
         Raises:
-            UnsupportedOperator: some could not; the message names them, up to `_LISTED` by kind and one by one.
+            UnsupportedOperator: some could not. The message lists at most `names.MOST_NAMES` kinds and as many
+                operators.
         """
         if not self._obstacles:
             return
@@ -74,8 +75,8 @@ class Graph:
         kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
         each = [f"{what.split(' ')[0]} → {output or 'nothing'}" for what, output in self._obstacles]
         raise UnsupportedOperator(
-            f"{len(self._obstacles)} of {self._count} operators cannot be compiled: {_listed(kinds)}. "
-            f"They are: {_listed(each)}",
+            f"{len(self._obstacles)} of {self._count} operators cannot be compiled: {join_names(kinds)}. "
+            f"They are: {join_names(each)}",
             op=self._obstacles[0][0].split(" ")[0],
             tensor=self._obstacles[0][1],
             hint=self._hint,
@@ -106,8 +107,3 @@ def _is_unknown(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(isinstance(each, Unknown) for each in value)
     return isinstance(value, Unknown)
-
-
-def _listed(items: list[str]) -> str:
-    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
-    return ", ".join(items[:_LISTED]) + more

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from service.compiler.importers.torch.tensors import Array, Tensor
+from service.compiler.importers.torch.tensors import Tensor
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
 CONV2D, LINEAR = "Conv2dPackedParamsBase", "LinearPackedParamsBase"

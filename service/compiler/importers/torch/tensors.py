@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from service.compiler.importers.archive import Archive
 from service.compiler.importers.torch.unpickler import Unpickler
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
-
-Array = npt.NDArray[Any]
 
 _MOST_RANK = 8
 

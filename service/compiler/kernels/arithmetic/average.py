@@ -13,7 +13,7 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Expr, splat
@@ -24,6 +24,7 @@ from service.compiler.qnn.numerics.decomposed import RealAverage
 from service.compiler.qnn.numerics.onednn import FloatAveragePool
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _LARGEST_DIVIDEND = 1 << 22  # of `_quotient`
 _LARGEST = 1 << 30  # of a float that is rounded to int32, and of a sum

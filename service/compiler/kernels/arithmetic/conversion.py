@@ -11,7 +11,7 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, bits, intrinsic, load, splat
 from service.compiler.qnn.numerics import Mode, mlas
@@ -20,6 +20,7 @@ from service.compiler.qnn.numerics.aten import FusedQuantize
 from service.compiler.qnn.numerics.formula import rounded_away
 from service.compiler.qnn.numerics.onednn import Reorder
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _FAR = float(1 << 30)  # beyond all bytes
 _ROUNDING = 1.5 * 2**23  # a small float32 added to it has only its integer left, halves to even, in its lowest bits

@@ -15,9 +15,9 @@ from tvm import tirx
 
 from service.compiler.kernels.arithmetic.addition import Addition
 from service.compiler.kernels.arithmetic.requantization import CENTRE, Requantization
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, load, splat
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds
 from service.compiler.kernels.arithmetic.requantization import CENTRE, FusedScale
-from service.compiler.kernels.kernel import Array
+from service.core.arrays import Array
 
 MOST_EXCEPTIONS = 2  # with three, fixed point is as quick
 _ULPS = (0, -1, 1, -2, 2)

@@ -11,13 +11,14 @@ from typing import Protocol
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Expr, bits
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.resize import Bilinear, ByStorage, ElevenBits, Float, TenBits
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 class Blend(Protocol):

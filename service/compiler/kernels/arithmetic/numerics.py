@@ -26,7 +26,7 @@ from service.compiler.kernels.arithmetic.requantization import (
 from service.compiler.kernels.arithmetic.shared_shift import shared_shift_sum
 from service.compiler.kernels.arithmetic.torch_epilogues import BiasedScale, DequantizedScale, FloatSum
 from service.compiler.kernels.group import Group
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered
@@ -46,6 +46,7 @@ from service.compiler.qnn.numerics.requantize import (
 )
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.arrays import Array
 
 _ACCUMULATORS = STORAGE_RANGES["int32"]
 _WIDEST = 255  # largest magnitude of a byte less its zero point

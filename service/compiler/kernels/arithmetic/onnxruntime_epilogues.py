@@ -8,9 +8,9 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.arithmetic.requantization import Requantization
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Expr, bits
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

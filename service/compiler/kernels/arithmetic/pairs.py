@@ -16,7 +16,7 @@ from service.compiler.kernels.arithmetic.addition import Addition, SharedShiftSu
 from service.compiler.kernels.arithmetic.numerics import addition, bounds
 from service.compiler.kernels.arithmetic.onnxruntime_epilogues import ShiftedProduct
 from service.compiler.kernels.arithmetic.requantization import DoubleRounding, FloatScale, Requantization
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.program import Expr
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode, fixed_point, mlas
@@ -25,6 +25,7 @@ from service.compiler.qnn.numerics.aten import reciprocal
 from service.compiler.qnn.numerics.decomposed import RealMul
 from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _LARGEST_PRODUCT = 255 * 255
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, bits, load
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 CENTRE = 128  # of bytes
 LARGEST = float(1 << 30)  # of a float that is rounded to int32

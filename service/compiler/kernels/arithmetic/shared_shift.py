@@ -14,8 +14,8 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.addition import SharedShiftSum
 from service.compiler.kernels.arithmetic.epilogue import Bounds
-from service.compiler.kernels.kernel import Array
 from service.compiler.qnn.numerics import fixed_point
+from service.core.arrays import Array
 
 # Multipliers that are tried: so far from the nearest to the real ones, nearest first.
 _FARTHEST = 8

@@ -7,11 +7,12 @@ from itertools import accumulate
 import numpy as np
 
 from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.type_parser import parse
+from service.core.arrays import Array
 
 ENTRIES = 256
 

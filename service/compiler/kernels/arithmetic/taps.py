@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.vector.isa import PIXELS
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from tvm import tirx
 
 from service.compiler.kernels.arm.fixed_point import NeonFixedPoint
 from service.compiler.kernels.arm.table import Lookup
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.vector.bfloat16 import FusedBFloat16
 from service.compiler.kernels.vector.isa import PIXELS
 from service.compiler.kernels.vector.rates import Rates
+from service.core.arrays import Array
 
 LANES = 4
 BYTES = 16

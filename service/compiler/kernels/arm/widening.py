@@ -10,9 +10,9 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.arm.neon import GROUP, LANES, VECTOR, Neon
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.vector.isa import FULL
+from service.core.arrays import Array
 
 _HALF, _WORDS = f"int16x{LANES}", f"int16x{2 * LANES}"
 

@@ -15,10 +15,11 @@ from service.compiler.kernels.arithmetic.tables import channel_tables, first_cha
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for, require_blocks
 from service.compiler.kernels.cuda.images import BLOCK, check_sizes
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _MOST_PARTS = 64  # each is code of its own
 

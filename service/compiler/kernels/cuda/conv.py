@@ -8,8 +8,9 @@ from service.compiler.kernels.cuda.outputs import output_code
 from service.compiler.kernels.cuda.reads import Reads
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.cuda.tiles import CardTile, overlap
-from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layer import Layer
+from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 

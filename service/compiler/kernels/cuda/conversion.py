@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.compiler.kernels.arithmetic.conversion import Dequantization, Quantization
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from service.compiler.kernels.cuda.images import BLOCK
 from service.compiler.kernels.cuda.outputs import output_code
 from service.compiler.kernels.cuda.reads import int8_parts
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layer import Layer
+from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 _THREADS = 128

@@ -25,7 +25,8 @@ from service.compiler.kernels.arithmetic.requantization import (
     Words,
 )
 from service.compiler.kernels.arithmetic.torch_epilogues import BiasedScale, DequantizedScale, FloatSum
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from service.compiler.kernels.cuda.images import BLOCK
 from service.compiler.kernels.cuda.moves import move
 from service.compiler.kernels.families import Families
 from service.compiler.kernels.group import Group, LstmKernel, LstmStep, PlainKernel
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _NOT_YET = "no kernel of a card computes it"
 

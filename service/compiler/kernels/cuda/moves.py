@@ -10,7 +10,7 @@ from service.compiler.kernels.arithmetic.tables import ENTRIES, is_identity
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for
 from service.compiler.kernels.cuda.images import CHUNK_BYTES
 from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.moves import (
     NOTHING,
@@ -21,6 +21,7 @@ from service.compiler.kernels.moves import (
     addresses_of,
     blocks_of_lanes,
 )
+from service.core.arrays import Array
 
 _MOST_PARTS = 64  # each is code of its own
 _MOST_ADDRESSES = 1 << 30

@@ -10,8 +10,8 @@ from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue
 from service.compiler.kernels.cuda import images
 from service.compiler.kernels.cuda.epilogues import addition_code, requantization_code
 from service.compiler.kernels.cuda.text import TYPES
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Layer
+from service.core.arrays import Array
 
 
 @dataclass(frozen=True)

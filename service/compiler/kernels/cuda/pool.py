@@ -22,11 +22,12 @@ from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.epilogues import Code
 from service.compiler.kernels.cuda.images import BLOCK, check_blocks
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, Declined, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 _QUADS = BLOCK // 4  # threads of a block of channels

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.compiler.kernels.cuda.images import BLOCK
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Layer
+from service.core.arrays import Array
 
 _LOW, _HIGH = -128, 127  # of a weight
 

@@ -17,10 +17,11 @@ from service.compiler.kernels.cuda.conversion import Conversion, as_bytes, by_ta
 from service.compiler.kernels.cuda.elements import THREADS, Blocks, launch_for, require_blocks
 from service.compiler.kernels.cuda.images import BLOCK, CHUNK_BYTES, check_sizes
 from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 def pack(

@@ -11,11 +11,12 @@ from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.cuda import images
 from service.compiler.kernels.cuda.images import BLOCK, check_blocks
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.kernel import Array, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.moving import taken_pixels
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 _THREADS = 128

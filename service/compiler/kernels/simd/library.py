@@ -11,7 +11,7 @@ from service.compiler.kernels.arithmetic.tables import is_identity, part_tables
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.families import Families
 from service.compiler.kernels.group import REAL_PRODUCTS, Group, LstmKernel, LstmStep, PlainKernel
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.moves import Move
@@ -29,6 +29,7 @@ from service.compiler.kernels.simd.rows.values import check
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 class SimdLibrary(Families):

@@ -16,7 +16,7 @@ from tvm import tirx
 from service.compiler.kernels.arithmetic.fixed16 import Words
 from service.compiler.kernels.arithmetic.requantization import DoubleRounding
 from service.compiler.kernels.group import LstmStep
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import SLACK_BYTES
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, shuffle, splat
 from service.compiler.kernels.vector.isa import Isa
@@ -24,6 +24,7 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescale, cell_bits, cell_bounds
 from service.compiler.qnn.operation import value_of
+from service.core.arrays import Array
 
 _HALVES = 2  # vectors of 32 bits that make one of 16
 _BITS_OF_GATES = 3

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program
 from service.compiler.kernels.vector.rates import MatrixRates, Rates
+from service.core.arrays import Array
 
 FULL = range(4)  # the places of a group
 PIXELS = 4  # pixels of a block that one vector of bytes holds

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tvm import tirx
 from tvm.tirx import BufferLoad
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.vector.bfloat16 import FusedBFloat16
 from service.compiler.kernels.vector.fixed_point import WideFixedPoint
 from service.compiler.kernels.vector.isa import FULL, PIXELS
 from service.compiler.kernels.vector.rates import DepthwiseRates, EpilogueRates, Rates
+from service.core.arrays import Array
 
 _RATES = Rates(
     dot=4.0,

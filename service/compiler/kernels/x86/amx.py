@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, address, splat
 from service.compiler.kernels.vector.rates import MatrixRates
 from service.compiler.kernels.x86.rates import AMX_RATES
+from service.core.arrays import Array
 
 _PALETTE = 1
 _ROW_BYTES = 64

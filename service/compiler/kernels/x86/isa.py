@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.vector.bfloat16 import FusedBFloat16
 from service.compiler.kernels.vector.fixed_point import WideFixedPoint
@@ -24,6 +23,7 @@ from service.compiler.kernels.x86.amx import AMX, Amx
 from service.compiler.kernels.x86.bfloat16 import Avx512BFloat16
 from service.compiler.kernels.x86.rates import RATES
 from service.compiler.kernels.x86.table import Lookup, arranged
+from service.core.arrays import Array
 
 GROUP = 4  # bytes that one 32-bit lane multiplies at once
 

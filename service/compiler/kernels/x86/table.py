@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.core.arrays import Array
 
 ENTRIES = 256
 

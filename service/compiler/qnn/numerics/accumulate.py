@@ -19,9 +19,10 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.exact import Filters, bands, sliding
-from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, pointwise
+from service.compiler.qnn.numerics.formula import ChannelConstant, Scalar, pointwise
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
 
 Compute = Callable[..., te.Tensor]

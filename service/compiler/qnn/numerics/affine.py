@@ -7,7 +7,6 @@ from tvm import relax, tirx
 
 from service.compiler.qnn.numerics import rounding
 from service.compiler.qnn.numerics.formula import (
-    Array,
     Scalar,
     clamped,
     parameter,
@@ -20,6 +19,7 @@ from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _INT32 = 1 << 31
 _LARGEST_INT32_FLOAT = float(np.nextafter(np.float32(2.0**31), np.float32(0)))

@@ -12,7 +12,6 @@ from tvm import relax, te, tirx
 from service.compiler.qnn.numerics.affine import broadcast
 from service.compiler.qnn.numerics.elementwise import binary_types
 from service.compiler.qnn.numerics.formula import (
-    Array,
     ChannelConstant,
     Scalar,
     clamped,
@@ -27,6 +26,7 @@ from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _FAR = float(1 << 30)  # beyond the range of every 8-bit storage type
 VECTOR_CHANNELS = 16  # channels that average pooling processes at once

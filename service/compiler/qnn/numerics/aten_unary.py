@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 
 from service.compiler.qnn.numerics.aten import FloatAdd, reciprocal
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.numerics.fused import fma
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _FAR = 2.0**31  # beyond the range of every storage type
 

@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.formula import Array, Scalar
+from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.numerics.fused import sums_of_products
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 BFLOAT16 = "bfloat16"
 PAIR = 2

@@ -13,10 +13,11 @@ from tvm import relax, tirx
 
 from service.compiler.qnn.numerics.aten import FloatAdd, reciprocal, rounded, stored
 from service.compiler.qnn.numerics.elementwise import binary_types
-from service.compiler.qnn.numerics.formula import Array, Scalar, pointwise
+from service.compiler.qnn.numerics.formula import Scalar, pointwise
 from service.compiler.qnn.numerics.mlas import WindowAverage
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 
 class RealAdd(FloatAdd):

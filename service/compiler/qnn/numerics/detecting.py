@@ -10,9 +10,10 @@ import tvm
 from tvm import relax, te, tirx
 from tvm.script import tirx as T
 
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.detecting import COLUMNS
+from service.core.arrays import Array
 
 
 class Detect:

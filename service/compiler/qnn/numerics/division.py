@@ -11,9 +11,10 @@ from tvm import relax, te, tirx
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.elementwise import binary_types
 from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot, saturating_rounding_doubling_high_mul
-from service.compiler.qnn.numerics.formula import Array, Scalar, Table, pointwise, store
+from service.compiler.qnn.numerics.formula import Scalar, Table, pointwise, store
 from service.compiler.qnn.numerics.softmax import reciprocal
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _VALUES = 256
 

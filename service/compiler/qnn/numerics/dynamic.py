@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.formula import Array, Scalar
+from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.dynamic import FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import STORAGE_RANGES
+from service.core.arrays import Array
 
 LOW, HIGH = STORAGE_RANGES["int8"]
 

@@ -14,10 +14,11 @@ from tvm import tirx
 
 from service.compiler.qnn.numerics import dynamic
 from service.compiler.qnn.numerics.dynamic import Scheme, difference, f32, f64, splat
-from service.compiler.qnn.numerics.formula import Array, Scalar
+from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _OFFSET = 128  # the difference between uint8 and int8 storage
 _STEPS, _REDUCED_STEPS = 255, 127

@@ -17,11 +17,12 @@ from tvm import tirx
 from service.compiler.qnn.numerics import dynamic
 from service.compiler.qnn.numerics.affine import round_away
 from service.compiler.qnn.numerics.dynamic import HIGH, LOW, Scheme, difference, f32, f64, splat
-from service.compiler.qnn.numerics.formula import Array, Scalar, rounded_away
+from service.compiler.qnn.numerics.formula import Scalar, rounded_away
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE
+from service.core.arrays import Array
 
 _STEPS = 255.0
 _FAR = 1024.0  # beyond any stored value less a zero point

@@ -8,10 +8,11 @@ import numpy as np
 from tvm import relax, tirx
 
 from service.compiler.qnn.numerics import fixed_point
-from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.compiler.qnn.numerics.formula import Array
+from service.core.arrays import Array
 
 _EXACT = 1 << 24  # the limit of float32
 _MOST_PARTS = 16  # with more parts, one product in float64 is faster

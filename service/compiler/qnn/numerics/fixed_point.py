@@ -14,7 +14,8 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.qnn.numerics import rounding
-from service.compiler.qnn.numerics.formula import Array, Scalar
+from service.compiler.qnn.numerics.formula import Scalar
+from service.core.arrays import Array
 
 _PART_ELEMENTS = 1 << 14
 

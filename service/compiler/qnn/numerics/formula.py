@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
-Array = NDArray[Any]
 Scalar = Any  # a tirx.PrimExpr
 Pointwise = Callable[..., Scalar]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from tvm import tirx
 
-from service.compiler.qnn.numerics.formula import Array, Scalar
+from service.compiler.qnn.numerics.formula import Scalar
+from service.core.arrays import Array
 from service.core.errors import Unsupported
 
 Operand = Array | np.float32 | float

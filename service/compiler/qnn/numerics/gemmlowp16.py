@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from service.compiler.qnn.numerics.fixed_point import EXP_BARREL_SHIFTER, rounding_divide_by_pot
-from service.compiler.qnn.numerics.formula import Array
+from service.core.arrays import Array
 
 _MIN, _MAX = -(1 << 15), (1 << 15) - 1
 ONE_Q0, ONE_Q2 = _MAX, 1 << 13

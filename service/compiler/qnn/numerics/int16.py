@@ -17,7 +17,6 @@ from tvm import relax, te, tirx
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import (
     OPAQUE,
-    Array,
     ChannelConstant,
     Scalar,
     clamped,
@@ -29,6 +28,7 @@ from service.compiler.qnn.numerics.softmax import look_up, row_reduce
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES
+from service.core.arrays import Array
 
 _LOW, _HIGH = STORAGE_RANGES["int16"]
 _INT32_LIMIT = float(1 << 31)

@@ -8,8 +8,9 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar, clamped, pointwise, store
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _SCALE_BITS = 7  # the output's scale is 2**-7
 _STEPS = 5

@@ -15,7 +15,6 @@ from tvm import relax, te, tirx
 from service.compiler.qnn.numerics.affine import broadcast
 from service.compiler.qnn.numerics.elementwise import binary_types, product_scale
 from service.compiler.qnn.numerics.formula import (
-    Array,
     Scalar,
     clamped,
     parameter,
@@ -29,6 +28,7 @@ from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _LARGEST_RATIO = 1 << 20  # of two scales: up to this ratio, no sum leaves the int32 that MLAS rounds to
 _LARGEST_PRODUCT_RATIO = 1 << 14  # the same for products

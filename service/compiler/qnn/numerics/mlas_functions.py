@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.numerics.softmax import look_up, row_reduce
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _FLOAT_MAX = np.float32(np.finfo(np.float32).max)
 _FAR = 1024.0  # beyond every stored value

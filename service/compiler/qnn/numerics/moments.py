@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.formula import Array, Scalar, pointwise
+from service.compiler.qnn.numerics.formula import Scalar, pointwise
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.real import sums_in
 from service.compiler.qnn.numerics.summation import emitted, in_lanes, lowered_lanes
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import EIGHTS
+from service.core.arrays import Array
 
 _QUAD = EIGHTS // 2  # squares after the last whole eight that are rounded
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 class TakePixels:

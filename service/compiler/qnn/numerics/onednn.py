@@ -16,7 +16,6 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.affine import broadcast
 from service.compiler.qnn.numerics.formula import (
-    Array,
     ChannelConstant,
     Scalar,
     clamped,
@@ -29,6 +28,7 @@ from service.compiler.qnn.numerics.requantize import FloatRequantize
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 
 class RatioRequantize(FloatRequantize):

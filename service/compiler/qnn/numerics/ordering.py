@@ -9,8 +9,9 @@ import tvm
 from tvm import relax
 from tvm.script import tirx as T
 
-from service.compiler.qnn.numerics.formula import OPAQUE, Array
+from service.compiler.qnn.numerics.formula import OPAQUE
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 class TopPlaces:

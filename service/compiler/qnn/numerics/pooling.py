@@ -10,9 +10,10 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
-from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _LARGEST_BYTE = 255
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te
 
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.arrays import Array
 
 
 class MatMul:

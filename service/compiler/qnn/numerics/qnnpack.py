@@ -14,11 +14,12 @@ from tvm import relax, te, tirx
 from service.compiler.qnn.numerics.aten import EvenAverage, FloatAdd, reciprocal, rounded, stored
 from service.compiler.qnn.numerics.aten_unary import EvenFunction, hard_swish
 from service.compiler.qnn.numerics.elementwise import binary_types
-from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import ChannelConstant, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.pooling import reduction, windows
 from service.compiler.qnn.numerics.requantize import bias_of
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
 
 _SMALLEST_RATIO, _LARGEST_RATIO = 2.0**-14, 2.0**8  # of an operand's scale to the sum's

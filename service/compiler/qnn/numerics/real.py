@@ -12,9 +12,10 @@ import numpy as np
 from tvm import relax, s_tir, te, tirx
 
 from service.compiler.qnn.numerics import bfloat16
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
 from service.compiler.qnn.numerics.fused import lowered_fma, sums_of_products
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 Sums = Callable[[Array, Array], Array]  # [rows, count], [count, columns] -> [rows, columns]
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax, tirx
 
-from service.compiler.qnn.numerics.formula import Array, Scalar, pointwise
+from service.compiler.qnn.numerics.formula import Scalar, pointwise
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 # (value, dtype) -> a variable with that value, which is computed once.
 Bind = Callable[[Scalar, str], Scalar]

@@ -7,9 +7,10 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point, gemmlowp16
 from service.compiler.qnn.numerics.fixed_point import multiply_by_quantized_multiplier, rounding_divide_by_pot
-from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import ChannelConstant, Scalar, clamped, pointwise, store
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.recurrent import integer_bits
+from service.core.arrays import Array
 
 _GATE_BITS = 3
 _GATES = ("input", "forget", "candidate", "output")

@@ -9,11 +9,12 @@ import numpy as np
 from tvm import relax, tirx
 
 from service.compiler.qnn.numerics import fixed_point
-from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Index, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import ChannelConstant, Index, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import VECTORIZED, Operation, value_of
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
 
 _CONVOLUTIONS = ("qnn.conv2d", "qnn.conv2d_transpose")

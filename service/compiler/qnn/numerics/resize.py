@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.formula import Array, Scalar
+from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 # For each output along an axis: the index of the neighbour before it, the index of the neighbour after it, and the
 # distance from the former.

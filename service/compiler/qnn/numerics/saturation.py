@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize
 from service.compiler.qnn.numerics.mode import Mode
 from service.compiler.qnn.operation import Operation, value_of
+from service.core.arrays import Array
 from service.core.numerics import FBGEMM, TORCH_X86
-
-Array = NDArray[Any]
 
 _INT16 = np.iinfo(np.int16)
 _CHANNELS = 8  # the number of channels must be a multiple of it

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx, topi
 
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Formula, Scalar, pointwise
+from service.compiler.qnn.numerics.formula import OPAQUE, Formula, Scalar, pointwise
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 # Operator of the simulated form -> the operator whose values it holds as float32.
 HELD = {"simulated_quantize": "quantize", "simulated_dequantize": "dequantize"}

@@ -14,8 +14,9 @@ from service.compiler.qnn.numerics.fixed_point import (
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar, clamped, pointwise, store
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _INT32_MAX = (1 << 31) - 1
 _INTEGER_BITS = 5  # integer bits of a scaled difference

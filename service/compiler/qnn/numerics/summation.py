@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import FOLDS, FOURS, LANES, PACKETS, PARTIAL_SUMS, SEQUENTIAL, STRIPS, reduced_axes
+from service.core.arrays import Array
 
 _LANES = 4  # floats in a packet: SSE's, for which ONNX Runtime compiles Eigen
 _PAIR = 2 * _LANES  # two packets are added up at a time

@@ -20,9 +20,9 @@ from tvm import relax
 
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.accumulate import Conv2d, accumulated, centered, constant
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 Pair = tuple[int, int]
 

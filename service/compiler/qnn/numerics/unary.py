@@ -16,10 +16,11 @@ from tvm import relax, te
 
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.fixed_point import multiply_by_quantized_multiplier, rounding_divide_by_pot
-from service.compiler.qnn.numerics.formula import Array, store
+from service.compiler.qnn.numerics.formula import store
 from service.compiler.qnn.numerics.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES
+from service.core.arrays import Array
 
 _INT16 = STORAGE_RANGES["int16"]
 _INT16_BITS = 16

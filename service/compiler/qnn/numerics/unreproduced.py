@@ -6,8 +6,8 @@ from typing import NoReturn
 
 from tvm import relax
 
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
 
 

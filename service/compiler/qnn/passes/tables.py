@@ -20,12 +20,13 @@ from tvm.ir import Op
 
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.formula import Array, all_values
+from service.compiler.qnn.numerics.formula import all_values
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.plain import ELEMENTWISE
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 # Operator -> the type attribute of each operand.
 _TYPES: dict[str, tuple[str, ...]] = {

@@ -20,9 +20,9 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.affine import Dequantize
 from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
-from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _BITS = {"int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 

@@ -10,7 +10,7 @@ import pytest
 
 from service.api.access import AuditLog
 from service.api.access.audit import AuditFile, asking
-from service.core.clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 def test_the_newest_entries_come_first(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.simd.convolution import tiles
 from service.compiler.kernels.simd.convolution.conv import conv
+from service.core.arrays import Array
 from tests.support import emulated
 from tests.support.arm_assembly import hot_loop
 
@@ -35,7 +36,7 @@ def added(target: str, *, beyond: int = 0) -> Kernel:
     return Kernel("added", program.function(), (), 4 * isa.lanes)
 
 
-def arguments(target: str) -> list[emulated.Array]:
+def arguments(target: str) -> list[Array]:
     return [np.full(_SIZE, 2, np.uint8), np.full(ISAS[target].lanes, 7, np.int32)]
 
 

@@ -14,7 +14,8 @@ from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa
-from tests.support.images import RUNNABLE, Array, halos, run, shapes
+from service.core.arrays import Array
+from tests.support.images import RUNNABLE, halos, run, shapes
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 UNWRITTEN, FILL = 5, 200  # the former is what `run` puts into an output

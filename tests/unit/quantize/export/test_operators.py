@@ -20,6 +20,7 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.importers.windows import Windows, average, largest
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.errors import Unsupported
 from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME
 from service.core.signature import ModelSignature, TensorSpec
@@ -33,7 +34,6 @@ from tests.support.tflite_real import OPERATORS, SHAPE, network
 # Sums of some hundred terms in another order, and exp of another library, in float32.
 RELATIVE, ABSOLUTE = 2e-5, 4e-6
 ONNX_CASES = {**CASES, **MORE}
-Array = np.ndarray[Any, Any]
 
 
 def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:

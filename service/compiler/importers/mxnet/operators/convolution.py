@@ -18,7 +18,6 @@ from service.compiler.importers.mxnet.attributes import Attributes
 from service.compiler.importers.mxnet.node import Node, Tensor, Value, edges
 from service.compiler.importers.mxnet.operators.weights import fold_batch_norm, quantize
 from service.compiler.importers.mxnet.scales import (
-    Array,
     product_range,
     source_type,
     steps_per_unit,
@@ -27,6 +26,7 @@ from service.compiler.importers.mxnet.scales import (
 )
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _MAX_PADDED_ELEMENTS = 1 << 31  # oneDNN's kernels index with 32-bit integers
 _UNSIGNED = ("relu", "clip")  # activations whose outputs MXNet stores as uint8 (`IsOutputUInt8`)

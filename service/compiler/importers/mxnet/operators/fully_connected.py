@@ -13,7 +13,6 @@ from service.compiler.importers.mxnet.attributes import Attributes
 from service.compiler.importers.mxnet.node import Node, Tensor, Value, edges
 from service.compiler.importers.mxnet.operators.weights import Quantized, quantize
 from service.compiler.importers.mxnet.scales import (
-    Array,
     max_abs,
     product_range,
     source_type,
@@ -23,6 +22,7 @@ from service.compiler.importers.mxnet.scales import (
 )
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _MOST_BIAS = (1 << 31) // 2 - 1
 _UNITS = 1  # the output's axis of units

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import float32
+from service.core.arrays import Array
 
 # For each element of the result: places in the operand, and the weight of what is there.
 Taps = list[tuple[Array, Array]]

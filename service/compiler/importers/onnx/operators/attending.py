@@ -10,12 +10,12 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.core.arrays import Array
 
 LOWEST = float(np.finfo(np.float32).min)
 _LARGEST_MASK = 1 << 24

@@ -8,12 +8,12 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import CHANNELS, filters_channels_last, in_channels_last
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import accumulator_type
+from service.core.arrays import Array
 
 
 def qlinear_conv(node: Node) -> relax.Var:

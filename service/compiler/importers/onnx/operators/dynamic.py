@@ -16,13 +16,13 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import filters_channels_last, in_channels_last
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.matrix import of_rows, rows_of_columns
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _STORAGES = ("int8", "uint8")
 _STEPS = 255.0

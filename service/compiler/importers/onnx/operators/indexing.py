@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert, axis_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.core.arrays import Array
 
 _LARGEST_DEPTH = 1 << 20  # of one-hot rows
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.convolution import bias_of
 from service.compiler.importers.onnx.operators.real import float32
@@ -18,6 +17,7 @@ from service.compiler.importers.qdq import UNBOUNDED
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.arrays import Array
 
 Taken = Callable[[relax.Var, int], relax.Expr]
 

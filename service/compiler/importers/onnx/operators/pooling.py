@@ -11,7 +11,6 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import in_channels_last
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32, mean_of_images
 from service.compiler.importers.onnx.operators.windows import Windows
@@ -20,6 +19,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import STRIPS
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _MOST_WINDOWS = 1 << 24
 _MOST_PLACES = 1 << 10  # in a window of real values: an operator each

@@ -14,11 +14,12 @@ from functools import partial
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array, shortened
+from service.compiler.importers.onnx.model import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert, float32
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
+from service.core.arrays import Array
 
 MOST_STEPS = 256
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # of each if it is backward

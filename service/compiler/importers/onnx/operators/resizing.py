@@ -9,13 +9,13 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import in_channels_last
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import antialiasing
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Real, Wide
 from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.qnn import ops
+from service.core.arrays import Array
 
 _LARGEST = 1 << 16  # of an axis
 _HALF = np.float32(0.5)

@@ -10,13 +10,14 @@ import math
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array, shortened
+from service.compiler.importers.onnx.model import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.indexing import indices_of, inside
 from service.compiler.importers.onnx.operators.real import Convert, axis_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops import scattering
+from service.core.arrays import Array
 
 _MOST_WRITES = 1 << 22
 _REDUCTIONS = {

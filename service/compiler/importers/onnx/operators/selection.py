@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import axis_of
 from service.compiler.qnn.graph import shape_of
+from service.core.arrays import Array
 
 _WIDEST = 1 << 16  # of what is laid around an axis
 

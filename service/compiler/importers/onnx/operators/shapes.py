@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array, Tensor
+from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import reduced_axes
 from service.compiler.importers.onnx.schema import DTYPES
+from service.core.arrays import Array
 
 _LONGEST = 1 << 16  # of a row that is counted
 _MOST_AXES = 8

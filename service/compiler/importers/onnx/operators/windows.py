@@ -8,9 +8,9 @@ from typing import Any
 
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node
 from service.compiler.qnn.graph import shape_of
+from service.core.arrays import Array
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite.model import Array
 from service.compiler.importers.tflite.node import Node
+from service.core.arrays import Array
 
 
 def same_dtype(node: Node) -> None:

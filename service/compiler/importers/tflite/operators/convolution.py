@@ -9,10 +9,11 @@ from tvm import relax
 
 from service.compiler.importers.tflite.dilation import EXPLICIT_PADDING
 from service.compiler.importers.tflite.geometry import SAME, VALID, padding_2d
-from service.compiler.importers.tflite.model import Array, Tensor
+from service.compiler.importers.tflite.model import Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.arrays import Array
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 _BIAS_TOLERANCE = 0.02

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite.model import Array
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.common import same_dtype, taken
+from service.core.arrays import Array
 
 _REFLECT, _SYMMETRIC = 0, 1  # MirrorPadMode in schema.fbs
 

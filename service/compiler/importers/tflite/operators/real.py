@@ -19,7 +19,7 @@ from service.compiler.importers import real, windows
 from service.compiler.importers.real import Real
 from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.importers.tflite.geometry import VALID
-from service.compiler.importers.tflite.model import Array, Quantization, Tensor
+from service.compiler.importers.tflite.model import Quantization, Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import (
@@ -32,6 +32,7 @@ from service.compiler.importers.tflite.operators.elementwise import clamped, req
 from service.compiler.importers.windows import MOST_PLACES, Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.core.arrays import Array
 
 _MOST_NORMALIZED = 4  # dimensions, by L2_NORMALIZATION
 _MOST_ADDED = 1 << 8  # elements of an average: an operator each

@@ -9,12 +9,13 @@ from typing import cast
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite.model import Array, Tensor
+from service.compiler.importers.tflite.model import Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.selection import sliced
 from service.compiler.qnn import ops
 from service.compiler.qnn.ops.recurrent import GATE_SCALE, integer_bits
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 
 _GATES = QuantizedType("int16", (GATE_SCALE,))
 # Places of the inputs (tflite/kernels/lstm_shared.h); each four are the input, forget, cell and output gate's.

@@ -9,11 +9,12 @@ from functools import partial
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite.model import Array, Tensor
+from service.compiler.importers.tflite.model import Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.common import same_dtype, taken
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.core.arrays import Array
 
 _BYTES = ("int8", "uint8")
 

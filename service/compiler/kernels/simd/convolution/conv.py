@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
 from service.compiler.kernels.simd.convolution.accumulators import Accumulators, Tile
@@ -18,6 +18,7 @@ from service.compiler.kernels.simd.convolution.output import output_of
 from service.compiler.kernels.simd.convolution.reduction import Excess, Reduction, pairs_of
 from service.compiler.kernels.vector.isa import Isa, Pairs
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 
 def conv(

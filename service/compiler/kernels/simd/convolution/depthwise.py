@@ -15,7 +15,7 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
 from service.compiler.kernels.arithmetic.taps import Taps
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
 from service.compiler.kernels.simd.convolution.accumulators import Tile
@@ -23,6 +23,7 @@ from service.compiler.kernels.simd.convolution.output import output_of
 from service.compiler.kernels.simd.convolution.reduction import Excess
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 _MOST_PRODUCTS = 512  # of an unrolled tile; beyond, kernel rows are a loop
 _MOST_ROWS, _MOST_COLUMNS = 8, 8

@@ -18,7 +18,7 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
 from service.compiler.kernels.choices import Numbers
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr, Program, at_most, load
 from service.compiler.kernels.simd.convolution.accumulators import Accumulators, Tile
@@ -27,6 +27,7 @@ from service.compiler.kernels.simd.convolution.reduction import Excess
 from service.compiler.kernels.simd.convolution.tiles import candidates, tile_cycles
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 _NOTHING = -1  # instead of a channel
 

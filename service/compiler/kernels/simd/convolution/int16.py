@@ -16,11 +16,12 @@ from typing import Protocol
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.program import Expr, Program, Register, at_most, bits, load, shuffle, splat
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 Shape = tuple[int, int, int, int]
 

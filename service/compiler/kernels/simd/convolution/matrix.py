@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load
 from service.compiler.kernels.simd.convolution.matrix_schemes import Scheme, panel_of, tile_rows
@@ -19,6 +19,7 @@ from service.compiler.kernels.simd.convolution.output import output_of
 from service.compiler.kernels.simd.convolution.reduction import Excess
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 _CONFIGURATION_BYTES = 64
 _TOTAL_BYTES = 4

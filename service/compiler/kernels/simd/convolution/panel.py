@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load
 from service.compiler.kernels.walk import map_bytes
+from service.core.arrays import Array
 
 _QUAD = 4  # pixels of 16 channels in 64 bytes
 _QUAD_BYTES, _PART_BYTES = 64, 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.kernels.group import Group, PlainKernel, image_shape, shape_of
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.simd.convolution import int16
@@ -13,6 +13,7 @@ from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.int16 import DoubleScale, OptimizedDense, ReducedMultiplier
 from service.compiler.qnn.operation import Operation, value_of
+from service.core.arrays import Array
 
 _MOST_GROUPS = 32  # beyond, TVM's own code is faster than the products by zeros
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr
 from service.compiler.kernels.vector.isa import Isa, Pairs
+from service.core.arrays import Array
 
 
 def pairs_of(isa: Isa, layer: Layer, columns: int) -> Pairs | None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, bits, load, splat
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 _WORD_BITS = 32
 _LARGEST_WHOLE = 1 << 23  # from where on float32 has whole numbers only

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
 from service.compiler.kernels.simd.float.factors import copy
 from service.compiler.kernels.simd.float.memory import Padded, clear
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 _MOST_PIXELS = 16
 _SHARES = 8  # bands of rows, at least

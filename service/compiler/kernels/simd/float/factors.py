@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, load_first, splat
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics.bfloat16 import BFLOAT16, PAIR, words_of
+from service.core.arrays import Array
 
 Place = tuple[Buffer, Expr]  # a buffer, and an offset in it
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import Group, PlainKernel, shape_of
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import NO_HALO, Halo
 from service.compiler.kernels.matrices import Strided
@@ -25,6 +25,7 @@ from service.compiler.kernels.simd.float.tiles import Geometry, Outer, key_of, r
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation, value_of
+from service.core.arrays import Array
 
 _BFLOAT16_BITS = 16
 _LARGEST = (1 << 31) - 1  # elements of a tensor, which are numbered by int32

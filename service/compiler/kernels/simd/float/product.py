@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, splat
 from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.float.blocks import Blocked, BlockPanels
@@ -26,6 +26,7 @@ from service.compiler.kernels.simd.float.memory import Padded, pad
 from service.compiler.kernels.simd.float.tiles import FAR_BYTES, Geometry, cycles
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
+from service.core.arrays import Array
 
 _SHARE = 4096  # elements that are converted at a time
 

@@ -17,7 +17,7 @@ from tvm import tirx
 from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.arithmetic.tables import ENTRIES, channel_tables, first_channels, is_identity
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, Program, load
 from service.compiler.kernels.simd.images.table import require_blocks
@@ -25,6 +25,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.walk import Vector, View, Walk, map_bytes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 def concat(

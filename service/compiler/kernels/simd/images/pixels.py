@@ -6,13 +6,14 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.simd.images.table import require_blocks
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics.moving import taken_pixels
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 def take_pixels(isa: Isa, source: Image, destination: Image, operation: Operation, *, parallel: bool) -> Kernel:

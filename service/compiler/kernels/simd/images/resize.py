@@ -13,7 +13,7 @@ from tvm import tirx
 from service.compiler.kernels.arithmetic.interpolation import Blend, blend_of, tables_of
 from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load, splat
 from service.compiler.kernels.simd.images.table import require_blocks
@@ -21,6 +21,7 @@ from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 
 def resize_bilinear(

@@ -6,11 +6,12 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.tables import ENTRIES
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.walk import View, Walk, map_bytes
+from service.core.arrays import Array
 
 
 def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point: int, *, parallel: bool) -> Kernel:

@@ -14,12 +14,13 @@ from tvm import tirx
 
 from service.compiler.kernels.arithmetic.tables import ENTRIES
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.moves import Memory, Move, Pattern, Square, patterns
 from service.compiler.kernels.program import Buffer, Expr, Program, interleaved, load, load_first
 from service.compiler.kernels.simd.memory.reorder import as_shown, as_stored
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
+from service.core.arrays import Array
 
 _CHUNK = 256  # vectors of one item, where threads share them
 _DTYPES = (*BIAS, "float32", "int32")

@@ -14,12 +14,13 @@ from tvm import tirx
 
 from service.compiler.kernels.arithmetic.conversion import Dequantization, Quantization
 from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, splat
 from service.compiler.kernels.simd.memory.channels_first import ChannelsFirst
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
+from service.core.arrays import Array
 
 
 def pack(

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from tvm import relax
 
-from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Program
 from service.compiler.kernels.rows import Access, Operand, Output, Region, Step
 from service.compiler.kernels.simd.rows.values import Computation, kind_of, number_of
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.ops.real import PARTIAL_SUMS
+from service.core.arrays import Array
 
 STEP = PARTIAL_SUMS  # columns of a step of a pass
 _TILE = 4  # rows whose sums hide each other's latency

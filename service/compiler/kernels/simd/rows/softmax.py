@@ -13,7 +13,7 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.group import Group, PlainKernel, shape_of
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, shuffle
 from service.compiler.kernels.simd.rows.values import Vectors
@@ -22,6 +22,7 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.mlas_functions import ScaledSoftmax
 from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
+from service.core.arrays import Array
 
 _ROWS = 8  # at once: their sums hide an addition's latency
 _CYCLES = 2.0  # of an element

@@ -14,7 +14,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from service.compiler.kernels.arithmetic.conversion import dequantization_of, quantization_of
-from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
@@ -23,6 +23,7 @@ from service.compiler.qnn.numerics.fused import lowered_fma
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import LANES, PACKETS
+from service.core.arrays import Array
 
 _PACKET = 4  # elements: rows of a multiple of them all begin at an aligned address
 

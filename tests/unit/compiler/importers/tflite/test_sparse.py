@@ -15,8 +15,9 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.importers.tflite.model import Level, Sparse
 from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.sparse import dense
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, OctetError, Unsupported
-from tests.support.tflite_builder import Array, ModelBuilder, serialize
+from tests.support.tflite_builder import ModelBuilder, serialize
 from tests.support.tflite_sparse import dense_constant, pack, pruned, sum_with
 
 TYPES = st.sampled_from([np.int32, np.uint16, np.uint8])

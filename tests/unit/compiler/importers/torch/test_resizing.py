@@ -11,12 +11,13 @@ from service.compiler.importers.torch import import_torchscript
 from service.compiler.importers.torch.exported import import_exported
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, OctetError, Unsupported
 from service.core.numerics import FBGEMM, PT2E
 from service.quantize.document import Document
 from service.quantize.export.model import as_onnx
 from tests.support.exported import dequantize, document, node, program, quantize, tensor
-from tests.support.torchscript import FOLDER, Array, quantized
+from tests.support.torchscript import FOLDER, quantized
 
 DEFAULT, VEC = (f"torch.ops.aten.upsample_nearest2d.{overload}" for overload in ("default", "vec"))
 NONE: dict[str, Any] = {"as_none": True}

@@ -14,11 +14,12 @@ from service.compiler.importers.torch.exported import import_exported
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, OctetError
 from service.core.numerics import PT2E
 from tests.support.exported import dequantize, document, meta, node, program, quantize, tensor
 from tests.support.qnn_models import compile_and_run_all
-from tests.support.torchscript import FOLDER, Array
+from tests.support.torchscript import FOLDER
 
 CONVOLUTION = "torch.ops.aten.conv_transpose2d.input"
 PER_CHANNEL = "torch.ops.quantized_decomposed.dequantize_per_channel.default"

@@ -18,7 +18,8 @@ from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.convolution.conv import conv
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import fixed_point
-from tests.support.images import RUNNABLE, Array, read_back, run
+from service.core.arrays import Array
+from tests.support.images import RUNNABLE, read_back, run
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 RELU, SIGNED = Bounds(0), Bounds(100)

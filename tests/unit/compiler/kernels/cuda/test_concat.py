@@ -20,10 +20,11 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
-from tests.support.images import Array, arrays, blocked, laid_out, quantized_types, read_back, run, stored, with_halo
+from tests.support.images import arrays, blocked, laid_out, quantized_types, read_back, run, stored, with_halo
 from tests.support.qnn_models import SIGNED_MODES
 
 CARD = as_isa("sm_80")

@@ -14,10 +14,11 @@ from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda.cards import CARDS
 from service.compiler.kernels.cuda.depthwise import DepthwiseTile, depthwise, ranked
 from service.compiler.kernels.cuda.library import CudaLibrary
-from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.qnn.numerics import get_mode
+from service.core.arrays import Array
 from service.core.numerics import MODES, XNNPACK
 from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.cuda.cards import as_isa

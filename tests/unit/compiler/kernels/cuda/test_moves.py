@@ -12,9 +12,10 @@ from service.compiler.kernels.cuda.moves import move
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.moves import MOST_ELEMENTS, Memory, Move
+from service.core.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
-from tests.support.images import Array, arrays, laid_out, read_back, run, stored, with_halo
+from tests.support.images import arrays, laid_out, read_back, run, stored, with_halo
 from tests.support.moves import moved
 
 CARD = as_isa("sm_80")

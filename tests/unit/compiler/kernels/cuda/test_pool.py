@@ -15,11 +15,12 @@ from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
-from tests.support.images import Array, Draw, check_image, laid_out, read_back, run, stored
+from tests.support.images import Draw, check_image, laid_out, read_back, run, stored
 from tests.support.pools import mean_of_an_image, pooled, windows
 from tests.support.qnn_models import i8
 

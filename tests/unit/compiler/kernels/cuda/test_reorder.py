@@ -22,11 +22,11 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.numerics import MODES, ONNXRUNTIME
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
 from tests.support.images import (
-    Array,
     arrays,
     blocked,
     halos,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from service.compiler.kernels.libraries import peak_for
 from service.compiler.lowering.link import link
 from service.compiler.targets import codegen_target
+from service.core.arrays import Array
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty
 from service.core.call_plan import CallPlan
@@ -20,7 +19,6 @@ from service.core.target import TARGETS, Target, detect_host
 from service.runtime import load_files
 from tests.support.selected import compiled
 
-Array = NDArray[Any]
 HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
 
 

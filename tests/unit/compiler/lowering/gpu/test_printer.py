@@ -13,13 +13,13 @@ from tvm import te, tirx
 from service.compiler.lowering.gpu.functions import Printed, of_nest, of_whole
 from service.compiler.lowering.gpu.printer import Printer
 from service.compiler.lowering.gpu.stages import inlined, stages_of
+from service.core.arrays import Array
 from service.core.errors import Unsupported
 from tests.support.cuda.emulated import EmulatedKernel
 
 import tvm  # isort: skip
 from tvm.script import tirx as T  # isort: skip
 
-Array = np.ndarray[Any, Any]
 Body = Callable[[Any, Any], Any]
 
 WHOLE: dict[str, Body] = {

@@ -24,10 +24,10 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.arrays import Array
 from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.images import (
     RUNNABLE,
-    Array,
     blocked,
     laid_out,
     read_back,

@@ -19,10 +19,10 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.numerics import MODES, MODES_OF
 from tests.support.images import (
     RUNNABLE,
-    Array,
     arrays,
     blocked,
     laid_out,

@@ -20,10 +20,10 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.arrays import Array
 from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
 from tests.support.images import (
     RUNNABLE,
-    Array,
     Draw,
     at_a_wall,
     built,

@@ -1,4 +1,4 @@
-"""The twin of `LocalBlobStore` for tests: blobs in a dictionary."""
+"""A blob store in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound
 
 
 class MemoryBlobStore:
-    """See `store.BlobStore`. Safe between threads.
+    """Implements `service.cache.store.BlobStore` for tests. Safe for use by several threads.
 
     Attributes:
         blobs: what is stored; a test may damage it.
