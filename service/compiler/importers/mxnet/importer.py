@@ -140,7 +140,7 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
 
     Raises:
         NotQuantized: some cannot, and no operator is quantized.
-        UnsupportedOperator: some cannot; the message lists them by type and one by one, up to `names.MOST_NAMES` of each.
+        UnsupportedOperator: some cannot. The message lists at most `names.MOST_NAMES` types and as many operators.
     """
     operators = [node for node in nodes if node.op != VARIABLE]
     if not operators:
