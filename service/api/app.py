@@ -1,4 +1,4 @@
-"""The application: what the data plane does not answer itself."""
+"""The FastAPI application. It serves every request that the data plane does not answer itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _DESCRIPTION = (
 
 
 def control_plane() -> FastAPI:
-    """The routes under `/api/v1`, without what they work on: enough for the OpenAPI document."""
+    """Returns the application with the routes under `/api/v1` but without services: enough for the OpenAPI document."""
     app = FastAPI(
         title="Octet",
         version=__version__,
@@ -80,7 +80,7 @@ def control_plane() -> FastAPI:
 
 
 def create_app(services: Services) -> FastAPI:
-    """The whole application on `services`; it ends what they hold when it is shut down."""
+    """Returns the whole application, which uses `services` and closes them when it shuts down."""
     app = control_plane()
     app.add_middleware(with_middleware, services=services)
     app.state.services = services

@@ -1,4 +1,4 @@
-"""Opens what the application works on: the database, the store, and the models loaded from it."""
+"""Opens the services that the application uses: the database, the store, and the model registry."""
 
 from __future__ import annotations
 
@@ -41,21 +41,22 @@ def assemble(
     certificate: Certificate | None = None,
     on_lost: Callable[[], None] = lambda: None,
 ) -> Iterator[Services]:
-    """The services of one process, on the folder that `settings` name; brought up to date, and restored if need be.
+    """Opens the services of one process, in the data folder of `settings`. Migrates the database, and restores lost
+    data.
 
     Args:
-        plane: what answers.
-        certificate: of the public ports; None for plain text.
+        plane: the data plane, which runs predictions.
+        certificate: of the public ports; None if they use plain text.
         on_lost: see `Database`.
 
     Raises:
-        InvalidInput: others than this machine reach the address, and there is no API key; or they cannot be read.
+        InvalidInput: other machines can reach the address, and there is no API key; or the keys cannot be read.
         OctetError: the database or the store cannot be opened.
     """
     database = Database.of(settings, on_lost)
     database.migrate()
     stores = stores_of(settings, database)
-    if not database.is_sqlite:  # the supervisor has looked at files
+    if not database.is_sqlite:  # with SQLite, keys are in files, which the supervisor has checked
         check_exposure(settings, stores)
     access = Access(settings, stores=stores)
     crashes = crashes_of(settings, database)
@@ -65,15 +66,15 @@ def assemble(
     verifications = VerificationStore(database, max_attempts=settings.max_build_attempts)
     try:
         synchronize(layout, builds, models, aliases)
-    except StoreUnreachable as error:  # what was seen of it before is served nevertheless
-        _logger.warning("the database and the store are not compared: %s", error)
+    except StoreUnreachable as error:  # the models that the database already lists can be served nevertheless
+        _logger.warning("cannot compare the database with the store: %s", error)
     metrics, trust = Metrics(), Trust.of(settings)
 
     def build_again(lost: Build) -> None:
         try:
             request_again(services, lost)
         except OctetError as error:
-            _logger.error("build %s cannot be done again here: %s", lost.id, error)
+            _logger.error("build %s cannot be repeated here: %s", lost.id, error)
 
     pool = "" if settings.role is Role.API else cluster.pool_of(settings, host)
     registry = Registry(
@@ -92,7 +93,7 @@ def assemble(
     workers, tracing = WorkerStore(database), start_tracing(settings)
     routing = None
     if settings.role is Role.API:
-        assert isinstance(plane, DataPlane)  # one for each tenant is only octet serve's
+        assert isinstance(plane, DataPlane)  # only octet serve has one data plane per tenant
         members = Members(workers, settings.worker_heartbeat_s)
         routing = routing_of(settings, members, Servable(builds, models, aliases), plane, builds.bell, database.changes)
     services = Services(

@@ -1,4 +1,4 @@
-"""The problem document of RFC 9457, apart from the framework: the process that keeps the server running has none."""
+"""RFC 9457 problem documents, without a web framework: the supervisor, which sends some, does not load one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MEDIA_TYPE = "application/problem+json"
 def document(
     status: int, code: str, title: str, detail: str, members: Mapping[str, Any], path: str, request_id: str
 ) -> bytes:
-    """A body of `MEDIA_TYPE`.
+    """Returns a response body of type `MEDIA_TYPE`.
 
     Args:
-        members: besides those that every document has.
-        path: of the request.
+        members: further members, in addition to those that every document has.
+        path: the path of the request.
     """
     members = {
         "type": f"urn:octet:problem:{code}",

@@ -1,4 +1,4 @@
-"""The services as an argument of request handlers: FastAPI finds them in the application."""
+"""Passes the services to request handlers as an argument; FastAPI reads them from the application's state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from service.api.services import Services
 
 
-async def _of(request: Request) -> Services:  # async, because FastAPI runs what is not in a thread
+async def _of(request: Request) -> Services:  # async, because FastAPI runs a sync dependency in a thread
     return cast(Services, request.app.state.services)
 
 

@@ -1,6 +1,6 @@
-"""The one mapper from errors to HTTP: RFC 9457 problem documents, for every error of every endpoint.
+"""Maps errors to HTTP responses: an RFC 9457 problem document for every error of every endpoint.
 
-Each document also has the member `error` (equal to `detail`), which clients of the Open Inference Protocol read.
+Each document also has the member `error`, equal to `detail`, which clients of the Open Inference Protocol read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from service.core.model import NAME_PATTERN
 _logger = logging.getLogger(__name__)
 
 _METHODS = ("delete", "get", "head", "patch", "post", "put")
-_PATTERNS = {  # in words
+_PATTERNS = {  # a pattern -> its meaning, for error messages
     NAME_PATTERN: "a name is up to 63 lower-case letters, digits, '.', '_' and '-', and begins with a letter or digit",
     ALIAS_PATTERN: "an alias is up to 63 lower-case letters, digits, '.', '_' and '-', and begins with a letter",
 }
@@ -38,7 +38,7 @@ _WHERE = ("stage", "op", "tensor", "hint")
 
 
 def problem_response(error: OctetError, scope: Scope) -> Response:
-    """`error` as the answer to the request of `scope`."""
+    """Returns the response to a request that failed with `error`."""
     headers = {"retry-after": retry_after(error)} if may_be_retried(error) else {}
     if isinstance(error, errors.Unauthorized):
         headers["www-authenticate"] = "Bearer"  # required by RFC 9110
@@ -47,30 +47,34 @@ def problem_response(error: OctetError, scope: Scope) -> Response:
 
 
 def retry_after(error: OctetError) -> str:
-    """The value of `Retry-After`: whole seconds, at least one, since 0 would ask for the flood to go on."""
+    """Returns the value of `Retry-After`: whole seconds, and at least 1, as 0 would let clients retry without a
+    pause.
+    """
     return str(max(1, ceil(error.retry_after_s or 0)))
 
 
 def unexpected_response(exception: BaseException, scope: Scope) -> Response:
-    """The answer to a request that an unforeseen exception ended: its details are in the log, never in the answer."""
+    """Returns the response to a request that an unforeseen exception ended. Its details go to the log, never the
+    client.
+    """
     if isinstance(exception, OSError) and exception.errno in (errno.ENOSPC, errno.EDQUOT):
         return problem_response(errors.StorageFull(), scope)
     if isinstance(exception, MemoryError):
         _logger.error("request %s: %s", request_id(scope), exception)
         return problem_response(no_memory(exception), scope)
     _logger.error("request %s failed", request_id(scope), exc_info=exception)
-    detail = "The server failed in a way that it did not foresee."
-    hint = f"the server's log says more about request {request_id(scope)}"
+    detail = "The server failed unexpectedly."
+    hint = f"see the server's log for request {request_id(scope)}"
     return _respond(scope, 500, "internal_error", "Internal error.", detail, {"hint": hint})
 
 
 def request_id(scope: Scope) -> str:
-    """The id that `RequestContext` gave the request."""
+    """Returns the id that `RequestContext` gave the request."""
     return str(scope.get("octet.request_id", ""))
 
 
 def install(app: FastAPI) -> None:
-    """Makes `app` answer every error with a problem document."""
+    """Makes `app` respond to every error with a problem document."""
 
     async def octet_error(request: Request, exception: Exception) -> Response:
         assert isinstance(exception, OctetError)
@@ -93,7 +97,9 @@ def install(app: FastAPI) -> None:
         detail = exception.detail if exception.detail != phrase else _routing_detail(exception.status_code, request)
         headers = {name.lower(): value for name, value in (exception.headers or {}).items()}
         if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["allow"] = _allowed(app, request.url.path) or headers["allow"]  # the page is not in the document
+            headers["allow"] = (
+                _allowed(app, request.url.path) or headers["allow"]
+            )  # paths of the page are not in OpenAPI
         return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, headers)
 
     app.add_exception_handler(OctetError, octet_error)
@@ -124,7 +130,7 @@ def _finding(finding: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _allowed(app: FastAPI, path: str) -> str:
-    """The methods of a path, which may be several routes: Starlette names those of the first."""
+    """Returns the methods of a path. Several routes may share it, and Starlette lists only the first one's methods."""
     items = [item for template, item in app.openapi()["paths"].items() if compile_path(template)[0].match(path)]
     return ", ".join(sorted({method.upper() for item in items for method in item if method in _METHODS}))
 
@@ -133,5 +139,5 @@ def _routing_detail(status: int, request: Request) -> str:
     if status == HTTPStatus.NOT_FOUND:
         return f"there is nothing at {request.url.path}"
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        return f"{request.url.path} does not take {request.method}"
+        return f"{request.url.path} does not accept {request.method}"
     return HTTPStatus(status).phrase

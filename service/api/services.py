@@ -1,4 +1,4 @@
-"""What request handlers work on. Created once per process by `server.py`, or by a test."""
+"""The services that request handlers use. Created once per process by `server.py`, or by a test."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Services:
     """The components behind the API.
 
     Attributes:
-        registry: which models answer.
-        plane: what answers with them.
-        tracing: None where requests are not traced.
-        certificate: None where connections are in plain text.
-        broken_files: what `--models` names and cannot be served, by the file's name, and why.
-        routing: None where this process forwards no predictions.
-        stopping: set when the process was told to stop; handlers that hold a request open end it then.
+        registry: the models that are served.
+        plane: the data plane, which runs predictions.
+        tracing: None if requests are not traced.
+        certificate: None if connections use plain text.
+        broken_files: the files of `--models` that cannot be served: file name -> reason.
+        routing: None if this process forwards no predictions.
+        stopping: set when the process starts to stop; handlers that hold a request open then end it.
     """
 
     settings: Settings
@@ -62,19 +62,19 @@ class Services:
     routing: Routing | None = None
 
     def version(self, model: str, number: int | None) -> ModelVersion:
-        """A version of a model; None for the newest. Raises `NotFound`."""
+        """Returns a version of a model, by default the newest. Raises `NotFound`."""
         return self.models.get(model) if number is None else self.models.version(model, number)
 
     def members(self) -> Collection[Worker]:
-        """The workers of the cluster that are there. Raises as `Members.look`."""
+        """Returns the running workers of the cluster. Raises as `Members.look`."""
         return Members(self.workers, self.settings.worker_heartbeat_s).look().values()
 
     @property
     def pool(self) -> str:
-        """That this server is of, or is."""
+        """The name of the pool that this server belongs to. A single server is a pool of its own."""
         return pool_of(self.settings, self.host)
 
     @property
     def traced(self) -> float:
-        """Which part of the requests to trace that do not say it themselves; below 0: none at all."""
+        """The share of requests to trace, for those whose headers do not decide it; below 0: trace none."""
         return self.tracing.ratio if self.tracing is not None else -1.0

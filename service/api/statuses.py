@@ -1,4 +1,4 @@
-"""The status of each error over HTTP, apart from the framework: the data plane's answers have them too."""
+"""The HTTP status of each error, without a web framework: the data plane's responses use it too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from service.core import errors
 from service.core.errors import OctetError
 
-# The nearest class in an error's line of descent decides; the table of `core/errors.py`.
+# The nearest class in an error's method resolution order decides. Same as the table in `core/errors.py`.
 STATUS: Mapping[type[OctetError], int] = {
     OctetError: 500,
     errors.InvalidInput: 400,
@@ -36,10 +36,10 @@ def status_of(error: OctetError) -> int:
 
 
 def may_be_retried(error: OctetError) -> bool:
-    """Whether the same request may succeed later, without any change by a user."""
+    """Returns true if the same request may succeed later, without any change by a user."""
     return isinstance(error, _MAY_BE_RETRIED) and not isinstance(error, errors.NotBuilt | errors.DatabaseDamaged)
 
 
 def no_memory(exception: MemoryError) -> errors.MemoryFull:
-    """The error that a client sees in place of a `MemoryError`; it carries no details."""
+    """Returns the error to send in place of a `MemoryError`; it contains no details."""
     return errors.MemoryFull(hint="try again later, or send smaller requests")

@@ -201,7 +201,7 @@ def _others(
 ) -> list[dict[str, Any]]:
     """Follows the other builds of a push for all targets. Returns one result of `push_model`'s form for each.
 
-        A failed build is not raised; its document contains the error.
+    A failed build is not raised; its document contains the error.
 
     Args:
         options: the options that the builds have in common, in the API's form.

@@ -21,7 +21,7 @@ INTEGER, FLOAT, LAYOUT, GENERATED = KINDS = ("integer", "float", "layout", "gene
 TITLES = {
     INTEGER: "integer kernels",
     FLOAT: "float kernels",
-    LAYOUT: "changes of layout",
+    LAYOUT: "layout changes",
     GENERATED: "generated code",
 }
 MOST_GENERATED = 0.1  # above this share of the time, `Explanation.warning` names the generated code

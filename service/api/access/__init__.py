@@ -1,6 +1,6 @@
 """Access control: API keys and their limits, checked before any other part of a request is read.
 
-A server imports `guard`, which checks every request, from its module: it needs the web framework.
+Import the class `Guard`, which checks every request, from its module `guard`: it needs the web framework.
 """
 
 from service.api.access.access import ANYBODY, Access, check_exposure

@@ -1,4 +1,4 @@
-"""The one decision about a request: whether its key opens what it asks for."""
+"""The access decision for a request: whether its key permits it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from service.core.tenant import SEPARATOR
 from service.core.usage import KnownKey
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 1.0  # so long after a change a request may still go by what the keys were
+_LOOK_S = 1.0  # how long after a change of the keys a request may still be checked against the old ones
 _BEARER = b"bearer "
 _HINT = "send the header Authorization: Bearer KEY; the octet command takes it from OCTET_KEY"
 
-ANYBODY = "anybody"  # the caller's id where no key is required
-_OF_CLUSTER = "/v2/repository/models/"  # what the cluster's key opens of a worker; the data plane answers the rest
+ANYBODY = "anybody"  # the caller's id if no key is required
+_OF_CLUSTER = "/v2/repository/models/"  # what the cluster's key permits on a worker; the data plane checks the rest
 
 
 class Access:
-    """Asked for every request, on one event loop. A decision takes about 2 µs.
+    """Decides about every request, on one event loop. A decision takes about 2 µs.
 
-    Whether keys are required: yes if there is one, or if other machines can reach the address;
-    `Settings.auth` may say otherwise. Once they are, the process goes on asking, whatever becomes of them.
+    Keys are required if any key exists, or if other machines can reach the address; `Settings.auth` may override this.
+    Once keys are required, this process requires them until it ends, even if all keys are deleted.
     """
 
     def __init__(self, settings: Settings, clock: Clock | None = None, stores: Stores | None = None) -> None:
         """
         Args:
-            stores: by default files in the data folder.
+            stores: by default the files in the data folder.
 
         Raises:
-            InvalidInput: the file of the keys cannot be read, or the admin key is none.
+            InvalidInput: the file of keys cannot be read, or the admin key is not a valid key.
         """
         self._clock = clock or SystemClock()
         self._stores = stores or stores_of(settings, clock=self._clock)
@@ -58,25 +58,25 @@ class Access:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a request has to show a key."""
+        """True if requests need a key."""
         return self._is_asked
 
     def look(self) -> bool:
-        """`is_asked`, for callers that do not check every request."""
+        """Returns `is_asked` after reading changed keys, for callers that do not check every request."""
         if self._clock.monotonic_s() >= self._look_at_s:
             self._look_again()
         return self._is_asked
 
     def identify(self, authorization: bytes | None, *needed: Scope) -> Key | None:
-        """Identifies the API key of a request. Returns None where no key is required.
+        """Identifies the API key of a request. Returns None if no key is required.
 
         Args:
             authorization: the value of the header.
-            needed: of which the key has to have one; what a refusal asks for is the first.
+            needed: the key needs at least one of these scopes; an error message suggests the first.
 
         Raises:
-            Unauthorized: there is no key in the header, or none that is known.
-            Forbidden: it is not for this.
+            Unauthorized: the header has no key, or an unknown or revoked one.
+            Forbidden: the key has none of these scopes.
         """
         if self._clock.monotonic_s() >= self._look_at_s:
             self._look_again()
@@ -91,7 +91,7 @@ class Access:
         return key
 
     def tenant_of(self, who: str) -> str:
-        """The tenant of the key with this id. Raises `Unauthorized`: there is none such any more."""
+        """Returns the tenant of the key with this id. Raises `Unauthorized` if the key no longer exists."""
         if who in (ANYBODY, CLUSTER):
             return ""
         key = self._known.get(who)
@@ -100,7 +100,9 @@ class Access:
         return key.tenant
 
     def is_of_cluster(self, key: bytes | None, path: str) -> bool:
-        """Whether a request comes from the API that this worker serves, by the cluster's key, and asks what it may."""
+        """Returns true if the request has the cluster's key, so comes from this worker's API, and its path is
+        permitted.
+        """
         if key is None or not self._cluster_key or not path.startswith(_OF_CLUSTER):
             return False
         return hmac.compare_digest(key, self._cluster_key)
@@ -119,19 +121,19 @@ class Access:
         return key.id
 
     def create(self, name: str, scopes: Iterable[Scope], limits: Limits, tenant: str = "") -> tuple[Key, str]:
-        """`KeyRing.create`, for a request over the network.
+        """Creates a key as `KeyRing.create` does, for a request over the network.
 
         The first key makes the server require keys, and only an admin key can then create others.
 
         Raises:
-            Conflict: it would be the first key, and is not for administrators.
+            Conflict: it would be the first key, but lacks the scope admin or is limited to a tenant.
         """
         chosen = frozenset(scopes)
         is_for_operators = Scope.ADMIN in chosen and not tenant
         if not self.look() and self._auth is Auth.AUTO and not is_for_operators:
             raise Conflict(
-                "the first key has to be for administrators: from then on every request needs a key, and no other "
-                "could make or revoke one",
+                "the first key needs the scope admin: once a key exists, every request needs one, and no other "
+                "key could create or revoke keys",
                 hint="create a key with the scope admin first",
             )
         made = self.keys.create(name, chosen, limits, tenant)
@@ -139,39 +141,41 @@ class Access:
         return made
 
     def changed(self) -> None:
-        """Notes that this process changed the keys: later requests use the new ones."""
+        """Must be called after this process changed the keys, so that later requests use the new ones."""
         self._look_at_s = 0.0
 
     def known(self) -> list[KnownKey]:
-        """The keys, and what is known of their use; and what opens nothing, but counts for all of a tenant."""
+        """Returns the keys and what they have used, including the internal keys that count a whole tenant's
+        requests.
+        """
         return [self._meters.known(key) for key in (*self._known.values(), *self._common.values())]
 
     def check_builds(self, tenant: str, count: int = 1) -> None:
-        """Raises `QuotaExceeded`: the tenant may begin no more builds today."""
+        """Raises `QuotaExceeded` if the tenant may not start `count` more builds today."""
         self._meters.check_builds(tenant, count)
 
     def count_builds(self, tenant: str, count: int = 1) -> None:
-        """Notes that a build of a tenant was begun."""
+        """Counts builds that a tenant started."""
         self._meters.count_builds(tenant, count)
 
     def used(self, counts: Mapping[str, int]) -> bool:
-        """Counts requests that the data plane has let through, by the id of their key; whether there were any."""
+        """Counts requests that the data plane admitted, by key id. Returns true if there were any."""
         for id, count in counts.items():
             if (key := self._known.get(id) or self._common.get(id)) is not None:
                 self._meters.add(key, count)
         return bool(counts)
 
     def save(self) -> None:
-        """Tells other replicas how much of their limits keys have used, and learns it of them. From any thread."""
+        """Exchanges the use of limits with other replicas. May be called from any thread."""
         self._meters.save()
 
     @property
     def is_followed(self) -> bool:
-        """Whether the keys change elsewhere, so that `refresh` is to be called."""
+        """True if the keys can change outside of this process, so that `refresh` must be called."""
         return self._stores.is_followed
 
     def refresh(self) -> None:
-        """Looks for keys that other replicas have changed. From any thread; it may wait for a database."""
+        """Reads keys that other replicas changed. May be called from any thread, and may wait for a database."""
         self._stores.refresh()
 
     def _find(self, authorization: bytes | None) -> Key:
@@ -189,8 +193,10 @@ class Access:
         was_asked = self._is_asked
         try:
             self._read()
-        except InvalidInput as error:  # it came while we ran; a file of keys means that keys are required
-            _logger.error("%s; none of its keys are accepted", error.message)
+        except (
+            InvalidInput
+        ) as error:  # the file was created after this process started; a key file means keys are required
+            _logger.error("%s; no key in it is accepted", error.message)
             self._is_asked = self._auth is not Auth.OFF
         if self._is_asked and not was_asked:
             _logger.warning("there are API keys: from now on every request needs one")
@@ -203,7 +209,10 @@ class Access:
 
 
 def _common(settings: Settings, clock: Clock) -> Keys:
-    """What the data plane counts the requests of a tenant by, where they have a quota: keys that no text is of."""
+    """Returns a key for each tenant with a request quota, by which the data plane counts the tenant's requests.
+
+    The keys are revoked and have no secret, so that no request can use them.
+    """
     quotas = {name: its.requests_per_day for name, its in settings.tenants.items() if its.requests_per_day is not None}
     found = {}
     for tenant, per_day in quotas.items():
@@ -213,16 +222,16 @@ def _common(settings: Settings, clock: Clock) -> Keys:
 
 
 def check_exposure(settings: Settings, stores: Stores | None = None) -> None:
-    """To be called before requests are taken.
+    """Checks that a server which other machines can reach requires a key. Must be called before it accepts requests.
 
     Args:
-        stores: by default files in the data folder.
+        stores: by default the files in the data folder.
 
     Raises:
-        InvalidInput: others than this machine reach the address, and there is no key that they could show.
+        InvalidInput: other machines can reach the address, and there is no valid key.
     """
     if settings.auth is Auth.OFF or settings.role is Role.WORKER or is_loopback(settings.host):
-        return  # a worker's requests come from the API, which shows the cluster's key
+        return  # a worker's requests come from the API, which authenticates with the cluster's key
     stored = (stores or stores_of(settings)).keys.read().values()
     if not _given(settings, SystemClock()) and all(key.revoked_at for key in stored):
         raise InvalidInput(
@@ -234,8 +243,8 @@ def check_exposure(settings: Settings, stores: Stores | None = None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`, an address or a name; a name that does not resolve is not this
-    machine's.
+    """Returns true if only this machine can reach `host`, an address or a name. A name that does not resolve could be
+    any machine's, so the result is false.
     """
     try:
         addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
@@ -245,7 +254,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _given(settings: Settings, clock: Clock) -> Mapping[str, Key]:
-    """The key that the settings bring along."""
+    """Returns the key that is set in the settings (OCTET_ADMIN_KEY), if any."""
     if settings.admin_key is None:
         return {}
     text = settings.admin_key.get_secret_value()

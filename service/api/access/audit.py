@@ -1,4 +1,4 @@
-"""The audit log of changes: what was changed, by whom and when. It is only ever added to."""
+"""The audit log: who changed what, and when. Entries are only ever appended."""
 
 from __future__ import annotations
 
@@ -23,37 +23,39 @@ from service.core.errors import OctetError
 _logger = logging.getLogger(__name__)
 
 CLUSTER = "~cluster"
-"""Who asks a worker: the API of its cluster, which has admitted the request, and noted it. No key has such an id."""
+"""The caller's id on a worker if its cluster's API sent the request, and so has admitted and logged it. No key has it.
+"""
 
 asking: ContextVar[tuple[str, str] | None] = ContextVar("asking", default=None)
-"""Whose request is answered (the id of a key), and its own id; None where a person at this machine asks.
+"""The caller of the current request (a key's id) and the request's id; None for a command at this machine.
 
-Set by the guard that admits the request.
+The guard that admits a request sets it.
 """
 
 
 class AuditStore(Protocol):
-    """Entries, in the order in which they came. Any number of processes may add some."""
+    """Entries in the order in which they were added. Any number of processes may add entries."""
 
     def add(self, id: str, tenant: str, entry: Mapping[str, Any]) -> None:
-        """Raises an `OctetError` or an `OSError`. An entry whose id was added before is not added again."""
+        """Adds an entry, unless one with this id was added before. Raises an `OctetError` or an `OSError`."""
 
     def last(self, count: int, tenant: str | None = None) -> list[dict[str, Any]]:
-        """The newest `count` entries, the newest first; of one tenant, or of all."""
+        """Returns the newest `count` entries, newest first; of one tenant, or of all."""
 
 
 class AuditLog:
-    """Notes who did what, on which replica."""
+    """Records who did what, on which replica."""
 
     def __init__(self, store: AuditStore, clock: Clock | None = None, replica: str = "") -> None:
-        """`replica`: the name of this one; by default the machine's."""
+        """`replica` is the name of this replica; by default the machine's host name."""
         self._store, self._clock = store, clock or SystemClock()
         self._replica = replica or socket.gethostname()
 
     def note(self, action: str, **what: Any) -> None:
-        """Adds that `action` was done, unless a worker did it for its API, which notes it.
+        """Records that `action` was done. A worker records nothing for its API's requests, as the API does.
 
-        It was, so a failure to write it is no error of the request: the log has it.
+        If the entry cannot be written, the request does not fail, as the action is done; the entry goes to the log
+        instead.
         """
         who, request = asking.get() or (f"local:{getpass.getuser()}", None)
         if who == CLUSTER:
@@ -66,15 +68,15 @@ class AuditLog:
             _logger.error("the audit log cannot be written (%s): %s", error, json.dumps(entry, ensure_ascii=False))
 
     def last(self, count: int, tenant: str | None = None) -> list[dict[str, Any]]:
-        """As `AuditStore.last`."""
+        """See `AuditStore.last`."""
         return self._store.last(count, tenant)
 
 
 class AuditFile:
-    """See `AuditStore`: one JSON object a line.
+    """An `AuditStore` in a file, with one JSON object per line.
 
-    On one machine it is not a table: tables are lost with the database, and every process that writes to the database
-    can change them.
+    On a single machine it is a file rather than a table: a table would be lost with the database, and every process
+    that writes to the database could change it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,7 +87,7 @@ class AuditFile:
         self._append(json.dumps({**entry, **whose}, ensure_ascii=False).encode())
 
     def last(self, count: int, tenant: str | None = None) -> list[dict[str, Any]]:
-        """A line that a power cut tore is left out."""
+        """Returns the last entries. Lines that a power failure left incomplete are skipped."""
         try:
             with self._path.open("rb") as file:
                 if tenant is None:

@@ -1,4 +1,4 @@
-"""Access control for all HTTP requests."""
+"""Access control for every HTTP request, as ASGI middleware."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CLUSTER_KEY = b"octet-cluster-key"
 
 
 class Guard:
-    """Refuses requests without a sufficient key, or beyond its limits, before the request is routed or its body is
-    read; and requests of other sites' pages, where no key is required.
+    """Refuses requests without a sufficient key, or beyond the key's limits, before they are routed and before their
+    body is read. If no key is required, refuses requests from other sites' pages.
 
-    Inside `RequestContext`, whose id its answers carry.
+    It is used inside `RequestContext`, which adds the request id to the responses.
     """
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics) -> None:

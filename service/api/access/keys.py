@@ -1,8 +1,8 @@
-"""The API keys: what `octet keys` and `/api/v1/keys` write, and every server that shares them reads.
+"""The API keys, which `octet keys` and `/api/v1/keys` change, and which every server that shares them reads.
 
-On one machine they are a file, and no table: it has to be there when the database is lost, or nobody could do anything;
-whoever starts a server makes the first key without one; and a cluster can mount it. Servers that share a PostgreSQL
-database share its table instead (`service.db.KeyTable`). Nothing in either gives access.
+On one machine they are in a file rather than a table: they survive the loss of the database, the first key can be
+created before a server runs, and a cluster can mount the file. Servers that share a PostgreSQL database use a table
+there (`service.db.KeyTable`). Neither contains a key's secret, so reading them gives no access.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ Keys = Mapping[str, Key]
 
 
 class KeyStore(Protocol):
-    """The keys, by id, in the order in which they were made. Safe between threads and processes."""
+    """The keys by id, in the order of their creation. Thread-safe and safe between processes."""
 
     def read(self) -> Keys:
-        """Raises an `OctetError` where they cannot be read, and could not before."""
+        """Returns the keys. Raises an `OctetError` if they cannot be read and never could be."""
 
     def add(self, key: Key) -> None:
-        """Raises `Conflict`: they cannot be changed."""
+        """Adds a key. Raises `Conflict` if the store is read-only."""
 
     def revoke(self, id: str, at: datetime) -> Key:
-        """The key, which opens nothing any more; one that was revoked before stays as it is.
+        """Revokes a key, and returns it. A key that is already revoked keeps its time of revocation.
 
         Raises:
-            NotFound: there is none.
-            Conflict: they cannot be changed.
+            NotFound: no key has this id.
+            Conflict: the store is read-only.
         """
 
 
 class KeyRing:
-    """Makes and revokes keys, and notes that in the audit log."""
+    """Creates and revokes keys, and records this in the audit log."""
 
     def __init__(self, store: KeyStore, audit: AuditLog, clock: Clock | None = None) -> None:
         self._store, self._audit, self._clock = store, audit, clock or SystemClock()
 
     def read(self) -> Keys:
-        """As `KeyStore.read`."""
+        """See `KeyStore.read`."""
         return self._store.read()
 
     def create(
@@ -63,11 +63,11 @@ class KeyRing:
         limits: Limits = Limits(),  # noqa: B008
         tenant: str = "",
     ) -> tuple[Key, str]:
-        """A new key, and its text, which is shown once.
+        """Creates a key. Returns it and its text, which is not stored.
 
         Raises:
-            InvalidInput: its name, scopes or tenant are none.
-            Conflict: it cannot be stored.
+            InvalidInput: the name, the scopes or the tenant are invalid.
+            Conflict: the key cannot be stored.
         """
         key, text = new_key(name, scopes, limits, self._clock.now(), check_tenant(tenant))
         self._store.add(key)
@@ -75,24 +75,26 @@ class KeyRing:
         return key, text
 
     def revoke(self, id: str) -> Key:
-        """As `KeyStore.revoke`."""
+        """See `KeyStore.revoke`."""
         key = self._store.revoke(id, self._clock.now())
         self._audit.note("revoke_key", key=key.id, name=key.name)
         return key
 
 
 class KeyFile:
-    """See `KeyStore`; one that is looked at again whenever it is read."""
+    """A `KeyStore` in a file. Every read checks whether the file has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[tuple[int, ...], Keys] | None = None  # the state of the file, and what it held
+        self._seen: tuple[tuple[int, ...], Keys] | None = (
+            None  # the file's inode, time and size, and its keys at that time
+        )
 
     def read(self) -> Keys:
         """The keys in the file; empty if there is no file.
 
         Raises:
-            InvalidInput: it cannot be read, and could not before.
+            InvalidInput: the file cannot be read, and was never read before.
         """
         try:
             status = self._path.stat()
@@ -115,7 +117,7 @@ class KeyFile:
     def revoke(self, id: str, at: datetime) -> Key:
         def change(known: Keys) -> Keys:
             if id not in known:
-                raise NotFound(f"there is no key {id!r}", hint="octet keys list shows them")
+                raise NotFound(f"there is no key {id!r}", hint="octet keys list shows the keys")
             key = known[id]
             return {**known, id: replace(key, revoked_at=key.revoked_at or at)}
 
@@ -130,16 +132,16 @@ class KeyFile:
         except OSError as error:
             raise Conflict(
                 f"{self._path}, the file of API keys, cannot be written: {error.strerror}",
-                hint="change it where it is set",
+                hint="if the file is mounted read-only, change it at its source",
             ) from error
         return keys
 
 
 class FollowedKeys:
-    """Keys that are elsewhere, as they were when they were last looked at: no request waits for a database."""
+    """A cached copy of keys in another store, so that no request waits for a database. `refresh` updates it."""
 
     def __init__(self, store: KeyStore) -> None:
-        """Raises as `KeyStore.read`."""
+        """Raises the errors of `KeyStore.read`."""
         self._store = store
         self._known = store.read()
 
@@ -147,7 +149,7 @@ class FollowedKeys:
         return self._known
 
     def refresh(self) -> None:
-        """Looks again; where they cannot be read, those that are known stay valid."""
+        """Reads the keys again. If that fails, the cached ones stay valid."""
         try:
             self._known = self._store.read()
         except OctetError as error:

@@ -1,7 +1,7 @@
 """Rate limits and daily quotas of API keys.
 
-A replica counts what it lets through by itself, tells the others every second, and learns what they did. Of a day's
-quota it subtracts what they have used; a rate it divides by the number of replicas at which the key is used.
+Each replica counts the requests that it admits, reports them to the others every second, and receives their counts.
+From a daily quota it subtracts what the others used; it divides a rate by the number of replicas that use the key.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class Usage:
     """The use of one key on one day.
 
     Attributes:
-        own: by this process; only the event loop changes it.
-        others: by others, and by earlier processes, as far as they told; only who saves changes it, and `told`.
-        told: how much of `own` the others know.
+        own: requests in this process; only the event loop changes it.
+        others: the requests of other and earlier processes, as far as they reported them; only the saving thread
+            changes it, and `told`.
+        told: how much of `own` was reported to the others.
     """
 
     day: date
@@ -49,7 +50,7 @@ class Meter:
     """Counts the requests of one key.
 
     Attributes:
-        sharers: the replicas at which the key is used, this one among them.
+        sharers: the number of replicas at which the key is used, including this one.
     """
 
     def __init__(
@@ -61,21 +62,21 @@ class Meter:
     ) -> None:
         """
         Args:
-            known: how many requests of a day were told of.
-            what: is counted by the day, where `{}` is the quota.
+            known: returns how many requests of a day were reported so far.
+            what: the text for what is counted per day, where `{}` stands for the quota.
         """
         self._what = what
         self._limits, self._clock, self._known = limits, clock, known
         self.sharers = 1
         self._tokens, self._at_s = max(1.0, limits.requests_per_s or 0), clock.monotonic_s()
-        self.told_s = float("-inf")  # when there was something to tell
+        self.told_s = float("-inf")  # when there last was something to report
         self.usage = self._begin(clock.now().date())
 
     def charge(self) -> None:
-        """Counts a request; one that is refused counts nothing.
+        """Counts a request, unless it is refused.
 
         Raises:
-            QuotaExceeded, RateLimited: it is one too many.
+            QuotaExceeded, RateLimited: the request exceeds a limit.
         """
         self.check_day()
         if self._limits.requests_per_s is not None:
@@ -88,19 +89,19 @@ class Meter:
 
     @property
     def today(self) -> Usage:
-        """The use on the day that it is now."""
+        """The usage of the current day."""
         now = self._clock.now()
         if self.usage.day != now.date():
-            self.usage = self._begin(now.date())  # a new object: saving the old one does not change it
+            self.usage = self._begin(now.date())  # a new object, so that a concurrent save does not change it
         return self.usage
 
     def check_day(self, count: int = 1) -> None:
-        """Raises `QuotaExceeded`: there may not be `count` more."""
+        """Raises `QuotaExceeded` if `count` more requests would exceed the daily quota."""
         now, most = self._clock.now(), self._limits.requests_per_day
         if most is not None and self.today.total + count > most:
             raise QuotaExceeded(
                 f"{self._what.format(most)} of this day are used up"
-                + (f": {count} more are asked for, and {most - self.today.total} are left" if count > 1 else ""),
+                + (f": {count} more were requested, but only {most - self.today.total} are left" if count > 1 else ""),
                 hint="the next day begins at midnight, UTC",
                 retry_after_s=(_midnight_after(now) - now).total_seconds(),
             )
@@ -109,7 +110,9 @@ class Meter:
         return Usage(day, others=self._known(day))
 
     def _take_token(self, per_s: float) -> None:
-        """A token bucket: it fills at this replica's share of `per_s`, and holds what comes in one second."""
+        """Takes a token from a bucket that fills at this replica's share of `per_s`, and holds what comes in one
+        second.
+        """
         now_s, share_per_s = self._clock.monotonic_s(), per_s / self.sharers
         size = max(1.0, share_per_s)
         self._tokens = min(size, self._tokens + (now_s - self._at_s) * share_per_s)
@@ -122,25 +125,24 @@ class Meter:
 
 
 class Meters:
-    """One for each key that has a limit.
+    """The meters of all keys that have a limit.
 
-    What was used of a day outlives the process, and is shared with other replicas: each says what it let through, and
-    learns what the others did, whenever it saves. To be used on one event loop, but for `save`, which one thread calls
-    at a time.
+    The use of a day outlives the process and is shared: with each `save`, a replica reports what it admitted, and
+    receives what the others did. Must be used on one event loop, except `save`, which one thread at a time may call.
     """
 
     def __init__(self, store: UsageStore, clock: Clock, quotas: Mapping[str, Quota] = MappingProxyType({})) -> None:
         """`quotas`: by tenant."""
         self._store, self._clock = store, clock
-        self._replica = uuid.uuid4().hex  # another of the same name may have counted today
-        self._meters: dict[str, Meter | None] = {}  # by the id of a key, or of a tenant's count
+        self._replica = uuid.uuid4().hex  # not the host name: an earlier process of this host may have counted today
+        self._meters: dict[str, Meter | None] = {}  # by the id of a key, or of a tenant's counter
         today = clock.now().date()
-        self._known = today, store.totals(today)  # for meters that have not begun with the day
+        self._known = today, store.totals(today)  # the day's counts, for meters that are created later
         self._tenants = self._common(quotas, "requests_per_day", "", "the tenant {0}'s {{}} requests")
         self._builds = self._common(quotas, "builds_per_day", "builds", "the tenant {0}'s {{}} builds")
 
     def charge(self, key: Key) -> None:
-        """Counts a request of `key`, and of its tenant. Raises as `Meter.charge`."""
+        """Counts a request of `key`, and of its tenant. Raises the errors of `Meter.charge`."""
         tenant = self._tenants.get(key.tenant)
         if tenant is not None:
             tenant.check_day()
@@ -150,33 +152,35 @@ class Meters:
             tenant.today.own += 1
 
     def check_builds(self, tenant: str, count: int = 1) -> None:
-        """Raises `QuotaExceeded`: the tenant may not begin so many builds today."""
+        """Raises `QuotaExceeded` if the tenant may not start so many builds today."""
         if (meter := self._builds.get(tenant)) is not None:
             meter.check_day(count)
 
     def count_builds(self, tenant: str, count: int = 1) -> None:
-        """Notes that builds of a tenant were begun."""
+        """Counts builds that a tenant started."""
         if (meter := self._builds.get(tenant)) is not None:
             meter.today.own += count
 
     def add(self, key: Key, count: int) -> None:
-        """Counts requests that were let through elsewhere in this replica."""
+        """Counts requests that another part of this replica admitted."""
         if (meter := self._of(key)) is not None:
             meter.today.own += count
 
     def known(self, key: Key) -> KnownKey:
-        """What is known of the use of `key`."""
+        """Returns `key` with its use, as far as it is known here."""
         meter = self._of(key)
         if meter is None:
             return KnownKey(key, self._clock.now().date())
         return KnownKey(key, meter.today.day, meter.today.total, meter.sharers)
 
     def save(self) -> None:
-        """Tells what was used since, and learns the rest. Where that fails, the log says so."""
+        """Reports what was used since the last call, and receives the other replicas' use. Logs a failure, and goes
+        on.
+        """
         now_s, today = self._clock.monotonic_s(), self._clock.now().date()
         meters = {id: meter for id, meter in list(self._meters.items()) if meter is not None}
         usages = {id: usage for id, meter in meters.items() if (usage := meter.usage).day == today}
-        news = {id: own for id, usage in usages.items() if (own := usage.own) > usage.told}  # which goes on growing
+        news = {id: own for id, usage in usages.items() if (own := usage.own) > usage.told}  # `own` may grow meanwhile
         for id in news:
             meters[id].told_s = now_s
         asked = {id for id, meter in meters.items() if meter.has_quota or now_s - meter.told_s <= SHARING_S}
@@ -185,7 +189,7 @@ class Meters:
         try:
             found = self._store.exchange(today, self._replica, news, asked)
         except (OSError, OctetError) as error:
-            log_trouble(_logger, error, "what was used of the keys' quotas cannot be told, and is told later")
+            log_trouble(_logger, error, "cannot report the use of API keys' quotas; it is reported later")
             return
         for id, use in found.items():
             meters[id].sharers = max(1, use.replicas)
@@ -207,7 +211,7 @@ class Meters:
         return None if key.limits == Limits() else Meter(key.limits, self._clock, self._told_of(key.id))
 
     def _common(self, quotas: Mapping[str, Quota], quota: str, suffix: str, what: str) -> dict[str, Meter]:
-        """Of each tenant that has such a quota; its id is none that a key can have."""
+        """Returns a meter for each tenant that has the quota `quota`. Its id cannot be that of a key."""
         found = {}
         for tenant, its in quotas.items():
             if (most := getattr(its, quota)) is not None:

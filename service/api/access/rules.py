@@ -1,8 +1,8 @@
 """The access policy: the scopes that a request needs, by HTTP method and path.
 
-Of what the data plane answers, gRPC among it, `service/native/plane` says the same.
+It uses only what is available before a request is routed. A request that matches no rule needs `admin`. For the paths
+that the data plane answers, including gRPC, `service/native/plane` implements the same policy.
 
-It uses what is known of a request before it is routed. A request that matches no rule needs `admin`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
     "/": _NOBODY,  # the page, which is the same for all users; its requests carry a key
     "/docs": _NOBODY,
     "/api/v1/openapi.json": _NOBODY,  # the same for all users
-    "/api/v1/artifacts": (Scope.ADMIN,),  # what is pushed there is native code, which runs with the server's rights
+    "/api/v1/artifacts": (Scope.ADMIN,),  # an artifact is native code, which runs with the server's permissions
     "/v2": (Scope.PREDICT, Scope.READ),
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),
     "/metrics": (Scope.METRICS, Scope.READ),
 }
-# The first that fits: for what looks, and for what changes something or predicts.
+# The first matching prefix decides: the scopes for reading, and the scopes for changes and predictions.
 _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
     ("/page/", _NOBODY, _NOBODY),
     ("/docs/", _NOBODY, _NOBODY),
-    ("/v2/health/", _NOBODY, _NOBODY),  # probes and load balancers have no key, and learn one bit
+    ("/v2/health/", _NOBODY, _NOBODY),  # for probes and load balancers, which have no key; reveals one bit
     ("/v2/repository/models/", (Scope.PUSH,), (Scope.PUSH,)),
     ("/v2/", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
     ("/api/v1/keys", (Scope.ADMIN,), (Scope.ADMIN,)),
@@ -37,10 +37,10 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
 
 
 def scopes_of(method: str, path: str) -> Sequence[Scope]:
-    """The scopes of which a key needs one; none if no key is required.
+    """Returns the scopes of which a key needs one; empty if no key is required.
 
     Args:
-        method: in capitals.
+        method: in upper case.
     """
     if path in _PATHS:
         return _PATHS[path]

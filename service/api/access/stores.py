@@ -1,4 +1,4 @@
-"""Where keys, what was used of them, and the audit log are kept: files of one machine, or tables of a cluster."""
+"""The stores of keys, of their use, and of the audit log: files on one machine, or tables of a cluster's database."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ if TYPE_CHECKING:  # it loads SQLAlchemy
 
 @dataclass(frozen=True)
 class Stores:
-    """All three."""
+    """The stores of keys, of their use, and of the audit log."""
 
     keys: KeyStore
     usage: UsageStore
     audit: AuditStore
 
     def ring(self, clock: Clock | None = None) -> KeyRing:
-        """What makes and revokes keys."""
+        """Returns an object that creates and revokes keys in these stores."""
         return KeyRing(self.keys, AuditLog(self.audit, clock), clock)
 
     @property
     def is_followed(self) -> bool:
-        """Whether changes by others are noticed only by `refresh`."""
+        """True if `refresh` must be called to notice changes by other processes."""
         return isinstance(self.keys, FollowedKeys)
 
     def refresh(self) -> None:
-        """Looks for keys that others have changed; may wait for a database."""
+        """Reads keys that other processes changed; may wait for a database."""
         if isinstance(self.keys, FollowedKeys):
             self.keys.refresh()
 
 
 def stores_of(settings: Settings, database: Database | None = None, clock: Clock | None = None) -> Stores:
-    """The tables of `database` where servers of several machines share it, or else files in the data folder. A file of
-    keys that `settings` name is used in any case.
+    """Returns tables of `database` if servers of several machines share it, else files in the data folder. A file of
+    keys that `settings` name is used in either case.
 
     Args:
-        database: migrated, or of SQLite.
+        database: migrated already, unless it is SQLite.
 
     Raises:
-        OctetError: the database does not answer.
+        OctetError: the database does not respond.
     """
     if database is None or database.is_sqlite:
         return Stores(

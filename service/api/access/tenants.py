@@ -1,7 +1,9 @@
-"""Whose request is answered, by tenant; and what it may see of what has no name of a model.
+"""The tenant of the current request, and access checks for ids and digests.
 
-A name of a model is qualified where a request's parameters are read (`control/wire/parameters.py`) and stripped where
-an answer is written (`control/wire/base.py`). Digests and ids belong to nobody by themselves: they are looked up here.
+A model's name gets its tenant's prefix when a request's parameters are read (`control/wire/parameters.py`), and loses
+it when a response is written (`control/wire/base.py`). Digests and ids have no such prefix, so their models' owners are
+looked up here.
+
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:  # they load SQLAlchemy
     from service.db import BuildStore
 
 tenant: ContextVar[str] = ContextVar("tenant", default="")
-"""Of the key of the request that is answered, set where it is admitted; empty: the operator's, or none is asked for."""
+"""The tenant of the current request's key, set when it is admitted. Empty for the operator, or without keys."""
 
 _OPEN = re.compile(
     r"""
@@ -36,36 +38,36 @@ _OPEN_TO_READ = ("/api/v1/artifacts/", "/api/v1/quarantine", "/api/v1/blobs/")
 
 
 def check_route(method: str, path: str) -> None:
-    """What is not listed here is the operator's: a route that was forgotten is closed.
+    """Checks a tenant's access to a route. A route that is not listed is only for the operator.
 
     Raises:
-        Forbidden: no key of a tenant opens it.
+        Forbidden: tenants' keys have no access to the route.
     """
     reads = method in ("GET", "HEAD")
     if _OPEN.fullmatch(path) or (reads and path.startswith(_OPEN_TO_READ)):
         return
-    raise Forbidden(f"a tenant's key does not open {method} {path}", hint="ask who runs this server")
+    raise Forbidden(f"a tenant's key has no access to {method} {path}", hint="ask the operator of this server")
 
 
 def qualified(model: str) -> str:
-    """The name here of what the request calls `model`. Raises `NotFound`: a tenant can have no such model."""
+    """Returns the full name of the model that the request calls `model`. Raises `NotFound` for an impossible name."""
     if tenant.get() and SEPARATOR in model:
         raise NotFound(f"there is no model {model!r}")
     return prefix_of(tenant.get()) + model
 
 
 def told(model: str) -> str:
-    """What the request's tenant calls a model; of the operator, its name here."""
+    """Returns a model's name without the prefix of the request's tenant; for the operator, the full name."""
     return shown(tenant.get(), model)
 
 
 def told_text(text: str) -> str:
-    """A message, likewise."""
+    """Removes the prefix of the request's tenant from all model names in a text."""
     return text.replace(prefix_of(tenant.get()), "") if tenant.get() else text
 
 
 def told_entry(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry of the audit log, likewise; without what says how the server is run."""
+    """Returns an audit log entry for the request's tenant: short model names, and no details about the operation."""
     if not tenant.get():
         return entry
     kept = {name: value for name, value in entry.items() if name not in ("tenant", "replica")}
@@ -73,12 +75,14 @@ def told_entry(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_own(model: str) -> bool:
-    """Whether the request may see a model, by its name here."""
+    """Returns true if the request may see a model, by its full name."""
     return not tenant.get() or owner_of(model) == tenant.get()
 
 
 def build_of(builds: BuildStore, id: str) -> Build:
-    """`BuildStore.get`, of a build that the request may see. Another's is not told from one that is not there."""
+    """Returns a build as `BuildStore.get` does. Another tenant's build gives the same error as one that does not
+    exist.
+    """
     missing = NotFound(f"there is no build {id!r}")
     try:
         build = builds.get(id)
@@ -92,6 +96,6 @@ def build_of(builds: BuildStore, id: str) -> Build:
 
 
 def check_artifact(builds: BuildStore, artifact: Digest) -> None:
-    """Raises `NotFound`: no build of a model that the request may see has made it."""
+    """Raises `NotFound` if no build of a model that the request may see produced the artifact."""
     if tenant.get() and not any(is_own(build.model) for build in builds.answering(artifact)):
         raise NotFound(f"there is no artifact {artifact}")

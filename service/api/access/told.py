@@ -1,4 +1,4 @@
-"""The API keys, told to the data plane."""
+"""Sends the API keys to the data plane."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from service.workers.data_plane import orders
 
 
 def tell(services: Services) -> None:
-    """Says which keys there are, where that has changed."""
+    """Sends the keys to the data plane, if they have changed."""
     settings = services.settings
-    cluster_key = settings.key_of_cluster if settings.role is Role.WORKER else ""  # an API is nobody's worker
+    cluster_key = settings.key_of_cluster if settings.role is Role.WORKER else ""  # only workers accept this key
     services.plane.order(orders.keys(services.access.look(), services.access.known(), cluster_key))
 
 
 async def changed(services: Services) -> None:
-    """Notes that this process changed the keys. Returns when the data plane goes by what they are now."""
+    """Must be called after this process changed the keys. Returns when the data plane uses the new ones."""
     services.access.changed()
     tell(services)
-    await services.plane.gather()  # what was said before is heard by then
+    await services.plane.gather()  # its response comes after the orders that were sent before

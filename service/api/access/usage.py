@@ -1,4 +1,4 @@
-"""What was used of the keys' limits, told from replica to replica."""
+"""The use of the keys' limits, shared between replicas."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ _logger = logging.getLogger(__name__)
 
 
 class UsageStore(Protocol):
-    """Counts of one day, which is the last that was told of. Safe between processes."""
+    """Counts of one day: the last one that was reported. Safe between processes."""
 
     def totals(self, day: date) -> Mapping[str, int]:
-        """How many requests of each key all replicas have let through on a day."""
+        """Returns how many requests of each key all replicas admitted on a day."""
 
     def exchange(self, day: date, replica: str, used: Mapping[str, int], also: Collection[str]) -> Mapping[str, Use]:
-        """Says how many requests of keys a replica has let through on a day, in place of what it said before.
+        """Reports how many requests of keys a replica has admitted on a day, in place of its earlier report for that
+        day.
 
         Args:
-            also: keys of which it says nothing.
+            also: further keys whose use is returned.
 
         Returns:
-            The use of all these keys.
+            The use of all these keys, by all replicas.
 
         Raises:
-            OctetError, OSError: it is not known whether that was taken down.
+            OctetError, OSError: the report may or may not have been stored.
         """
 
 
-_Rows = dict[str, dict[str, tuple[int, str]]]  # by key and replica: the count, and when it was said
+_Rows = dict[str, dict[str, tuple[int, str]]]  # by key and replica: the count, and when it was reported
 
 
 class UsageFile:
-    """See `UsageStore`: a JSON object, for the processes of one machine."""
+    """A `UsageStore` in a file of JSON, for the processes of one machine."""
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._path, self._clock = path, clock or SystemClock()
@@ -79,5 +80,5 @@ class UsageFile:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            _logger.error("%s, what was used of the keys' quotas, cannot be read: %s", self._path, error)
+            _logger.error("cannot read %s, the use of the API keys' quotas: %s", self._path, error)
             return {}

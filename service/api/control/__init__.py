@@ -1,1 +1,1 @@
-"""The control plane under `/api/v1`: models, versions, builds, artifacts, keys; and the page, which is its client."""
+"""The control plane under `/api/v1`: models, versions, builds, artifacts and keys; and the page that uses it."""

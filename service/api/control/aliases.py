@@ -1,4 +1,4 @@
-"""`/api/v1/models/{name}/promote`, `/rollback` and `/aliases`: which version answers for a name."""
+"""`/api/v1/models/{name}/promote`, `/rollback` and `/aliases`: choose the version that serves a model's requests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _UNREADY: dict[int | str, dict[str, Any]] = {
 
 @router.post("/{name}/promote", summary="Promote a version", response_model=wire.Alias, responses=_UNREADY)
 async def promote(name: wire.PathName, asked: wire.Promotion, services: ServicesOf) -> wire.Alias:
-    """The alias refers to the version from now on, for all requests or for `percent` of them.
+    """Sets the alias to the version, for all requests or for `percent` of them.
 
-    The version is loaded and warmed up before the first request is switched to it. Requests under way are completed by
-    the version that they began with.
+    The version is loaded and warmed up before the first request is switched to it. Requests that are running are
+    completed by the version that they started with.
+
     """
     check_alias(asked.alias)
 
@@ -67,7 +68,7 @@ def get_aliases(name: wire.PathName, services: ServicesOf) -> wire.Aliases:
 
 @router.delete("/{name}/aliases/{alias}", summary="Delete an alias", status_code=204)
 async def remove_alias(name: wire.PathName, alias: wire.PathAlias, services: ServicesOf) -> Response:
-    """Without the alias `stable`, requests that name no version are answered by the newest version that is ready."""
+    """Without the alias `stable`, the newest ready version serves requests that name no version."""
     await run_in_threadpool(services.aliases.remove, name, alias)
     await _tell(services, name)
     await run_in_threadpool(services.audit.note, "remove_alias", model=name, alias=alias)
@@ -75,12 +76,10 @@ async def remove_alias(name: wire.PathName, alias: wire.PathAlias, services: Ser
 
 
 async def _switch(services: Services, action: str, name: str, version: int, change: Callable[[], Alias]) -> Alias:
-    """Changes an alias by `change` once `version`, which it will refer to, is ready; then informs all processes of this
-    server.
-    """
+    """Loads `version`, changes an alias to it by calling `change`, and then notifies all processes of this server."""
     await run_in_threadpool(_check_built, services, name, version)
     async with AsyncExitStack() as stack:
-        if version in await services.registry.versions(name):  # otherwise it is for workers on other machines
+        if version in await services.registry.versions(name):  # otherwise only workers on other machines serve it
             await stack.enter_async_context(services.registry.prepared(name, version))
         alias = await run_in_threadpool(change)
         await _tell(services, name)

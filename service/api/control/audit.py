@@ -17,5 +17,5 @@ router = APIRouter(prefix=f"{paths.PREFIX}/audit", tags=["keys"])
 def get_audit(
     services: ServicesOf, limit: Annotated[int, Query(ge=1, le=1000, description="The number of entries.")] = 50
 ) -> wire.Audit:
-    """Pushes, builds, promotions, rollbacks, loads, unloads and changes of keys; the newest first."""
+    """Returns pushes, builds, promotions, rollbacks, loads, unloads and changes of keys, newest first."""
     return wire.Audit(entries=[told_entry(entry) for entry in services.audit.last(limit, tenant.get() or None)])

@@ -1,4 +1,4 @@
-"""`/api/v1/blobs`: model files by digest, so that a file that is already stored need not be sent again."""
+"""`/api/v1/blobs`: model files by digest, so that clients need not send a file that is already stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _RAW_BODY = {"requestBody": {"required": True, "content": {"application/octet-st
 )
 def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
     check_source(services, Digest(digest))
-    size_bytes = services.layout.blobs.renew(Digest(digest))  # the client relies on it, and does not send the blob
+    size_bytes = services.layout.blobs.renew(
+        Digest(digest)
+    )  # protects it from garbage collection, as the client uses it
     return Response(headers={"content-length": str(size_bytes), "etag": f'"{digest}"'})
 
 
@@ -44,7 +46,8 @@ def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
     },
 )
 async def store(digest: wire.PathDigest, request: Request, response: Response, services: ServicesOf) -> wire.Blob:
-    """The body is hashed while it arrives. A body that is incomplete or has another hash is discarded.
+    """Stores the body as a blob. The body is hashed while it arrives; an incomplete one, or one with another hash, is
+    discarded.
 
     To use the blob, name its digest as `source` when you push a model.
     """

@@ -1,4 +1,4 @@
-"""Request bodies that go to the blob store: hashed while they arrive, bounded, and gone if they stop halfway."""
+"""Streams request bodies to the blob store: hashed as they arrive, limited in size, discarded if incomplete."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from service.compiler.importers.detect import HEAD_BYTES
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, TooLarge
 
-_WRITE_BYTES = 1 << 20  # hashed and written in one turn of a thread
-_FORM_BYTES = 64 << 10  # what multipart may add to the file itself
+_WRITE_BYTES = 1 << 20  # how much to collect before a thread hashes and writes it
+_FORM_BYTES = 64 << 10  # how much a multipart form may add to the file itself
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ async def receive_blob(
     head_bytes: int = 64,
     check_head: Callable[[bytes], object] = lambda head: None,
 ) -> Received:
-    """Stores the body of `request`: raw, or the one file of a multipart form.
+    """Stores the body of `request`: a raw file, or the only file of a multipart form.
 
     Args:
-        check_head: called with the first `head_bytes` (or all, if there are fewer) before anything else is read;
-            what it raises ends the upload.
+        check_head: called with the first `head_bytes` (or all, if there are fewer) before anything else is read; an
+            exception that it raises ends the upload.
 
     Raises:
-        TooLarge: the body is over the limit, by its declared length or as it arrives.
-        DigestMismatch: it does not hash to `expected`.
-        InvalidInput: it is empty, or a malformed form.
+        TooLarge: the body is larger than the limit, by its declared length or as it arrives.
+        DigestMismatch: the body does not hash to `expected`.
+        InvalidInput: the body is empty, or a malformed form.
     """
     _check_declared_length(request, limit_bytes)
     head, pending, size_bytes = b"", bytearray(), 0
@@ -74,10 +74,10 @@ async def receive_blob(
 async def source_of(
     request: Request, services: Services, source: str | None, check_head: Callable[[bytes], object]
 ) -> Digest:
-    """The digest of the file that is pushed: of the body, which is stored; or `source`, a blob that is.
+    """Returns the digest of the file to use: the body, which this stores; or `source`, a blob that is already stored.
 
-    Raises as `receive_blob`; and
-        InvalidInput: there are both, or neither.
+    Raises the errors of `receive_blob`, and
+        InvalidInput: the request has both a body and a source, or neither.
     """
     if source is None:
         limit_bytes = services.settings.max_upload_bytes
@@ -86,13 +86,13 @@ async def source_of(
         )
         return received.digest
     if has_body(request):
-        raise InvalidInput("there is both a source and a body", hint="send only one of them")
+        raise InvalidInput("the request has both a source and a body", hint="send only one of them")
     await run_in_threadpool(check_source, services, Digest(source))
     return Digest(source)
 
 
 def has_body(request: Request) -> bool:
-    """Whether it declares one."""
+    """Returns true if the request's headers declare a body."""
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 

@@ -1,4 +1,4 @@
-"""Routes whose body is read whole, into memory, before they are called: it may not be long."""
+"""Routes whose body is read completely into memory before they are called, so it must be small."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _TOO_LARGE = f"the body is larger than {MAX_BYTES} bytes"
 
 
 class BoundedRoute(APIRoute):
-    """A route on which FastAPI reads the body."""
+    """A route with a size limit for the body that FastAPI reads."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        if self.body_field is None:  # none is read, or the route reads it itself
+        if self.body_field is None:  # the route has no body, or reads it itself
             return handle
 
         async def bounded(request: Request) -> Response:

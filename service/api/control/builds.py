@@ -64,8 +64,8 @@ async def get_build(
     ] = None,
     if_none_match: Annotated[str | None, Header(description="The `ETag` of an earlier answer.")] = None,
 ) -> Response:
-    """A failed build is answered with status 200; `error` gives the reason. While the build runs, `Retry-After` says
-    when to ask again.
+    """A failed build is returned with status 200; `error` contains the reason. While the build runs, `Retry-After` is
+    when to request it again.
     """
 
     def look() -> wire.Build:
@@ -144,7 +144,7 @@ def _log_lines(services: Services, id: str) -> list[str]:
 
 
 def _wait_s(prefer: str | None) -> int | None:
-    """The `wait` preference of RFC 7240; None where there is none, or none that can be parsed."""
+    """Parses the `wait` preference of RFC 7240. Returns None if it is missing or malformed."""
     found = _WAIT.search(prefer or "")
     return min(int(found[1]), MAX_WAIT_S) if found else None
 

@@ -1,4 +1,4 @@
-"""`/api/v1/models/{name}/compare`: whether all pools of a cluster answer one request with the same bytes."""
+"""`/api/v1/models/{name}/compare`: compares the bytes with which all pools of a cluster answer one request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BINARY = {"type": "string", "format": "binary"}
     responses={
         413: {"description": "The request is larger than the server accepts."},
         422: {"description": "This server is not the API of a cluster."},
-        503: {"description": "No worker is there."},
+        503: {"description": "No worker is running."},
     },
 )
 async def compare(
@@ -39,9 +39,9 @@ async def compare(
     services: ServicesOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
 ) -> wire.Comparison:
-    """The body, with its headers, is that of a prediction: `POST /v2/models/{name}/infer`. It goes to one ready worker
-    of each pool, one that has the version in memory if there is one. A pool that does not answer says why, and is no
-    difference.
+    """The body, with its headers, is that of a prediction: `POST /v2/models/{name}/infer`. It is sent to one ready
+    worker of each pool, preferably one that has the version in memory. A pool that does not answer is listed with the
+    reason, and does not count as a difference.
     """
     if services.settings.role is not Role.API:
         raise Unsupported("only the API of a cluster has pools to compare", hint="octet verify checks one artifact")
@@ -61,7 +61,7 @@ def _compare(
     settings = services.settings
     asked = _one_of_each_pool(services, name, str(found.number))
     if not asked:
-        raise NotReady("no worker is there", hint="octet worker starts one")
+        raise NotReady("no worker is running", hint="octet worker starts one")
     path = f"/v2/models/{name}/versions/{found.number}/infer"
     answers = ask_all(asked, path, headers, body, security_of(settings), settings.max_predict_bytes)
     answered = [each for each in answers if each.outputs is not None]
@@ -76,7 +76,7 @@ def _compare(
 
 
 def _one_of_each_pool(services: Services, model: str, version: str) -> list[Worker]:
-    """By pool and target."""
+    """Returns one ready worker for each pool and target."""
     chosen: dict[tuple[str, str], Worker] = {}
     for worker in sorted(services.members(), key=lambda each: ((model, version) not in each.loaded, each.id)):
         if worker.state is WorkerState.READY and worker.pool and worker.target:

@@ -1,4 +1,4 @@
-"""`DELETE /api/v1/models/{name}`: deletion of a model, or of one version of it."""
+"""`DELETE /api/v1/models/{name}`: deletes a model, or one version of it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Force = Annotated[bool, Query(description="Delete it even if an alias refers to 
 
 @router.delete("/{name}", summary="Delete a model", status_code=202, response_model=wire.Deleted, responses=_REFUSED)
 async def delete_whole_model(name: wire.PathName, services: ServicesOf, force: Force = False) -> wire.Deleted:
-    """Deletes the model with all its versions. Requests under way are answered. Builds under way are canceled unless
-    another model requested them too. The next garbage collection frees the space of the files.
+    """Deletes the model with all its versions. Requests that are running are still answered. Running builds are
+    canceled unless another model requested them too. The next garbage collection frees the space of the files.
     """
     return _shown(await delete(services, name, force=force))
 
@@ -41,17 +41,17 @@ async def delete_whole_model(name: wire.PathName, services: ServicesOf, force: F
 async def delete_version(
     name: wire.PathName, version: wire.PathVersion, services: ServicesOf, force: Force = False
 ) -> wire.Deleted:
-    """Deletes one version. Deleting the last version deletes the model. Requests that name no version are answered by
-    the remaining versions.
+    """Deletes one version. Deleting the last version deletes the model. The remaining versions serve requests that name
+    no version.
     """
     return _shown(await delete(services, name, version, force=force))
 
 
 async def delete(services: Services, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
-    """Deletes a model, or one version of it: in the tables, in the store's index, and in this server's memory.
+    """Deletes a model, or one version of it, from the database, the store's index, and this server's memory.
 
     Raises:
-        NotFound: there is no such model or version.
+        NotFound: the model or version does not exist.
         Conflict: an alias refers to it, and `force` is not set.
     """
 

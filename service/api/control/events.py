@@ -1,4 +1,4 @@
-"""A build's history as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
+"""Streams a build's history as server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ EVENT_SCHEMA = {
         "data": {"type": "string", "description": "A JSON object."},
     },
 }
-_KEEP_ALIVE_S = 15.0  # proxies cut connections that say nothing; the specification suggests this interval
+_KEEP_ALIVE_S = 15.0  # proxies close connections without traffic; the specification suggests this interval
 _RECONNECT_MS = 1000
 
 
 def last_event_of(last_event_id: str | None) -> int:
-    """The number of the last event that a client has. Raises `InvalidInput`."""
+    """Parses the id of the last event that a client received. Raises `InvalidInput`."""
     if not last_event_id:
         return 0
     if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 10):
@@ -37,13 +37,15 @@ def last_event_of(last_event_id: str | None) -> int:
 
 
 async def event_stream(services: Services, id: str, after: int) -> AsyncIterator[bytes]:
-    """The events of a build after number `after`, as they happen, until it is over."""
+    """Yields the events of a build after number `after` as they happen, until the build ends."""
 
     def look() -> tuple[bool, list[BuildEvent]]:
         try:
-            is_over = services.builds.get(id).state.is_final  # asked first: the last event is among those read next
+            is_over = services.builds.get(
+                id
+            ).state.is_final  # read before the events, so that these include the last one
             return is_over, services.builds.events(id, after)
-        except NotFound:  # its model was deleted meanwhile
+        except NotFound:  # the build's model was deleted meanwhile
             return True, []
 
     yield f"retry: {_RECONNECT_MS}\n\n".encode()

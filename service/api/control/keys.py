@@ -18,7 +18,7 @@ router = APIRouter(prefix=f"{paths.PREFIX}/keys", tags=["keys"], route_class=Bou
 
 @router.get("", summary="List the API keys", response_model=wire.Keys)
 def list_keys(services: ServicesOf) -> wire.Keys:
-    """The keys in the order in which they were created, revoked ones included. The key of `OCTET_ADMIN_KEY` is not
+    """Returns the keys in the order of their creation, including revoked ones. The key of `OCTET_ADMIN_KEY` is not
     listed.
     """
     keys = services.access.keys.read().values()
@@ -27,14 +27,14 @@ def list_keys(services: ServicesOf) -> wire.Keys:
 
 @router.post("", summary="Create an API key", status_code=201, response_model=wire.NewKey)
 async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKey:
-    """The key itself is in this answer and nowhere else. If you lose it, create another.
+    """Creates a key. The key itself is only in this response. If you lose it, create another.
 
-    The first key of a server that requires none has to have the scope `admin`.
+    The first key of a server that requires none must have the scope `admin`.
     """
     limits = Limits(asked.requests_per_s, asked.requests_per_day)
     whose = tenant.get() or asked.tenant
     if whose != asked.tenant and asked.tenant:
-        raise Forbidden("a tenant's key makes keys of this tenant only", hint="leave the tenant out")
+        raise Forbidden("a tenant's key can create keys only for the same tenant", hint="leave out the tenant")
     key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits, whose)
     await changed(services)
     return wire.NewKey(key=text, **views.key(key).model_dump())
@@ -42,11 +42,11 @@ async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKe
 
 @router.delete("/{id}", summary="Revoke an API key", response_model=wire.Key)
 async def revoke_key(id: wire.PathKey, services: ServicesOf) -> wire.Key:
-    """The key is rejected from now on by this server, and within a second by others on the same data. Revoking a key
+    """Revokes a key. This server rejects it from now on, and others on the same data within a second. Revoking a key
     twice changes nothing.
     """
     if tenant.get() and getattr(services.access.keys.read().get(id), "tenant", None) != tenant.get():
-        raise NotFound(f"there is no key {id!r}", hint="octet keys list shows them")
+        raise NotFound(f"there is no key {id!r}", hint="octet keys list shows the keys")
     key = await run_in_threadpool(services.access.keys.revoke, id)
     await changed(services)
     return views.key(key)

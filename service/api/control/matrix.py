@@ -1,4 +1,4 @@
-"""`/api/v1/models/{name}/matrix`: what each pool has of a model, and what it costs there."""
+"""`/api/v1/models/{name}/matrix`: a model's builds on each pool, their speed and their cost."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 _Version = tuple[str, int]
 
 
-@router.get("/{name}/matrix", summary="Compare the pools that answer for a model", response_model=wire.Matrix)
+@router.get("/{name}/matrix", summary="Compare the pools that serve a model", response_model=wire.Matrix)
 def get_matrix(
     name: wire.PathName,
     services: ServicesOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
 ) -> wire.Matrix:
-    """A row for each pool of the cluster, and for each target that the model has builds for and no pool is there for.
+    """Returns a row for each pool of the cluster, and for each target that the model is built for but no pool serves.
 
-    A server that is not part of a cluster is one pool, `host`, with a row for each of its targets that there are
-    builds for.
+    A server that is not part of a cluster is a single pool, `host`, with a row for each of its targets that the model
+    is built for.
     """
     found = services.version(name, version)
     of = found.name, found.number
     return wire.Matrix(name=name, version=found.number, rows=[_row(services, *row) for row in _rows(services, of)])
 
 
-@router.post("/{name}/matrix", summary="Have all pools measure a model", status_code=202, response_model=wire.Matrix)
+@router.post("/{name}/matrix", summary="Measure a model on all pools", status_code=202, response_model=wire.Matrix)
 def measure(
     name: wire.PathName,
     services: ServicesOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
 ) -> wire.Matrix:
-    """A worker of each pool that has not done so runs the version's artifact, compares its outputs with those that it
-    was built with, and measures it. The answer is the matrix, which says `measuring` of those pools until then.
+    """On each pool that has not measured the version yet, a worker runs its artifact, compares its outputs with those
+    of the build, and measures it. Returns the matrix, in which `measuring` is true for these pools until they are done.
 
-    A pool on which the outputs differ is sent no more requests for the artifact.
+    A pool whose outputs differ no longer receives requests for the artifact.
     """
     found = services.version(name, version)
     of = found.name, found.number
@@ -72,7 +72,7 @@ def _rows(services: Services, of: _Version) -> list[tuple[Pool, Cell]]:
 
 
 def _pools(services: Services, of: _Version) -> Iterator[Pool]:
-    """As the table of workers shows them, by name."""
+    """Yields the pools in the table of workers, sorted by name."""
     servable = Servable(services.builds, services.models, services.aliases)
     meant: dict[tuple[str, str], int | None] = {}
     workers = services.members()
@@ -93,7 +93,7 @@ def _pools(services: Services, of: _Version) -> Iterator[Pool]:
 
 
 def _host(services: Services, of: _Version, built: Collection[str]) -> Iterator[Pool]:
-    """This server, for each of its targets that there are builds for; for the best where there are none."""
+    """Yields this server, once for each of its targets that the model is built for; if there is none, for its best."""
     here = services.registry.targets
     scheduling = scheduling_of(services.settings.serving(of[0]))
     in_memory = [each.identity for each in services.registry.in_memory()]

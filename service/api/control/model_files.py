@@ -1,9 +1,9 @@
-"""`octet serve --models`: files and folders whose models are served for as long as they are there.
+"""`octet serve --models`: serves the models in files and folders for as long as the files exist.
 
-The files are scanned every two seconds. A new file is pushed, a changed one is a new version, and with a file go
-the versions that came of it. Which those are is written down, so that it is known after a restart too, and what people
-pushed under the same name stays. A file that cannot be served is reported as broken, and the others are served. The
-server is not ready before each configured path could be read.
+The files are scanned every two seconds. A new file is pushed, a changed file becomes a new version, and when a file is
+removed, so are the versions that it became. These are recorded, so that this works after a restart, too; versions that
+were pushed by hand under the same name stay. A file that cannot be served is reported as broken, and the others are
+served. The server is not ready until each configured path could be read.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from service.core.printable import printable
 
 _logger = logging.getLogger(__name__)
 _EVERY_S = 2.0
-_SETTLED_S = 2.0  # a file that was written to a moment ago may still be on its way
+_SETTLED_S = 2.0  # a file that was written less than this ago may be incomplete
 _LOOK_S = 0.2
 _CHUNK_BYTES = 1 << 20
-_RETRY_S = 60.0  # after which a file is read again that could not be read, or did not fit on the disk
+_RETRY_S = 60.0  # when to read a file again that could not be read, or did not fit on the disk
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The file or artifact folder that versions of a model were made from."""
+    """The file or artifact folder that versions of a model were created from."""
 
     path: Path
     versions: tuple[int, ...]
 
 
 class ModelFiles:
-    """Keeps the models of one server in step with files.
+    """Keeps the models of one server in sync with files.
 
     Args:
         paths: model files, artifact folders, and folders of them.
@@ -61,14 +61,16 @@ class ModelFiles:
         self._origins = _read(self._record)  # by the model's name
         self._seen: dict[Path, Fingerprint] = {}
         self._taken: dict[Path, Fingerprint] = {}
-        self._builds: list[str] = []  # that were asked for, and may be under way
-        self._unusable: dict[Path, str] = {}  # paths that the last scan could not look at, and why
-        self._unread: dict[Path, str] = {}  # those of them that the server was configured with
+        self._builds: list[str] = []  # requested builds, which may be running
+        self._unusable: dict[Path, str] = {}  # paths that the last scan could not read -> reason
+        self._unread: dict[Path, str] = {}  # the configured ones of these
         self._retry_at_s: dict[Path, float] = {}
-        self._trouble = ""  # why the last attempt failed, which is logged once
+        self._trouble = ""  # the last attempt's failure, so that it is logged only once
 
     async def run(self) -> None:
-        """Runs until it is canceled. The server is ready when all files found at its start are loaded, or broken."""
+        """Runs until canceled. The server becomes ready when all files found at its start are loaded or reported as
+        broken.
+        """
         is_done = False
         while not is_done:
             with self._services.registry.starting(self._unready):
@@ -83,7 +85,7 @@ class ModelFiles:
             await self._followed()
 
     async def follow(self) -> bool:
-        """Does what has to be done since the last time; whether nothing has to be waited for."""
+        """Handles all changes since the last call. Returns true if nothing needs another look."""
         look = await asyncio.to_thread(scan, self._paths)
         found = look.files
         is_sure = self._report({**look.broken, **look.unread})
@@ -114,10 +116,10 @@ class ModelFiles:
         return "its models are being built"
 
     def _report(self, unusable: dict[Path, str]) -> bool:
-        """Reports what two scans in a row could not look at: a folder may be in the middle of being written.
+        """Reports paths that two scans in a row could not read: a folder may be in the middle of being written.
 
         Returns:
-            Whether the scan before saw the same.
+            True if the previous scan found the same.
         """
         for path, reason in unusable.items():
             if self._unusable.get(path) == reason:
@@ -131,9 +133,9 @@ class ModelFiles:
     async def _followed(self) -> bool:
         try:
             return await self.follow()
-        except Exception as error:  # the database is locked or the disk is full: that may pass
+        except Exception as error:  # the database is locked or the disk is full, perhaps only for a while
             if self._trouble != str(error):
-                log_trouble(_logger, error, "the model files could not be looked at")
+                log_trouble(_logger, error, "cannot update the models from the model files")
             self._trouble = str(error)
             return False
 
@@ -142,7 +144,7 @@ class ModelFiles:
         try:
             self._push(path, name_of(path))
         except (DatabaseBusy, DatabaseLost):
-            del self._taken[path]  # nothing is wrong with the file
+            del self._taken[path]  # the file is not at fault, so try it again
             raise
         except StorageFull as error:
             self._retry(path, error.message)
@@ -152,15 +154,15 @@ class ModelFiles:
             self._retry(
                 path, f"it cannot be read: {error.strerror}", 0 if isinstance(error, PermissionError) else _RETRY_S
             )
-        except Exception:  # the other files are served whatever is wrong with this one
+        except Exception:  # a problem with one file must not affect the others
             if self._name_of(path) not in self._services.broken_files:
-                _logger.exception("%s could not be pushed", printable(str(path)))
-            self._say(path, "the server failed to read it in a way that it did not foresee; its log says more")
+                _logger.exception("cannot push %s", printable(str(path)))
+            self._say(path, "the server failed to read it; see its log")
         else:
             self._forget(path)
 
     def _retry(self, path: Path, reason: str, after_s: float = _RETRY_S) -> None:
-        """Reports what may pass without a change of the file."""
+        """Reports a problem that may pass without a change of the file."""
         del self._taken[path]
         self._retry_at_s[path] = time.monotonic() + after_s
         self._say(path, reason)
@@ -175,14 +177,16 @@ class ModelFiles:
         self._services.broken_files.pop(self._name_of(path), None)
 
     def _name_of(self, path: Path) -> str:
-        """The name of an entry as it is reported, if one folder is served; else its path, so that names are unique."""
+        """Returns the name to report a path by: the file name if one folder is served; else the path, which is
+        unique.
+        """
         is_clear = len(self._paths) == 1 and path not in self._paths
         return printable(path.name if is_clear else str(path))
 
     def _push(self, path: Path, name: str) -> None:
         services, origin = self._services, self._origins.get(name)
         if origin is not None and origin.path != path and origin.path in self._seen:
-            raise Conflict(f"its model would be called {name!r}, as that of {origin.path.name}")
+            raise Conflict(f"its model would have the name {name!r}, like that of {origin.path.name}")
         with _uploaded(path) as file:
             source, size_bytes = _store(services, file), file.stat().st_size
             format = ARCHIVE_FORMAT if path.is_dir() else _format(file)
@@ -199,20 +203,20 @@ class ModelFiles:
         self._builds += [build.id for build in submission.request_builds(services, version, [target], None)]
 
     async def _remove(self, name: str, origin: Origin) -> None:
-        """The file is gone: so are its versions, but for one that an alias points at."""
+        """Deletes the versions of a file that is gone, except those that an alias points to."""
         for number in origin.versions:
             try:
                 await delete(self._services, name, number)
             except NotFound:
                 pass
             except Conflict as error:
-                self._say(origin.path, f"the file is gone, and its model stays: {error.message}")
+                self._say(origin.path, f"the file is gone, but its model cannot be deleted: {error.message}")
                 return
         self._forget(origin.path)
         self._change(name, None)
-        for path in [path for path in self._taken if name_of(path) == name]:  # it may have the name now
+        for path in [path for path in self._taken if name_of(path) == name]:  # another file may now use the name
             del self._taken[path]
-        _logger.info("%s is gone, and with it what it was of %s", origin.path, name)
+        _logger.info("%s is gone; deleted its versions of %s", origin.path, name)
 
     def _change(self, name: str, origin: Origin | None) -> None:
         if origin is None:
@@ -273,19 +277,19 @@ def _numbers(services: Services, name: str) -> set[int]:
 def _is_over(services: Services, id: str) -> bool:
     try:
         return services.builds.get(id).state.is_final
-    except NotFound:  # its model was deleted
+    except NotFound:  # the build's model was deleted
         return True
 
 
 def _read(path: Path) -> dict[str, Origin]:
-    """A record that cannot be read is as good as none: nothing is deleted then that came from a file before."""
+    """Reads the record of origins. If it cannot be read, it counts as empty, so that no version is deleted."""
     try:
         document: Mapping[str, Mapping[str, object]] = json.loads(path.read_bytes())
         return {name: _origin(said) for name, said in document.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        _logger.exception("%s, the record of model files, cannot be read", path)
+        _logger.exception("cannot read %s, the record of model files", path)
         return {}
 
 

@@ -1,7 +1,7 @@
-"""One scan of the paths of `octet serve --models`: which entries are models, and which cannot be read, and why.
+"""Scans the paths of `octet serve --models` once: finds the models, and the entries that cannot be read, with reasons.
 
-An entry that cannot be read costs nothing but itself. A path of the command line that cannot be read is reported apart:
-a server that has not seen its folder does not know its models.
+An entry that cannot be read does not affect the others. A configured path that cannot be read is reported separately:
+until its folder is read, the server does not know which models it should have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from service.compiler.importers.mxnet.package import PARAMS_SUFFIX, SYMBOL_SUFFIX, is_symbol
 from service.core.printable import printable
 
-_EXTERNAL_DATA = (".onnx.", ".onnx_")  # of an ONNX model, as exporters name it: model.onnx.data
+_EXTERNAL_DATA = (".onnx.", ".onnx_")  # file names for an ONNX model's external data, such as model.onnx.data
 _SPECIAL = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -29,17 +29,18 @@ Fingerprint = tuple[tuple[str, int, int, int], ...]  # of each file: its name, i
 
 
 class _Unusable(Exception):
-    """The message says why an entry cannot be served."""
+    """An entry cannot be served; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """
+    """The result of one scan.
+
     Attributes:
         files: model files and artifact folders.
         folders: the configured folders that were read.
-        broken: entries of them that cannot be served, and why.
-        unread: configured paths that could not be read, and why.
+        broken: entries of these folders that cannot be served -> reason.
+        unread: configured paths that could not be read -> reason.
     """
 
     files: dict[Path, Fingerprint] = field(default_factory=dict)
@@ -48,14 +49,14 @@ class Scan:
     unread: dict[Path, str] = field(default_factory=dict)
 
     def would_show(self, path: Path) -> bool:
-        """Whether `path` would have been seen in its folder, if it were there. A volume that is not mounted deletes no
-        models, and neither does a server that is started with other paths.
+        """Returns true if the scan would have found `path` if it existed. Otherwise its absence means nothing: its
+        volume may not be mounted, or the server may have been started with other paths.
         """
         return path.parent in self.folders
 
 
 def scan(paths: Sequence[Path]) -> Scan:
-    """Reads the folders among `paths`, and looks at each entry. Raises nothing."""
+    """Reads the folders among `paths`, and examines each entry. Raises nothing."""
     result = Scan()
     for path in paths:
         try:
@@ -79,7 +80,7 @@ def _add(result: Scan, path: Path) -> None:
     except _Unusable as reason:
         result.broken[path] = str(reason)
     except OSError as error:
-        with suppress(FileNotFoundError):  # it was removed meanwhile
+        with suppress(FileNotFoundError):  # the entry was removed meanwhile
             path.lstat()
             result.broken[path] = _reason(path, error)
     else:
@@ -88,7 +89,7 @@ def _add(result: Scan, path: Path) -> None:
 
 
 def _is_beside(name: str) -> bool:
-    """Whether an entry is hidden, or holds the weights of the model file beside it."""
+    """Returns true if an entry is hidden, or contains the weights of a model file next to it."""
     return name.startswith(".") or name.endswith(PARAMS_SUFFIX) or any(each in name for each in _EXTERNAL_DATA)
 
 
@@ -103,7 +104,7 @@ def _is_artifact(path: Path) -> bool:
 
 
 def _fingerprint(path: Path) -> Fingerprint | None:
-    """None for a folder that is not an artifact. Raises `_Unusable` and `OSError`."""
+    """Returns a model's fingerprint, or None for a folder that is not an artifact. Raises `_Unusable` and `OSError`."""
     try:
         path.name.encode()
     except UnicodeEncodeError:
@@ -129,9 +130,9 @@ def _beside(path: Path, *beginnings: str) -> list[Path]:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    """Why `path` cannot be served, when looking at it, or at a file in it, raised `error`."""
+    """Returns why `path` cannot be served, if reading it, or a file in it, raised `error`."""
     failed = Path(os.fsdecode(error.filename)) if error.filename is not None else path
-    is_folder = error.errno == errno.EACCES and failed.parent == path  # it is the folder that may not be read
+    is_folder = error.errno == errno.EACCES and failed.parent == path  # the folder itself is not readable
     what = "it" if failed == path or is_folder else f"its file {printable(failed.name)}"
     if error.errno == errno.ELOOP:
         return f"{what} is a symbolic link that leads back to itself"

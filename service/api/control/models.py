@@ -1,4 +1,4 @@
-"""`/api/v1/models`: what was pushed, and the one line that pushes and compiles."""
+"""`/api/v1/models`: lists models, and uploads and compiles a model in one request."""
 
 from __future__ import annotations
 
@@ -61,45 +61,45 @@ async def push(
     target: Annotated[
         str,
         Query(
-            description='The target; "host" stands for the best one that runs on the server, or of a cluster\'s '
-            'workers; "all" for each that a worker serves: the answer is the build for the best.'
+            description='The target. "host": the best one that runs on the server, or on a worker of its cluster. '
+            '"all": every target that a worker serves; the response is the build for the best.',
         ),
     ] = "host",
     numerics: wire.QueryNumerics = None,
     batch: Annotated[
         str,
         Query(
-            description="The batch sizes, such as `1,8,16`. Size 1 is built and served first; the answer is its build."
+            description="The batch sizes, such as `1,8,16`. Size 1 is built and served first; the response is its "
+            "build."
         ),
     ] = "1",
     tune: Annotated[
         str | None,
         Query(
-            description="After the build, search for faster tiles for this time, such as `60s`, in a build in the "
-            "background."
+            description="After the build, search this long for faster tile sizes, such as `60s`, in a background build."
         ),
     ] = None,
     input_shape: Annotated[
         str,
         Query(
             max_length=1000,
-            description="The shapes of inputs, for files that do not contain them (TorchScript): `1,3,224,224`, or by "
-            "name, `x=1,3,224,224;y=1,10`. With a list of sizes, `x=1x[16,32,64]`, the model is built for each.",
+            description="The shapes of inputs that the file leaves open (TorchScript): `1,3,224,224`, or by name, "
+            "`x=1,3,224,224;y=1,10`. With a list of sizes, `x=1x[16,32,64]`, the model is built for each size.",
         ),
     ] = "",
     accept_differences: wire.QueryAccept = False,
     mean: Annotated[
         str,
         Query(
-            max_length=200, description="The mean of pixel / 255 by which pictures are normalized: `0.485,0.456,0.406`."
+            max_length=200, description="The mean to subtract from pixel / 255 of each channel: `0.485,0.456,0.406`."
         ),
     ] = "",
     std: Annotated[
-        str, Query(max_length=200, description="The standard deviation, likewise: `0.229,0.224,0.225`.")
+        str, Query(max_length=200, description="The standard deviation to then divide by: `0.229,0.224,0.225`.")
     ] = "",
-    resize: Annotated[Resize | None, Query(description="How pictures are fitted to the input.")] = None,
+    resize: Annotated[Resize | None, Query(description="How a picture is fitted to the model's input size.")] = None,
     layout: Annotated[
-        Layout | None, Query(description="The layout of the image input, if its shape leaves it open.")
+        Layout | None, Query(description="The layout of the picture input, if its shape does not show it.")
     ] = None,
     source: Annotated[
         str | None,
@@ -108,12 +108,13 @@ async def push(
 ) -> wire.Build:
     """The body is the file itself (`curl -T FILE`), or a form with one file (`curl -F file=@FILE`).
 
-    A different file under the same name becomes a new version. Pushing the same file again gives the existing version.
+    A different file under the same name becomes a new version. Pushing the same file again returns the existing
+    version.
     """
-    await run_in_threadpool(submission.require_compiler)  # it reads files the first time
+    await run_in_threadpool(submission.require_compiler)  # in a thread, as the first call reads files
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
     shapes = parse_open_shapes(input_shape)
-    with_sizes(batches, shapes)  # raises before anything is kept
+    with_sizes(batches, shapes)  # raises before anything is stored
     metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
     resolved = submission.resolve_targets(services, target)
     if numerics is not None:
@@ -196,14 +197,14 @@ def describe_version(
     status_code=202,
     response_model=wire.Builds,
     responses={
-        200: {"description": "All were built before, and those builds are the answer.", "model": wire.Builds},
+        200: {"description": "All were built before; returns these builds.", "model": wire.Builds},
         422: {"description": "The target or numerics mode is unknown; the hint lists the known ones."},
     },
 )
 def request_builds(
     name: wire.PathName, asked: wire.BuildRequest, response: Response, services: ServicesOf
 ) -> wire.Builds:
-    """The same question has the same build: one that is queued, running or has succeeded is not begun again."""
+    """Identical requests share a build: if it is queued, running or has succeeded, no new build is started."""
     named = (submission.resolve_targets(services, target) for target in asked.targets)
     targets = list(dict.fromkeys(chain.from_iterable(named)))
     version = services.version(name, asked.version)
@@ -223,7 +224,7 @@ def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tup
 
 
 def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any]:
-    """The facts that the builds of a model, or of one version of it, found in its files; by version number."""
+    """Returns the facts that builds found about a model, or about one version of it, by version number."""
     found: dict[int, Any] = {}
     for build in services.builds.wanted_by({name}):
         is_asked = number in (None, build.version) and build.version not in found
@@ -235,10 +236,12 @@ def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any
 
 
 def _describe(services: Services, source: Digest) -> tuple[int, str]:
-    """Size and format of a stored file. Raises `NotFound` also where it is damaged: to send it heals it."""
+    """Returns the size and format of a stored file. Raises `NotFound` also if it is damaged, as sending it repairs
+    it.
+    """
     blobs = services.layout.blobs
     try:
-        size_bytes = blobs.renew(source)  # or it could be garbage until it is a version's
+        size_bytes = blobs.renew(source)  # protects it from garbage collection until a version uses it
         with blobs.path(source).open("rb") as file:
             return size_bytes, format_of(file)
     except CorruptBlob as error:

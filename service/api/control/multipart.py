@@ -1,4 +1,4 @@
-"""The file in a `multipart/form-data` body, as it arrives: nothing is spooled to another place first."""
+"""Extracts the file from a `multipart/form-data` body as it arrives, without storing it elsewhere first."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from service.core.errors import InvalidInput
 
-if TYPE_CHECKING:  # it exists for type checkers only
+if TYPE_CHECKING:  # exists only for type checkers
     from python_multipart.multipart import MultipartCallbacks
 
-_HINT = "send one file, as curl -F file=@FILE does; name, target and numerics stand in the query"
+_HINT = "send one file, as curl -F file=@FILE does; name, target and numerics are query parameters"
 
 
 def is_form(content_type: str) -> bool:
@@ -21,14 +21,14 @@ def is_form(content_type: str) -> bool:
 
 
 async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIterator[bytes]:
-    """The bytes of the one file part.
+    """Yields the bytes of the only file part.
 
     Raises:
-        InvalidInput: the body is not well formed, is cut short, or holds anything but one file.
+        InvalidInput: the body is malformed, is cut short, or contains anything but one file.
     """
     _, options = parse_options_header(content_type)
     if not options.get(b"boundary"):
-        raise InvalidInput("the multipart body names no boundary", hint=_HINT)
+        raise InvalidInput("the multipart body has no boundary", hint=_HINT)
     part = _OnlyFile()
     try:
         parser = MultipartParser(options[b"boundary"], part.callbacks())
@@ -41,11 +41,11 @@ async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIte
     if not part.ended:
         raise InvalidInput("the multipart body is cut short", hint=_HINT)
     if not part.files:
-        raise InvalidInput("the multipart body holds no file", hint=_HINT)
+        raise InvalidInput("the multipart body contains no file", hint=_HINT)
 
 
 class _OnlyFile:
-    """Collects what the parser calls back with."""
+    """Collects the parts that the parser reports to its callbacks."""
 
     def __init__(self) -> None:
         self.files, self.ended = 0, False
@@ -82,7 +82,7 @@ class _OnlyFile:
             raise InvalidInput("a field of the multipart body is not a file", hint=_HINT)
         self.files += 1
         if self.files > 1:
-            raise InvalidInput("the multipart body holds more than one file", hint=_HINT)
+            raise InvalidInput("the multipart body contains more than one file", hint=_HINT)
 
     def _end(self) -> None:
         self.ended = True

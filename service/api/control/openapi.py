@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI derives from the routes, with the errors and the data plane as they really are."""
+"""The OpenAPI document: FastAPI's document of the routes, corrected for errors and completed with the data plane."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SECURITY = {
     "key": {
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key, `octet_ID_SECRET`. A server that has no keys, and can be reached only from its own "
-        "machine, requires none.",
+        "description": "An API key, `octet_ID_SECRET`. A server without keys that is reachable only from its own "
+        "machine requires none.",
     }
 }
 _TAGS = [
@@ -39,7 +39,7 @@ _TAGS = [
 
 
 def install(app: FastAPI) -> None:
-    """Makes `app.openapi()` this document."""
+    """Makes `app.openapi()` return this document."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -68,7 +68,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _describe_access(operation: dict[str, Any], scopes: Sequence[Scope]) -> None:
-    """Adds the security requirement and the answers to requests without a sufficient key."""
+    """Adds the security requirement and the responses to requests without a sufficient key."""
     operation["security"] = [{"key": []}, {}] if scopes else []
     if scopes:
         responses = operation["responses"]
@@ -79,7 +79,7 @@ def _describe_access(operation: dict[str, Any], scopes: Sequence[Scope]) -> None
             "description": f"The key does not have the scope {' or '.join(f'`{scope}`' for scope in scopes)}."
         }
         responses.setdefault(
-            "429", {"description": "The key's rate limit or quota is exceeded; `Retry-After` says when to try again."}
+            "429", {"description": "The key's rate limit or quota is exceeded; `Retry-After` is when to try again."}
         )
 
 

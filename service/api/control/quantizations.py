@@ -1,4 +1,4 @@
-"""`/api/v1/models/{name}/quantizations`: from a float version of a model and some inputs to a quantized version."""
+"""`/api/v1/models/{name}/quantizations`: quantizes a float version of a model, calibrated with sample inputs."""
 
 from __future__ import annotations
 
@@ -53,11 +53,13 @@ _BODY = {"content": {"application/octet-stream": {"schema": _BINARY}, "multipart
     response_model=wire.Build,
     openapi_extra={"requestBody": _BODY},
     responses={
-        200: {"description": "The same was quantized before, and that build is the answer.", "model": wire.Build},
+        200: {"description": "The same quantization was done before; returns its build.", "model": wire.Build},
         202: {"description": "The quantization has been queued or is running; `Location` is the URL of its build."},
         413: {"description": "The calibration set is larger than the server accepts."},
-        415: {"description": "The body is neither a zip archive nor an array of NumPy."},
-        422: {"description": "The version's format is not quantized, an option is unknown, or there is no compiler."},
+        415: {"description": "The body is neither a zip archive nor a NumPy array."},
+        422: {
+            "description": "The version's format cannot be quantized, an option is unknown, or there is no compiler."
+        },
     },
 )
 async def quantize(
@@ -68,97 +70,114 @@ async def quantize(
     version: Annotated[
         int | None, Query(ge=1, le=10**9, description="The float version; by default the newest.")
     ] = None,
-    method: Annotated[Method, Query(description="How the ranges of activations are chosen.")] = Method.MINMAX,
-    activations: Annotated[Storage, Query(description="How activations are stored.")] = Storage.UINT8,
+    method: Annotated[
+        Method, Query(description="How the ranges of activations are chosen from the inputs.")
+    ] = Method.MINMAX,
+    activations: Annotated[
+        Storage, Query(description="The integer type in which activations are stored.")
+    ] = Storage.UINT8,
     keep: Annotated[
         list[str] | None,
-        Query(max_length=10_000, description="The output of an operator that stays in float. Repeatable."),
+        Query(max_length=10_000, description="An output tensor of an operator to keep in float. Repeatable."),
     ] = None,
     wide: Annotated[
         list[str] | None,
         Query(
-            max_length=10_000, description="The output of an operator that has 16 bits, with weights of 8. Repeatable."
+            max_length=10_000,
+            description="An output tensor of an operator to give 16-bit activations and 8-bit weights. Repeatable.",
         ),
     ] = None,
     bfloat16: Annotated[
         list[str] | None,
         Query(
             max_length=10_000,
-            description="The output of a Conv, Gemm or MatMul that multiplies bfloat16 values. Repeatable.",
+            description="An output tensor of a Conv, Gemm or MatMul to compute in bfloat16. Repeatable.",
         ),
     ] = None,
     equalize: Annotated[
-        bool, Query(description="First scale channels of neighbouring layers to equal ranges.")
+        bool, Query(description="First rescale the channels of neighbouring layers so that their ranges match.")
     ] = False,
     correct_bias: Annotated[
-        bool, Query(description="Have biases take back what rounding weights adds to the mean of each channel.")
+        bool,
+        Query(description="Adjust biases to compensate the shift of channel means that rounding the weights causes."),
     ] = True,
     adaround: Annotated[
-        bool, Query(description="Round weights so that results change least, not each to the nearest.")
+        bool, Query(description="Round each weight up or down so that layer outputs change least, not to the nearest.")
     ] = False,
     rounds: Annotated[
         int,
         Query(
             ge=0,
             le=MOST_ROUNDS,
-            description="How often ranges are chosen again, by what the quantized model makes of the inputs.",
+            description="How often to choose the ranges again, from the activations of the quantized model.",
         ),
     ] = 0,
     sensitivity: Annotated[
-        bool, Query(description="Also measure the cost of each layer, and what is left with the worst in float.")
+        bool,
+        Query(
+            description="Also measure the loss that quantizing each layer causes, and what remains with the worst in "
+            "float."
+        ),
     ] = False,
     budget: Annotated[
         str | None,
         Query(
             max_length=20,
-            description="The share of answers that may be lost, such as `0.5%`: the layers that cost most stay in "
-            "float until it is met.",
+            description="The largest share of answers that may be lost, such as `0.5%`: the layers that lose most stay "
+            "in float until it is met.",
         ),
     ] = None,
     raise_to: Annotated[
         Raised,
-        Query(
-            description="What the budget raises layers to where float is not needed; `bfloat16` is fast on targets "
-            "with `+bf16`."
-        ),
+        Query(description="The type that the budget prefers to float; `bfloat16` is fast on targets with `+bf16`."),
     ] = Raised.WIDE,
     latency_budget: Annotated[
         str | None,
         Query(
             max_length=30,
-            description="The longest that a call may take on this server: `5ms`, or `1.2x` the time with all layers in "
-            "integers. As many of the layers that cost most as it allows stay in float. It goes before `budget`.",
+            description="The longest that a call may take on this server: `5ms`, or `1.2x` the time with all layers "
+            "in integers. As many of the layers that lose most as it allows stay in float. It takes precedence over "
+            "`budget`.",
         ),
     ] = None,
-    samples: Annotated[int, Query(ge=1, le=MOST_SAMPLES, description="The number of inputs to use at most.")] = 256,
+    samples: Annotated[int, Query(ge=1, le=MOST_SAMPLES, description="Use at most this many inputs.")] = 256,
     target: Annotated[str, Query(description="The target of the quantized version's build.")] = "host",
     input_shape: Annotated[
         str, Query(max_length=1000, description="The shapes of inputs that the file leaves open: `1,3,224,224`.")
     ] = "",
     data: Annotated[
         str | None,
-        Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored calibration set to use, not a body."),
+        Query(
+            pattern=wire.DIGEST_PATTERN, description="The digest of a stored calibration set to use instead of a body."
+        ),
     ] = None,
     dynamic: Annotated[
-        bool, Query(description="Without inputs: find the ranges of matrix products when the model runs.")
+        bool,
+        Query(
+            description="Without inputs: quantize only matrix products, and compute the ranges of their inputs at run "
+            "time."
+        ),
     ] = False,
     weights: Annotated[
         int | None,
         Query(
             ge=min(WEIGHT_BITS),
             le=max(WEIGHT_BITS),
-            description="Without inputs: only weights of matrix products, of so many bits (4 or 8).",
+            description="Without inputs: quantize only the weights of matrix products, to 4 or 8 bits.",
         ),
     ] = None,
     block: Annotated[
-        int, Query(ge=LEAST_BLOCK, le=1 << 30, description="So many of such weights share a scale, a power of two.")
+        int,
+        Query(
+            ge=LEAST_BLOCK, le=1 << 30, description="With `weights`: how many weights share a scale; a power of two."
+        ),
     ] = 32,
 ) -> wire.Build:
     """The body is the calibration set: a zip archive of pictures, or an `.npz` with an array `[count, …]` for each
-    input of the model; either may have `labels.csv` in it. Pictures become tensors by the version's metadata. There is
-    no body with `dynamic` or `weights`, which see no inputs.
+    input of the model; either may contain `labels.csv`. The version's metadata defines how pictures become tensors.
+    With `dynamic` or `weights`, which need no inputs, there is no body.
 
-    A build quantizes. When it has succeeded, the quantized model is a new version, and its own build is under way.
+    A build quantizes the model. When it succeeds, the quantized model becomes a new version, and its own build starts.
     """
     await run_in_threadpool(submission.require_compiler)
     share = None if budget is None else parse_share(budget)
@@ -192,7 +211,9 @@ async def quantize(
 
     def record() -> wire.Build:
         if digest is not None:
-            size_bytes = services.layout.blobs.renew(digest)  # or it could be garbage until the build names it
+            size_bytes = services.layout.blobs.renew(
+                digest
+            )  # protects it from garbage collection until the build uses it
             check_room(services, owner_of(name), digest, size_bytes, found.size_bytes)
         metadata = replace(found.metadata.over(_said(services, found)), labels=())
         asked = replace(options, metadata=metadata, data=digest)
@@ -205,14 +226,16 @@ async def quantize(
 
 @router.get("", summary="List the quantizations of a model", response_model=wire.Builds)
 def list_quantizations(name: wire.PathName, services: ServicesOf) -> wire.Builds:
-    """The builds that quantize versions of the model, those that were requested last first."""
+    """Returns the builds that quantize versions of the model, most recently requested first."""
     services.models.get(name)
     return wire.Builds(builds=views.builds(services.builds.quantizations(name), services.builds))
 
 
 @router.get("/{id}", summary="Get a quantization", response_model=wire.QuantizedModel)
 def get_quantization(name: wire.PathName, id: wire.PathBuild, services: ServicesOf) -> wire.QuantizedModel:
-    """The build, and once it has succeeded what the quantization costs and which version it made."""
+    """Returns the build and, once it has succeeded, the quantization's loss of accuracy and the version that it
+    created.
+    """
     build = _quantization(services, name, id)
     shown = views.build(build, services.builds)
     if build.artifact is None:
@@ -235,10 +258,10 @@ def get_quantization(name: wire.PathName, id: wire.PathBuild, services: Services
     responses={200: {"content": {"application/octet-stream": {"schema": _BINARY}}}},
 )
 def get_file(name: wire.PathName, id: wire.PathBuild, services: ServicesOf) -> FileResponse:
-    """The ONNX file, with QuantizeLinear and DequantizeLinear."""
+    """Returns the ONNX file, with QuantizeLinear and DequantizeLinear."""
     build = _quantization(services, name, id)
     if build.artifact is None:
-        raise NotFound(f"quantization {build.id} has made no file", hint="ask for its state")
+        raise NotFound(f"quantization {build.id} has produced no file", hint="check the state of its build")
     path = services.layout.blobs.path(stored(services.layout, build.artifact).file.digest)
     filename = f"{name}{QuantizationOptions.from_json(build.options[QUANTIZE]).suffix}"
     return FileResponse(path, media_type="application/octet-stream", filename=filename)
@@ -252,14 +275,14 @@ def _quantization(services: Services, name: str, id: str) -> Build:
 
 
 def _float_version(services: Services, name: str, number: int | None) -> ModelVersion:
-    """Raises `Unsupported`: it is of a format that is not quantized."""
+    """Returns a version of a model. Raises `Unsupported` if its format cannot be quantized."""
     found = services.version(name, number)
     require(found.format)
     return found
 
 
 def _said(services: Services, version: ModelVersion) -> ModelMetadata:
-    """What the file itself says of how pictures become tensors."""
+    """Returns the preprocessing of pictures that the model file itself defines."""
     facts: dict[str, Any] = models.facts_of(services, version.name, version.number).get(version.number) or {}
     return ModelMetadata.from_json(facts.get("metadata") or {})
 
@@ -267,6 +290,6 @@ def _said(services: Services, version: ModelVersion) -> ModelMetadata:
 def _check_head(head: bytes) -> None:
     if not head.startswith((b"PK", b"\x93NUMPY")):
         raise UnsupportedFormat(
-            "the body is neither a zip archive nor an array of NumPy",
-            hint="send a zip archive of pictures, or what numpy.savez writes",
+            "the body is neither a zip archive nor a NumPy array",
+            hint="send a zip archive of pictures, or a file of numpy.savez",
         )

@@ -1,4 +1,4 @@
-"""`/api/v1/quarantine`: artifacts that are no longer run, because the server crashed while they ran."""
+"""`/api/v1/quarantine`: artifacts that are no longer run, because the server crashed while running them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = APIRouter(prefix=f"{paths.PREFIX}/quarantine", tags=["artifacts"])
 
 @router.get("", summary="List the artifacts in quarantine", response_model=wire.Quarantine)
 def list_quarantine(services: ServicesOf) -> wire.Quarantine:
-    """Each artifact is listed with its crashes and the models that it would answer for."""
+    """Returns each quarantined artifact with its crashes and the models that use it."""
     held = services.crashes.quarantined()
     shown = [_shown(services, artifact, record) for artifact, record in held.items()]
     return wire.Quarantine(artifacts=[each for each in shown if each.models or not tenant.get()])
@@ -26,7 +26,9 @@ def list_quarantine(services: ServicesOf) -> wire.Quarantine:
 
 @router.delete("/{digest}", summary="Release an artifact from quarantine", response_model=wire.Quarantined)
 async def forgive(digest: wire.PathDigest, services: ServicesOf) -> wire.Quarantined:
-    """The next request for one of its models loads the artifact again. Its earlier crashes no longer count."""
+    """Releases an artifact. The next request for one of its models loads it again; its earlier crashes no longer
+    count.
+    """
     artifact = Digest(digest)
     shown = await run_in_threadpool(_held, services, artifact)
     await services.registry.forgive(artifact)

@@ -1,4 +1,4 @@
-"""Parameters of queries that nothing takes: refused, as members of bodies are, or a misspelled option would be none."""
+"""Rejects unknown query parameters. Otherwise a misspelled option would silently have no effect."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from service.core.errors import InvalidInput
 
 
 def check_query(request: Request) -> None:
-    """Raises `InvalidInput`: the query has a parameter that its route does not take."""
+    """Raises `InvalidInput` if the query has a parameter that its route does not have."""
     route = request.scope["route"]
-    if not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):  # who scrapes may send what they like
+    if not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):  # scrapers may add their own parameters
         return
     known = sorted(set(_taken(route.dependant)))
     for name in request.query_params:
@@ -25,12 +25,12 @@ def check_query(request: Request) -> None:
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise InvalidInput(
                 f"{request.method} {request.url.path} has no parameter {name!r}",
-                hint=f"{close[0]} is meant?" if close else takes,
+                hint=f"did you mean {close[0]}?" if close else takes,
             )
 
 
 def _taken(dependant: Dependant) -> Iterator[str]:
-    """The names of the parameters that it, or what it depends on, takes of the query."""
+    """Yields the names of the query parameters of a dependant and its dependencies."""
     for field in dependant.query_params:
         members = getattr(field.field_info.annotation, "model_fields", None)
         if members is None:

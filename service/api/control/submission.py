@@ -1,4 +1,4 @@
-"""From a question, "this model version for these targets", to the builds that answer it."""
+"""Turns a request, "this model version for these targets", into builds."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from service.quantize.formats import RESULT_NUMERICS
 from service.workers.catalog import record_build, record_metadata, record_version
 from service.workers.quantized import add_quantized
 
-QUANTIZATION_BUILDS = 2  # of a tenant's quota: the quantization, and the build of the version that it makes
+QUANTIZATION_BUILDS = 2  # how many builds count for the quota: the quantization, and the quantized version's build
 
 
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
-    """The version of `name` that is the stored file `source`. The index has it before the answer is sent."""
+    """Adds the stored file `source` as a version of `name`. The index contains it before the response is sent."""
     check_room(services, owner_of(name), source, size_bytes)
     version = services.models.push(name, source, format, size_bytes)
     record_version(services.layout, services.models, version)
@@ -40,7 +40,7 @@ def add_version(services: Services, name: str, source: Digest, format: str, size
 
 
 def describe(services: Services, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
-    """Updates the version's metadata in the tables and in the index. Raises `NotFound`."""
+    """Updates a version's metadata in the database and in the index. Raises `NotFound`."""
     version = services.models.describe(name, number, metadata)
     record_metadata(services.layout, services.models, version)
     services.audit.note("describe", model=name, version=number, members=sorted(metadata.to_json()))
@@ -48,10 +48,10 @@ def describe(services: Services, name: str, number: int, metadata: ModelMetadata
 
 
 def resolve_target(services: Services, name: str) -> Target:
-    """The target called `name`; "host" ends here, and no build ever has it for a name. Raises `UnknownTarget`.
+    """Returns the target called `name`. "host" is resolved here, so that no build has it. Raises `UnknownTarget`.
 
-    Of a cluster, "host" is the best target of its workers' CPUs. A plus sign of a query arrives as a space, if its
-    sender did not escape it; no target has a space in its name.
+    In a cluster, "host" is the best target of its workers' CPUs. If the sender of a query did not escape a plus sign,
+    it arrives as a space, so spaces are replaced by plus signs; no target has a space in its name.
     """
     if name != "host":
         return parse_target(name.replace(" ", "+"))
@@ -59,7 +59,7 @@ def resolve_target(services: Services, name: str) -> Target:
 
 
 def resolve_targets(services: Services, name: str) -> list[Target]:
-    """As `resolve_target`; "all" are those that workers of the cluster serve, and of a server by itself its best."""
+    """Like `resolve_target`; "all" is each target that a worker of the cluster serves, or a single server's best."""
     if name != ALL:
         return [resolve_target(services, name)]
     return [services.host.target] if services.routing is None else services.routing.targets()
@@ -75,17 +75,18 @@ def request_builds(
     shapes: OpenShapes = MappingProxyType({}),
     accepts: bool = False,
 ) -> list[Build]:
-    """The builds of a version: new ones, those under way, or those that succeeded before.
+    """Returns the builds of a version: new ones, running ones, or those that succeeded before.
 
-    One for each target and batch size, or bucket of `shapes`; those of one sample, or of the smallest bucket, first:
-    they are served while the others are built. Last come those that are tuned for `tune_s` each.
+    There is one for each target and batch size, or bucket of `shapes`. Those with batch size 1, or of the smallest
+    bucket, come first: they are served while the others are built. Builds tuned for `tune_s` each come last.
 
     Args:
-        accepts: True to serve what differs from its reference runtime; the settings may accept that for all builds.
+        accepts: true to serve outputs that differ from the reference runtime's; the settings may accept it for all
+            builds.
 
     Raises:
-        InvalidInput: lists of sizes do not go together, or are to be built for batches too.
-        Unsupported: there is no such numerics mode, or this server has no compiler.
+        InvalidInput: lists of sizes do not match, or are combined with batch sizes.
+        Unsupported: the numerics mode does not exist, or this server has no compiler.
         NotFound: the version was deleted meanwhile.
     """
     accepts = accepts or services.settings.accept_differences
@@ -105,13 +106,14 @@ def request_builds(
 def request_quantization(
     services: Services, version: ModelVersion, target: Target, asked: QuantizationOptions, shapes: Shapes
 ) -> Build:
-    """The build that quantizes a version: a new one, one under way, or one that succeeded before, whose result is then
-    a version of this model too.
+    """Returns the build that quantizes a version: a new one, a running one, or one that succeeded before. In the last
+    case its result also becomes a version of this model.
 
     Args:
-        target: of the quantized version's build. Its numerics are those of the quantized file's format.
+        target: the target of the quantized version's build. Its numerics are the default of the quantized file's
+            format.
 
-    Raises as `request_builds`.
+    Raises the errors of `request_builds`.
     """
     require_compiler()
     options = {**with_shapes(shapes), QUANTIZE: asked.to_json()}
@@ -140,16 +142,16 @@ def _request_artifact(
     shapes: OpenShapes,
     accepts: bool,
 ) -> Build:
-    """The build that verifies a version that was pushed as an artifact: it is what it is.
+    """Returns the build that verifies a version that was pushed as a compiled artifact.
 
     Raises:
-        Unsupported: another target or numerics mode is requested.
+        Unsupported: the request names another target or numerics mode.
     """
     found = received(services.layout.blobs.path(version.source))
     is_same = set(targets) <= {found.target} and numerics in (None, found.numerics)
     if not is_same or tuple(batches) != (1,) or tune_s is not None or shapes:
         raise Unsupported(
-            f"version {version.number} of {version.name!r} is an artifact for {found.target}, and is not compiled",
+            f"version {version.number} of {version.name!r} is an artifact for {found.target}, which cannot be compiled",
             hint="push the model file to compile it for another target",
         )
     options = with_acceptance(found.options, accepts)
@@ -160,22 +162,22 @@ def _request_artifact(
 
 
 def request_again(services: Services, build: Build) -> Build:
-    """The build that takes the place of one whose artifact is lost."""
+    """Requests a build in place of one whose artifact is lost."""
     inputs = _inputs(build.source, parse_target(build.target), build.numerics, build.options)
     return _submit(services, inputs, build.model, build.version)
 
 
 def require_compiler() -> None:
-    """To be called before anything is kept of a push.
+    """Checks that the compiler is installed. To be called before anything of a push is stored.
 
     Raises:
-        Unsupported: the compiler is not installed here, so the build that a model needs is unknown.
+        Unsupported: the compiler is not installed here, so the key of the model's build cannot be computed.
     """
     try:
         toolchain.fingerprint()
     except PackageNotFoundError as error:
         raise Unsupported(
-            f"this server answers predictions only: {error.name} of the compiler is not installed",
+            f"this server cannot compile: the compiler's package {error.name} is not installed",
             hint="use a server that compiles",
         ) from error
 
@@ -186,7 +188,7 @@ def _inputs(source: Digest, target: Target, mode: str, options: Mapping[str, Any
 
 
 def _check_still_there(services: Services, version: ModelVersion) -> None:
-    """Deleting a version withdraws its earlier requests for builds, not later ones."""
+    """Withdraws the builds and raises if the version was deleted meanwhile: its deletion missed them."""
     try:
         services.models.version(version.name, version.number)
     except NotFound:
@@ -212,9 +214,9 @@ def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -
 
 
 def is_intact(layout: OciLayout, artifact: Digest) -> bool:
-    """Whether an artifact can still be served: everything it consists of is there, in full size.
+    """Returns true if an artifact can still be served: all its parts exist in full size.
 
-    The bytes are hashed when they are loaded; here that would make a cache hit as slow as the disk.
+    Their bytes are hashed when they are loaded. Doing it here would make a cache hit as slow as the disk.
     """
     try:
         manifest = layout.manifest(artifact)

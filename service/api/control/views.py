@@ -1,4 +1,4 @@
-"""Domain values as the wire shows them."""
+"""Converts domain values to wire models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def model(newest: ModelVersion, standing: Standing, aliases: Iterable[Alias]) ->
 
 
 def builds(of: Sequence[Build], store: BuildStore) -> list[wire.Build]:
-    """Each with all that asked for it."""
+    """Returns builds, each with all models that requested it."""
     asking = store.requests_of([each.id for each in of])
     return [_build(each, asking[each.id]) for each in of]
 
@@ -101,7 +101,7 @@ def _build(of: Build, asking: Requests) -> wire.Build:
 
 
 def answer_with_build(response: Response, of: Build, store: BuildStore) -> wire.Build:
-    """A build that was asked for: 200 if there is nothing to wait for, else 202; `Location` is where it is."""
+    """Prepares the response with a requested build: 200 if it has ended, else 202; `Location` is its URL."""
     response.status_code = 200 if of.state.is_final else 202
     response.headers["location"] = paths.build(of.id)
     if not of.state.is_final:

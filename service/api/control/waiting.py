@@ -1,4 +1,4 @@
-"""Waiting for what another process writes to the database."""
+"""Waits for changes that another process writes to the database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.api.services import Services
 from service.db import Watch
 
 POLL_S = 0.1  # one look costs about 0.2 ms
-LOOK_S = 1.0  # where a bell says when there is news: progress rings none
+LOOK_S = 1.0  # if notifications announce changes; a build's progress causes none
 
 T = TypeVar("T")
 

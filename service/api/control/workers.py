@@ -1,4 +1,4 @@
-"""`/api/v1/workers`: processes that compile models or answer predictions."""
+"""`/api/v1/workers`: processes that compile models or run predictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ router = APIRouter(prefix=f"{paths.PREFIX}/workers", tags=["workers"])
 
 @router.get("", summary="List the workers", response_model=wire.Workers)
 def list_workers(services: ServicesOf) -> wire.Workers:
-    """The workers with a recent heartbeat. A worker that was killed is listed until its lease ends."""
+    """Returns the workers with a recent heartbeat. A worker that was killed is listed until its lease ends."""
     alive = services.workers.list(services.settings.lease_s)
     return wire.Workers(
         workers=[

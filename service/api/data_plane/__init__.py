@@ -1,1 +1,1 @@
-"""The control plane's end of what it and the data plane say to each other: docs/adr/0042."""
+"""The control plane's side of the protocol between control plane and data plane: see docs/adr/0042."""

@@ -1,4 +1,4 @@
-"""The control plane, as the data plane hears it."""
+"""Handles the messages that the data plane sends to the control plane."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Members = dict[str, Any]
 
 
 class Listener(Unheard):
-    """Answers, counts, and keeps the data plane informed."""
+    """Answers the data plane's questions, counts its reports, and keeps its configuration up to date."""
 
     def __init__(self, services: Services, take: Callable[[int], None]) -> None:
         """
         Args:
-            take: goes on with a connection, by its descriptor.
+            take: called with the file descriptor of a connection that the data plane hands over.
         """
         self._services, self._take = services, take
         self._questions, self._reports = Questions(services), Reports(services.metrics)
@@ -42,8 +42,8 @@ class Listener(Unheard):
         if self._services.tracing is not None:
             try:
                 self._services.tracing.flush()
-            except Exception:  # what is told of a request is told by a process that runs models' code
-                _logger.exception("traces could not be made of what the data plane has told")
+            except Exception:  # the report comes from a process that runs models' code, so it may contain anything
+                _logger.exception("cannot create traces from the data plane's report")
         if self._services.access.used(report["used"]):
             told.tell(self._services)
 
@@ -62,9 +62,9 @@ class Listener(Unheard):
         return await self._questions.answer(question, data)
 
     def tell(self) -> None:
-        """Says what holds now: limits, whether requests are welcome, the certificate, and keys."""
+        """Sends the current limits, readiness, certificate and keys to the data plane."""
         services = self._services
-        services.access.changed()  # maybe: another process may have written the file of the keys
+        services.access.changed()  # another process may have changed the file of keys
         unready = "the server is shutting down" if services.stopping.is_set() else services.registry.unready
         services.plane.order(orders.configure(services.settings, unready, services.traced))
         if services.certificate is not None:
@@ -73,10 +73,10 @@ class Listener(Unheard):
         told.tell(services)
 
     async def keep_telling(self) -> None:
-        """Says it again where it changes, until canceled."""
+        """Sends what has changed, periodically, until canceled."""
         while True:
             try:
                 self.tell()
-            except Exception:  # a file that cannot be read now: what was said before holds
-                _logger.exception("the data plane could not be told what holds")
+            except Exception:  # a file cannot be read at the moment: what was sent before stays in effect
+                _logger.exception("cannot update the data plane's configuration")
             await asyncio.sleep(_LOOK_EVERY_S)

@@ -25,7 +25,7 @@ from service.core.picture import MAX_PIXELS
 
 SMALL_PIXELS = 1 << 20  # decoded in some ten milliseconds
 
-_NETWORK_BITS = 64  # of an IPv6 address: one client is given as many addresses as it likes of its network
+_NETWORK_BITS = 64  # of an IPv6 address: a client can use any number of addresses of its network
 
 Decode = Callable[[Callable[[], bool]], bytes]
 
@@ -45,14 +45,14 @@ class _Line:
     def __init__(self) -> None:
         self._waiting: dict[str, deque[_Picture]] = {}
         self._running: Counter[str] = Counter()
-        self._served: dict[str, int] = {}  # when it was the turn of a client that has pictures here
+        self._served: dict[str, int] = {}  # by client with pictures here: the number of its last turn
         self._turns = 0
 
     def add(self, picture: _Picture) -> None:
         self._waiting.setdefault(picture.client, deque()).append(picture)
 
     def next(self) -> _Picture | None:
-        """The picture whose turn it is. Pictures that were withdrawn are dropped."""
+        """Returns the picture whose turn it is, or None. Withdrawn pictures are dropped."""
         while self._waiting:
             client = min(self._waiting, key=lambda each: self._served.get(each, 0))
             first = self._waiting[client][0]
@@ -85,12 +85,12 @@ class _Line:
 
 
 class PictureQueue:
-    """For one event loop."""
+    """A queue of pictures to decode. For one event loop."""
 
     def __init__(self, threads: int | None = None) -> None:
         """
         Args:
-            threads: that decode, at least two; one for each core if not given.
+            threads: the number of threads that decode, at least two; by default one for each core.
         """
         self._threads = max(2, threads or len(os.sched_getaffinity(0)))
         self._executor = ThreadPoolExecutor(self._threads, "octet-decode")
@@ -98,21 +98,21 @@ class PictureQueue:
         self._running = self._running_large = self._running_pixels = 0
 
     async def run(self, client: str, pixels: int | None, decode: Decode) -> bytes:
-        """What `decode` returns, called on a thread when the picture's turn has come.
+        """Calls `decode` on a thread when the picture's turn has come, and returns its result.
 
-        If the caller is canceled the picture is withdrawn. It returns then as soon as no thread works on the picture.
+        If the caller is canceled, the picture is withdrawn; this method returns once no thread works on the picture.
 
         Args:
-            client: the address of who sent the picture.
+            client: the address of the client that sent the picture.
             pixels: the size of the picture by its header; None if the header is damaged.
-            decode: is passed a function that returns true once the picture is withdrawn.
+            decode: called with a function that returns true once the picture is withdrawn.
         """
         size = MAX_PIXELS if pixels is None else min(pixels, MAX_PIXELS)
         loop = asyncio.get_running_loop()
         waiting = _Picture(_network_of(client), decode, size, loop.create_future())
         self._line_of(waiting).add(waiting)
         self._start()
-        await waiting.may_start  # if it is canceled, so is the future: `_Line.next` drops the picture
+        await waiting.may_start  # canceling it cancels the future, too, so that `_Line.next` drops the picture
         work = loop.run_in_executor(self._executor, decode, waiting.is_withdrawn.is_set)
         try:
             return await asyncio.shield(work)
@@ -120,7 +120,7 @@ class PictureQueue:
             waiting.is_withdrawn.set()
             await asyncio.wait([work])
             if not work.cancelled():
-                work.exception()  # it is of interest to nobody
+                work.exception()  # marks the exception as retrieved; nobody needs it
             raise
         finally:
             self._end(waiting)
@@ -162,10 +162,10 @@ class PictureQueue:
 
 
 def _network_of(client: str) -> str:
-    """The address, or of an IPv6 address its network."""
+    """Returns the network of an IPv6 address, or else the whole address."""
     try:
         address = ip_address(client)
-    except ValueError:  # of a Unix socket
+    except ValueError:  # the client uses a Unix socket
         return client
     if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
         return str(int(address) >> _NETWORK_BITS)

@@ -1,4 +1,4 @@
-"""What the data plane asks: who answers for a name, what a picture shows, and calls that are about the repository."""
+"""The data plane's questions: resolving a model's name, decoding a picture, and repository calls over gRPC."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Members = dict[str, Any]
 
 
 class Questions:
-    """Answers each with members and bytes."""
+    """Answers each question with members and bytes."""
 
     def __init__(self, services: Services) -> None:
         self._services, self._registry = services, services.registry
@@ -42,12 +42,14 @@ class Questions:
 
     @cached_property
     def _calls(self) -> Calls:
-        from service.api.grpc.repository import Calls  # protobuf, 2 MB: few ask for the repository over gRPC
+        from service.api.grpc.repository import (
+            Calls,
+        )  # imported only if needed: protobuf takes 2 MB, and few clients use it
 
         return Calls(Repository(self._registry, self._services.audit, self._services.routing))
 
     async def answer(self, question: Members, data: bytes) -> Answer:
-        tenant.set(owner_of(question.get("model", "")))  # whose words an error is in
+        tenant.set(owner_of(question.get("model", "")))  # error messages then use this tenant's names
         try:
             if question["kind"] == "connect":
                 return Answer({}, passed=await self._connected(question["worker"]))
@@ -73,7 +75,7 @@ class Questions:
     async def _connected(self, worker: str) -> socket.socket:
         knows = self._services.routing or self._services.plane
         if isinstance(knows, DataPlane):
-            raise NotReady(f"this process knows no worker {worker}")
+            raise NotReady(f"this process has no worker {worker}")
         return await knows.connect(worker)
 
     async def _decoded(self, question: Members, data: bytes) -> bytes:
@@ -86,7 +88,7 @@ class Questions:
 
 
 def _decode(picture: bytes, served: Served, index: int, pixels: int | None, is_withdrawn: Callable[[], bool]) -> bytes:
-    from service.runtime.image import decode  # Pillow, 3 MB with its libraries: most models are sent tensors
+    from service.runtime.image import decode  # imported only if needed: Pillow takes 3 MB, and most models take tensors
 
     spec, most = served.signature.largest.inputs[index], MAX_PIXELS if pixels is None else pixels
     return decode(picture, spec, served.metadata, is_withdrawn=is_withdrawn, most_pixels=most).tobytes()
@@ -95,8 +97,8 @@ def _decode(picture: bytes, served: Served, index: int, pixels: int | None, is_w
 def _problem(exception: Exception) -> Members:
     error = no_memory(exception) if isinstance(exception, MemoryError) else exception
     if not isinstance(error, OctetError):
-        _logger.error("a question of the data plane failed", exc_info=exception)
-        detail = "The server failed in a way that it did not foresee; its log says more."
+        _logger.error("cannot answer a question of the data plane", exc_info=exception)
+        detail = "The server failed unexpectedly; see its log."
         return {"code": "internal_error", "title": "Internal error.", "http": 500, "grpc": 13, "detail": detail}
     return {
         "code": error.code,

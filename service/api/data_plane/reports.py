@@ -1,4 +1,4 @@
-"""Metrics of what the data plane has counted since it was last asked."""
+"""Adds what the data plane reports that it counted to the metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Members = dict[str, Any]
 
 
 class Reports:
-    """For the event loop's thread."""
+    """Counts reports. For the event loop's thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

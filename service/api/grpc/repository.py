@@ -1,4 +1,4 @@
-"""The methods of `inference.GRPCInferenceService` that are about the repository, on serialized messages."""
+"""The repository methods of `inference.GRPCInferenceService`, on serialized messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from service.core.errors import InvalidInput, Unsupported
 
 _SERVICE = "/inference.GRPCInferenceService/"
 
-Message = Any  # of `inference_pb2`, whose classes are made at run time
+Message = Any  # a message of `inference_pb2`, whose classes are created at run time
 
 
 class Calls:
-    """Answers to calls, by the path of their method."""
+    """Handles calls, by the path of their method."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -29,14 +29,14 @@ class Calls:
         }
 
     async def answer(self, path: str, message: bytes) -> bytes:
-        """Raises `OctetError`."""
+        """Returns the serialized response to a call. Raises `OctetError`."""
         if path not in self._methods:
             raise Unsupported(f"there is no method {path}")
         method, takes = self._methods[path]
         try:
             request = takes.FromString(message)
         except DecodeError as error:
-            raise InvalidInput("the message is not a well-formed one of its type") from error
+            raise InvalidInput("the message is malformed for its type") from error
         return bytes((await method(request)).SerializeToString())
 
     async def _index(self, request: Message) -> Message:
@@ -52,6 +52,6 @@ class Calls:
 
 
 def _values_of(parameters: Mapping[str, Message]) -> dict[str, Any]:
-    """Parameters as JSON would have them; one that holds nothing is none."""
+    """Returns parameters as in JSON; one without a value is left out."""
     chosen = {name: each.WhichOneof("parameter_choice") for name, each in parameters.items()}
     return {name: getattr(parameters[name], member) for name, member in chosen.items() if member}

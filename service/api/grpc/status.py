@@ -1,4 +1,4 @@
-"""The one mapper from errors to the statuses of gRPC."""
+"""Maps errors to gRPC status codes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class StatusCode(IntEnum):
     UNAUTHENTICATED = 16
 
 
-# The nearest class in an error's line of descent decides, as in `service.api.problems`. What no repetition mends is
-# none of the codes that clients repeat: a body that is too large is no RESOURCE_EXHAUSTED.
+# The nearest class in an error's method resolution order decides, as in `service.api.problems`. An error that no
+# retry can cure must not have a status that clients retry, so a body that is too large is not RESOURCE_EXHAUSTED.
 STATUS: Mapping[type[OctetError], StatusCode] = {
     OctetError: StatusCode.INTERNAL,
     errors.InvalidInput: StatusCode.INVALID_ARGUMENT,

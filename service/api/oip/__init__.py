@@ -1,1 +1,1 @@
-"""What the control plane answers of the Open Inference Protocol: its repository. The rest is the data plane's."""
+"""The control plane's part of the Open Inference Protocol: the model repository. The data plane implements the rest."""

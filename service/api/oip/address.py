@@ -1,6 +1,6 @@
-"""The model version that a request names, over whatever wire it comes.
+"""Parses the model and version that a request names, in any protocol.
 
-A version is a number or an alias, such as `stable`. Clients that have no place for it add it to the name:
+A version is a number or an alias, such as `stable`. Clients that cannot send a version append it to the name:
 `mobilenet@stable`.
 """
 
@@ -17,7 +17,7 @@ _ALIAS = re.compile(ALIAS_PATTERN)
 
 
 def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
-    """The name of a model, and which version of it; None where neither part says.
+    """Returns the name of a model and its version; None if neither part names a version.
 
     Raises:
         NotFound: the version is neither a number nor an alias.
@@ -26,7 +26,9 @@ def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
     if "@" in model:
         model, _, reference = model.partition("@")
         if version and reference:
-            raise InvalidInput(f"the version is named twice: {reference!r} and {version!r}", hint="name it once")
+            raise InvalidInput(
+                f"the request has two versions: {reference!r} and {version!r}", hint="send only one of them"
+            )
         version = version or reference
     if not version:
         return model, None
@@ -38,10 +40,10 @@ def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
 
 
 def parse_addresses(text: str) -> list[tuple[str, Reference]] | None:
-    """Several, separated by commas, as the setting `preload` has them; None for `*`, which is all there are.
+    """Parses several addresses separated by commas, as in the setting `preload`. Returns None for `*`, all models.
 
     Raises:
-        NotFound: as `parse_address`.
+        NotFound: see `parse_address`.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     return None if "*" in names else [parse_address(name) for name in names]

@@ -1,5 +1,5 @@
-"""The data plane's part of the OpenAPI document. Its routes are bare ASGI applications, which FastAPI does not
-describe.
+"""The data plane's part of the OpenAPI document. FastAPI does not know the data plane's routes, so cannot describe
+them.
 """
 
 from __future__ import annotations

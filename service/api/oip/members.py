@@ -1,4 +1,4 @@
-"""Members of a request's JSON."""
+"""Parses the JSON of requests, and their parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.core.errors import InvalidInput
 
 
 def json_object(text: bytes) -> dict[str, Any]:
-    """The members of a JSON object in UTF-8. Raises `InvalidInput`."""
+    """Returns the members of a JSON object in UTF-8. Raises `InvalidInput`."""
     try:
         members = _JSON.decode(text.decode())
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
@@ -25,11 +25,11 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # Python's own would let NaN and Infinity pass
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # Python's default accepts NaN and Infinity
 
 
 def parameters_of(entry: Mapping[str, Any], whose: str) -> Mapping[str, Any]:
-    """The `parameters` of a request; empty if there are none. Raises `InvalidInput`."""
+    """Returns the `parameters` of a request; empty if there are none. Raises `InvalidInput`."""
     parameters = entry.get("parameters")
     if parameters is None:
         return {}
@@ -39,7 +39,7 @@ def parameters_of(entry: Mapping[str, Any], whose: str) -> Mapping[str, Any]:
 
 
 def flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
-    """A parameter that is true or false. Raises `InvalidInput`."""
+    """Returns a parameter that is true or false. Raises `InvalidInput`."""
     value = parameters.get(name, default)
     if not isinstance(value, bool):
         raise InvalidInput(f"the parameter {name!r} is {brief(value)}, not true or false")

@@ -1,8 +1,8 @@
-"""The model_repository extension: which models there are, and loading and unloading them by hand.
+"""The model_repository extension: lists the models, and loads and unloads them on request.
 
-A load is not needed before a prediction, which loads what it needs; it tries again at once what failed before, and
-takes back an unload. An unload frees the memory and has requests refused, in this server, until a load or its end.
-The API of a cluster has its workers do so: a load goes to all that can serve the model, an unload to all.
+A prediction loads its model if needed, so a load is optional: it retries a failed load at once, and reverts an unload.
+An unload frees the memory, and this server then refuses requests until the model is loaded again or the server
+restarts. The API of a cluster forwards both to its workers: a load to all that can serve the model, an unload to all.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Members = dict[str, Any]
 
 
 class Repository:
-    """What the extension can do, whichever protocol asks.
+    """Implements the extension for all protocols.
 
     Args:
-        routing: of the API of a cluster, whose workers have the models in memory; else None.
+        routing: the routing of a cluster's API, whose workers have the models in memory; else None.
     """
 
     def __init__(self, registry: Registry, audit: AuditLog, routing: Routing | None = None) -> None:
         self._registry, self._audit, self._routing = registry, audit, routing
 
     async def index(self, ready: bool) -> list[Members]:
-        """Every version of every model; or those that are ready."""
+        """Returns every version of every model, or only those that are ready."""
         return [
             {
                 "name": told(each.model),
@@ -45,11 +45,11 @@ class Repository:
         ]
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """Raises `Unsupported` where a load is asked to change the model, as Triton's may: here that is a push."""
+        """Loads a model. Raises `Unsupported` if the parameters would change the model, which Triton allows."""
         for parameter in parameters:
             if parameter == "config" or parameter.startswith("file:"):
                 raise Unsupported(
-                    f"a load takes no parameter {parameter!r}: a model is what was pushed",
+                    f"a load has no parameter {parameter!r}: it cannot change a model",
                     hint="push the changed model as a new version",
                 )
         model = qualified(name)
@@ -57,7 +57,7 @@ class Repository:
         await asyncio.to_thread(self._audit.note, "load", model=model)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:
-        flag(parameters, "unload_dependents", False)  # there are none
+        flag(parameters, "unload_dependents", False)  # only checked, as no model has dependents
         model = qualified(name)
         await (self._routing or self._registry).unload(model)
         await asyncio.to_thread(self._audit.note, "unload", model=model)

@@ -41,10 +41,10 @@ def routes(services: Services) -> list[Route]:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """The members of the JSON object that is the body; none if it is empty."""
+    """Returns the members of the JSON object in the body; none if the body is empty."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > _MAX_BYTES:
-            raise TooLarge(f"the body has more than {_MAX_BYTES} bytes")
+            raise TooLarge(f"the body is larger than {_MAX_BYTES} bytes")
     return json_object(bytes(body)) if body else {}

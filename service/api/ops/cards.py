@@ -1,4 +1,4 @@
-"""The memory of cards, as the data plane has told of it last."""
+"""The memory of GPUs, as the data plane reported it last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class Cards(Collector):
-    """Of a machine without cards, or before a model is loaded to one, none."""
+    """Gauges of GPU memory. There are none on a machine without GPUs, or before a model is loaded to one."""
 
     def __init__(self) -> None:
         self._told: Sequence[Mapping[str, Any]] = ()
@@ -22,8 +22,8 @@ class Cards(Collector):
         if not self._told:
             return
         labels = ("card", "name")
-        used = GaugeMetricFamily("octet_card_used_bytes", "What models take of a card's memory.", labels=labels)
-        memory = GaugeMetricFamily("octet_card_memory_bytes", "A card's memory.", labels=labels)
+        used = GaugeMetricFamily("octet_card_used_bytes", "Memory of a GPU that models use.", labels=labels)
+        memory = GaugeMetricFamily("octet_card_memory_bytes", "Memory of a GPU.", labels=labels)
         for each in self._told:
             which = str(each["card"]), str(each["name"])
             used.add_metric(which, each["used_bytes"])

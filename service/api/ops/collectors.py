@@ -1,6 +1,6 @@
-"""Metrics that a scrape reads from the tables, the store and the models, instead of counting events as they happen.
+"""Metrics that are read from the database, the store and the models at each scrape, instead of counted per event.
 
-So builds that other processes made are counted too, counts survive a restart, and a prediction costs less.
+This includes builds of other processes, keeps counts across restarts, and makes predictions cheaper.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 # Stages take from a millisecond (link) to minutes (a large model's codegen).
 STAGE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _ARTIFACT = ("model", "version", "target", "digest", "numerics")
-_CACHE_SIZE_S = 30.0  # a store of many blobs takes a while to add up
+_CACHE_SIZE_S = 30.0  # how long a computed size is reused: adding up a store of many blobs takes a while
 
 
 class BuildCollector(Collector):
-    """The builds table."""
+    """Metrics of the builds table."""
 
     def __init__(self, builds: BuildStore) -> None:
         self._builds = builds
@@ -52,11 +52,11 @@ class BuildCollector(Collector):
         yield duration
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        return iter(())  # or registering would read the tables
+        return iter(())  # otherwise registering the collector would read the tables
 
 
 class ModelCollector(Collector):
-    """The models in memory, of which several may be versions of one."""
+    """Metrics of the models in memory; several may be versions of one model."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -74,7 +74,7 @@ class ModelCollector(Collector):
         yield _by_model("octet_queue_depth", "Predict requests that wait for their model.", queued)
         yield _by_model("octet_inflight_requests", "Predict requests admitted and not yet answered.", admitted)
         yield GaugeMetricFamily(
-            "octet_model_memory_bytes", "What the loaded models take together.", value=self._registry.memory_bytes
+            "octet_model_memory_bytes", "Memory of all loaded models together.", value=self._registry.memory_bytes
         )
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
@@ -82,13 +82,16 @@ class ModelCollector(Collector):
 
 
 class TenantPlaneCollector(Collector):
-    """The data planes of tenants, where each has one."""
+    """Metrics of the tenants' data planes, if each tenant has one."""
 
     def __init__(self, planes: TenantPlanes) -> None:
         self._planes = planes
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        name, help = "octet_tenant_plane_resident_bytes", "Memory of the data plane of a tenant; empty: the operator's."
+        name, help = (
+            "octet_tenant_plane_resident_bytes",
+            "Memory of a tenant's data plane; an empty tenant is the operator.",
+        )
         family = GaugeMetricFamily(name, help, labels=("tenant",))
         for tenant, size in self._planes.resident_bytes().items():
             family.add_metric((tenant,), size)
@@ -99,7 +102,7 @@ class TenantPlaneCollector(Collector):
 
 
 class CacheCollector(Collector):
-    """The store."""
+    """Metrics of the store."""
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
@@ -108,7 +111,7 @@ class CacheCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         if time.monotonic() - self._added_up_s > _CACHE_SIZE_S:
             self._size_bytes, self._added_up_s = self._blobs.total_bytes(), time.monotonic()
-        yield GaugeMetricFamily("octet_cache_bytes", "What all blobs take together.", value=self._size_bytes)
+        yield GaugeMetricFamily("octet_cache_bytes", "Size of all stored blobs together.", value=self._size_bytes)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         return iter(())

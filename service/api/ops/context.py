@@ -1,4 +1,4 @@
-"""The outermost layer of the application: gives each request its id, and lets no exception out."""
+"""The outermost middleware: gives each request an id, and turns every exception into a response."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RequestContext:
         except ClientDisconnect:
             _logger.info("request %s: the client went away", request_id(scope))
         except Exception as exception:
-            if started:  # a cut connection is the only thing that still says so
+            if started:  # a closed connection is the only way left to signal the failure
                 raise
             await unexpected_response(exception, scope)(scope, receive, send_with_id)
 

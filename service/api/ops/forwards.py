@@ -1,7 +1,7 @@
-"""What an API has sent to workers.
+"""Counts of the requests that an API forwarded to workers.
 
-Workers and models come and go, and a process lives for many of them: it is counted by pool, and what nobody has asked
-for any more is dropped some day.
+Workers and models come and go during a process's life. So requests are counted by pool and model, and the counts of a
+pair that is no longer used are dropped after a while.
 """
 
 from __future__ import annotations
@@ -15,30 +15,34 @@ from prometheus_client.registry import Collector
 
 from service.api.ops.histograms import Histograms
 
-KEPT_S = 3600.0  # since it was last counted
-_OUTCOMES = {"sent": "forwarded", "retried": "retried", "failed": "failed"}  # as reports call them
+KEPT_S = 3600.0  # how long counts are exported after they last changed
+_OUTCOMES = {
+    "sent": "forwarded",
+    "retried": "retried",
+    "failed": "failed",
+}  # label -> its name in the data plane's reports
 _LABELS = ("pool", "model")
 
 Labels = tuple[str, str]
 
 
 class Forwards(Collector):
-    """By pool and model. Counted in the event loop's thread, collected in any."""
+    """Counts by pool and model. Changed in the event loop's thread, and collected in any thread."""
 
     def __init__(self, bounds_s: Sequence[float], monotonic_s: Callable[[], float] = monotonic) -> None:
         """
         Args:
-            bounds_s: of the hop's histogram.
+            bounds_s: the bucket bounds of the histogram of hop times.
         """
         self._monotonic_s = monotonic_s
         self._counts: dict[Labels, dict[str, int]] = {}
-        self._counted_s: dict[Labels, float] = {}  # when last; the first comes first
+        self._counted_s: dict[Labels, float] = {}  # time of the last change; oldest first
         self._hop = Histograms(
             "octet_hop_duration_seconds", "Time of a forwarded request beyond its worker's.", _LABELS, bounds_s
         )
 
     def count(self, forwards: Sequence[Mapping[str, Any]]) -> None:
-        """What a data plane has reported of them."""
+        """Adds the counts that a data plane reported."""
         now_s = self._monotonic_s()
         for each in forwards:
             labels = each["pool"], each["model"]
@@ -69,5 +73,8 @@ class Forwards(Collector):
         yield from self._hop.describe()
 
     def _family(self) -> CounterMetricFamily:
-        help = "Requests sent to workers: all, those sent again, and those whose worker was lost."
+        help = (
+            "Requests sent to workers: all (sent), those sent again (retried), and those whose worker was lost "
+            "(failed)."
+        )
         return CounterMetricFamily("octet_forwards", help, labels=(*_LABELS, "outcome"))

@@ -1,4 +1,4 @@
-"""Histograms of what the data plane has observed."""
+"""Histograms of values that the data plane observed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ class Histogram:
     __slots__ = ("counts", "sum")
 
     def __init__(self, bounds: int) -> None:
-        self.counts, self.sum = [0] * (bounds + 1), 0.0  # by bucket; what is in none of them comes last
+        self.counts, self.sum = (
+            [0] * (bounds + 1),
+            0.0,
+        )  # counts by bucket; the last one is for values beyond all bounds
 
     def add(self, counts: Sequence[int], sum: float) -> None:
-        """Observations that somebody else has counted, by bucket. For the event loop's thread."""
+        """Adds observations that were counted elsewhere, by bucket. Must be called in the event loop's thread."""
         self.counts = [one + other for one, other in zip(self.counts, counts, strict=True)]
         self.sum += sum
 
 
 class Histograms(Collector):
-    """A metric, with a histogram for each set of labels. Collected in any thread."""
+    """A metric with a histogram for each set of labels. May be collected in any thread."""
 
     def __init__(self, name: str, help: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
         self._name, self._help, self._labels = name, help, labels
@@ -32,9 +35,9 @@ class Histograms(Collector):
         self._children: dict[tuple[str, ...], Histogram] = {}
 
     def labels(self, *values: str) -> Histogram:
-        """The histogram with these label values. A new one is exported from now on. For the event loop's thread."""
+        """Returns the histogram with these label values, creating it if needed. Only for the event loop's thread."""
         if len(values) != len(self._labels):
-            raise ValueError(f"{self._name} has the labels {self._labels}, not {len(values)} of them")
+            raise ValueError(f"{self._name} has the labels {self._labels}, but got {len(values)} values")
         return self._children.setdefault(values, Histogram(len(self._bounds)))
 
     def drop(self, *first: str) -> None:
@@ -60,7 +63,7 @@ class Histograms(Collector):
 
 
 class CountOf(Collector):
-    """A counter of the same events as a histogram, with the same labels, which need not be counted twice."""
+    """A counter of the same events as a histogram, with the same labels, so that they are counted only once."""
 
     def __init__(self, name: str, help: str, labels: Sequence[str], of: Histograms) -> None:
         self._name, self._help, self._labels, self._of = name, help, labels, of

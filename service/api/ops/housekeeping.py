@@ -1,4 +1,4 @@
-"""What the control plane looks after beside its requests: builds that nobody has begun, garbage, and its heap."""
+"""Periodic tasks of the control plane: starts a compiler for queued builds, collects garbage, and trims the heap."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TRIM_EVERY_S = 60.0
 
 
 class Housekeeping:
-    """For one event loop, on threads beside it."""
+    """Runs the tasks of one event loop, on other threads."""
 
     def __init__(self, services: Services, want_compiler: Callable[[], None]) -> None:
         """
         Args:
-            want_compiler: called on and on while a build waits, for a worker that is on its way, or busy.
+            want_compiler: called repeatedly while a build waits, even if a compiler is starting or busy.
         """
         self._builds, self._lease_s = services.builds, services.settings.lease_s
         self._want_compiler = want_compiler
@@ -36,13 +36,13 @@ class Housekeeping:
         )
 
     async def keep(self) -> None:
-        """Looks, until canceled."""
+        """Runs the tasks until canceled."""
         while True:
             try:
                 await asyncio.to_thread(self._look)
                 await asyncio.sleep(_EVERY_S)
-            except Exception as error:  # the database is gone or the disk is full: that may pass
-                log_trouble(_logger, error, "builds and garbage could not be looked at")
+            except Exception as error:  # the database is unreachable or the disk is full, perhaps only for a while
+                log_trouble(_logger, error, "cannot check for queued builds and garbage")
                 await asyncio.sleep(_TROUBLE_S)
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""What the control plane does beside answering requests, from its start to its end."""
+"""The control plane's background tasks, from its start to its end."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from service.workers.inference import Reference
 from service.workers.inference.handover import held_by, take_over
 from service.workers.routing.members import BEATS
 
-_SAVE_USAGE_S = 1.0  # what is lost of it when this process is killed
+_SAVE_USAGE_S = 1.0  # at most this much of the keys' use is lost if the process is killed
 _LOOK_AT_BELL_S = 0.2
 
 
 @asynccontextmanager
 async def at_work(services: Services) -> AsyncIterator[asyncio.Event]:
-    """What is set when requests are welcome. Ends what `services` hold when it is left."""
+    """Runs the background tasks. Yields an event that is set when requests are welcome. Closes `services` on exit."""
     welcome = asyncio.Event()
     reaching = asyncio.create_task(services.plane.run())
     saving = asyncio.create_task(_save_usage(services))
-    # Requests are taken meanwhile.
+    # The server accepts requests while models are loaded.
     models = asyncio.create_task(_load_first(services, welcome))
     following = asyncio.create_task(_follow_files(services))
     refreshing = asyncio.create_task(_refresh_keys(services))
-    await asyncio.sleep(0)  # so that it has begun before the server is announced as ready
+    await asyncio.sleep(0)  # so that loading has begun before the server is announced as ready
     yield welcome
     services.stopping.set()
     for task in (models, saving, following, refreshing, reaching):
@@ -53,14 +53,16 @@ async def _load_first(services: Services, welcome: asyncio.Event) -> None:
 
 
 def _held_by_others(services: Services) -> list[tuple[str, Reference]]:
-    """What the workers of this one's pool have in memory."""
+    """Returns the models that other workers of this worker's pool have in memory."""
     there = services.workers.list(BEATS * services.settings.worker_heartbeat_s)
     return [parse_address(*name) for name in held_by(pool_of(services.settings, services.host), there)]
 
 
 async def _follow_files(services: Services) -> None:
     if services.settings.model_files:
-        from service.api.control.model_files import ModelFiles  # what packs files of MXNet is not for every server
+        from service.api.control.model_files import (
+            ModelFiles,
+        )  # imported only if needed: it loads packages for MXNet files
 
         await ModelFiles(services, services.settings.model_files).run()
 
@@ -72,7 +74,7 @@ async def _save_usage(services: Services) -> None:
 
 
 async def _refresh_keys(services: Services) -> None:
-    """Looks at keys in a database where it rings, which it does when they change."""
+    """Reads the keys again whenever the database notifies of a change."""
     watch = Watch(services.builds.bell)
     while services.access.is_followed:
         if watch.is_due():

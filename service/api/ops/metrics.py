@@ -1,7 +1,7 @@
 """The metrics of `/metrics`. Predict requests are counted by the data plane; gauges are read when scraped.
 
-A label is never a request, a tensor or anything else that a client may choose freely: `model`, `version` and
-`target` are those of a model that is loaded here.
+The value of a label is never chosen by a client, such as a request or a tensor name: `model`, `version` and `target`
+are those of a model that is loaded here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.api.ops.forwards import Forwards
 from service.api.ops.histograms import CountOf, Histograms
 from service.api.ops.versions import Versions
 
-# int8 vision models take 0.3 to 30 ms: the library's default buckets start at 5 ms.
+# int8 vision models take 0.3 to 30 ms, but the Prometheus library's default buckets start at 5 ms.
 LATENCY_BUCKETS_S = (
     *(50e-6, 100e-6, 250e-6, 500e-6),
     *(1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3),
@@ -30,7 +30,7 @@ LATENCY_BUCKETS_S = (
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 _MODEL = ("model", "version", "target")
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # one series more per metric and label set, which is never read
+disable_created_metrics()  # type: ignore[no-untyped-call]  # avoids one unused time series per metric and label set
 
 
 class Metrics:
@@ -39,21 +39,22 @@ class Metrics:
     Attributes:
         registry: where collectors of other packages can be registered.
         versions: the versions that the metrics report.
-        cards: the memory of cards.
-        request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
-        requests_not_allowed: refused for their key; `reason` is the code of the error.
+        cards: the memory of GPUs.
+        request_duration: time from the last byte of a predict request to its response. `protocol` is `rest` or `grpc`.
+        requests_not_allowed: requests refused because of their key; `reason` is the error's code.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
-        forwards: requests sent to workers, and what each took beyond what the worker says that it took.
-        queue_duration: admission to the start of the computation.
+        forwards: requests sent to workers, and how much longer each took than the time that its worker reported.
+        queue_duration: time from admission to the start of the computation.
         compute_duration: `phase` is input, infer or output.
         batch_size: requests computed together.
-        cache_hits: questions answered without computing; `tier` is `artifact` (a finished build answers a new request).
-        cache_misses: questions that had to be computed, by the same label.
+        cache_hits: build requests answered from a cache; `tier` is `artifact` (an existing build answers a new
+            request).
+        cache_misses: build requests that had to be computed, with the same label.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # memory, processor time, file descriptors and start of the server
+        ProcessCollector(registry=self.registry)  # the server's memory, CPU time, file descriptors and start time
         answers = *_MODEL, "protocol", "code"
         self.request_duration = self._histogram(
             "octet_request_duration_seconds", "Time to answer a predict request.", answers
@@ -74,15 +75,15 @@ class Metrics:
         self.forwards = Forwards(LATENCY_BUCKETS_S)
         self.registry.register(self.forwards)
         self.batch_size = self._histogram("octet_batch_size", "Requests computed together.", _MODEL, _BATCH_BUCKETS)
-        self.cache_hits = self._counter("octet_cache_hits", "Questions that a cache answered.", ("tier",))
-        self.cache_misses = self._counter("octet_cache_misses", "Questions that had to be computed.", ("tier",))
+        self.cache_hits = self._counter("octet_cache_hits", "Requests answered from a cache.", ("tier",))
+        self.cache_misses = self._counter("octet_cache_misses", "Requests that a cache could not answer.", ("tier",))
         by_model = self.request_duration, self.queue_duration, self.compute_duration, self.batch_size
         self.versions = Versions(by_model)
         self.cards = Cards()
         self.registry.register(self.cards)
 
     def text(self) -> bytes:
-        """Prometheus' text format, version 0.0.4."""
+        """Returns all metrics in Prometheus' text format, version 0.0.4."""
         return generate_latest(self.registry)
 
     def _histogram(

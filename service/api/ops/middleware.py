@@ -1,4 +1,4 @@
-"""The middleware of every HTTP application, on whatever path a request reaches it."""
+"""The middleware that every HTTP application uses, whatever path a request takes to it."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from service.api.services import Services
 
 
 def with_middleware(app: ASGIApp, services: Services) -> ASGIApp:
-    """`app`, for requests that have an id and were let in; its unforeseen exceptions are answered."""
+    """Wraps `app`, so that requests get an id and pass access control, and unforeseen exceptions become responses."""
     return RequestContext(Guard(app, services.access, services.metrics))

@@ -1,4 +1,4 @@
-"""The id of a request, and what lines of the log say of the one that they belong to."""
+"""Request ids, and what a log line contains about the request that it belongs to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 def id_of(given: str) -> str:
-    """The client's own id (`X-Request-Id`), if it cannot break a header or a line of the log; or else a new one."""
+    """Returns the client's own id (`X-Request-Id`) if it is safe in a header and a log line; else a new one."""
     return given if _ACCEPTABLE_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def about_request(id: str, traceparent: str, model: str = "") -> dict[str, str]:
-    """Its id, the client's trace, and its model: what of it there is."""
+    """Returns a request's id, the client's trace id, and its model, as far as they exist."""
     sent = _TRACEPARENT.fullmatch(traceparent)
     found = {"request_id": id, "trace_id": sent["trace"] if sent else "", "model": model}
     return {name: value for name, value in found.items() if value}

@@ -1,4 +1,4 @@
-"""`/metrics`, for Prometheus."""
+"""The endpoint `/metrics`, for Prometheus."""
 
 from __future__ import annotations
 

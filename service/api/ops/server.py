@@ -1,4 +1,4 @@
-"""The control plane's process: the API, on connections that the data plane hands over."""
+"""The control plane's process: serves the API on connections that the data plane hands over."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _LOOK_S = 0.05
-_SWITCH_S = 0.0002  # in which an import lets go of the interpreter: each statement of a database waits for it
+_SWITCH_S = 0.0002  # the thread switch interval during imports, which would otherwise delay each database statement
 
 
 def run(
@@ -54,14 +54,15 @@ def run(
     places: Places | None = None,
     tenants: Collection[str] = (),
 ) -> None:
-    """Serves until SIGTERM or SIGINT comes, be it while it still starts. To be called in the main thread.
+    """Serves until SIGTERM or SIGINT, even one that arrives during the start. Must be called in the main thread.
 
     Args:
-        address: where the data plane takes a connection.
-        certificate: of the public ports; None where connections are in plain text.
-        ready: called once, when the data plane knows what holds; and told whenever a build waits for a compiler.
-        places: of the data planes of tenants, where each has one (`plane_per_tenant`).
-        tenants: those whose data planes are there.
+        address: where the data plane accepts the control plane's connection.
+        certificate: of the public ports; None if connections use plain text.
+        ready: called once, when the data plane has its configuration; also notified whenever a build waits for a
+            compiler.
+        places: the addresses of the tenants' data planes, if each tenant has one (`plane_per_tenant`).
+        tenants: the tenants whose data planes are running.
 
     Raises:
         OctetError: the database or the store cannot be opened.
@@ -69,8 +70,8 @@ def run(
     use_one_heap()
     with ExitStack() as stack:
         signals = stack.enter_context(_Signals())
-        faulthandler.enable()  # a crash says where in the log
-        logging.getLogger("uvicorn.error").addFilter(Seldom())  # or malformed requests fill the log
+        faulthandler.enable()  # logs a traceback if the process crashes
+        logging.getLogger("uvicorn.error").addFilter(Seldom())  # otherwise malformed requests fill the log
         host, plane = detect_host(), _plane(settings, address, ready, places, tenants)
         services = stack.enter_context(assemble(settings, host, plane, certificate, signals.database_lost))
         presence = _presence(services)
@@ -92,7 +93,7 @@ def _plane(
 
 
 class _Processes:
-    """The supervisor, as `TenantPlanes` asks it."""
+    """The supervisor's interface for `TenantPlanes`: starts and stops data planes."""
 
     def __init__(self, ready: Ready) -> None:
         self._ready = ready
@@ -102,7 +103,7 @@ class _Processes:
 
 
 def _presence(services: Services) -> Presence | None:
-    """How the others see this process; None on a machine that can run no target, and of an API."""
+    """Returns how other processes see this one. None for an API, and on a machine that can run no target."""
     settings, host = services.settings, services.host
     if not services.registry.targets:
         return None
@@ -124,9 +125,9 @@ def _presence(services: Services) -> Presence | None:
 
 
 class _Signals:
-    """Takes note of SIGTERM and SIGINT before there is a server to tell, and after. A context manager.
+    """Records SIGTERM and SIGINT, also before there is a server to notify. A context manager.
 
-    Its user checks `came` between two steps: each step completes what it has begun.
+    The caller checks `came` between two steps of the start, so that each step is completed.
     """
 
     def __init__(self) -> None:
@@ -143,9 +144,9 @@ class _Signals:
             signal.signal(number, handler)
 
     def database_lost(self) -> None:
-        """Ends this process as SIGTERM does: the next one makes the database again. From any thread."""
+        """Ends this process as SIGTERM does; its successor recreates the database. May be called from any thread."""
         if not self.came:
-            _logger.error("the database file is gone: the server starts again, and makes it from the store's index")
+            _logger.error("the database file is gone: restarting the server, which recreates it from the store's index")
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _take_note(self, number: int, frame: FrameType | None) -> None:
@@ -155,7 +156,7 @@ class _Signals:
 def _application(services: Services) -> ASGIApp:
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
-    gc.disable()  # as while the rest was imported
+    gc.disable()  # as during the other imports
     try:
         from service.api.app import create_app
 
@@ -168,8 +169,8 @@ def _application(services: Services) -> ASGIApp:
 
 
 class _Late:
-    """The application, imported beside an event loop that needs it for none of the data plane's questions: models are
-    loaded meanwhile, and requests for it wait.
+    """The application, imported in a thread. The event loop can load models meanwhile, as the data plane's requests do
+    not need the application; HTTP requests wait for it.
     """
 
     def __init__(self, services: Services) -> None:
@@ -177,7 +178,7 @@ class _Late:
         self._made: asyncio.Future[ASGIApp] | None = None
 
     async def made(self) -> ASGIApp:
-        """The application. Raises whatever kept it from being made."""
+        """Returns the application. Raises the exception that prevented its creation, if any."""
         if self._made is None:
             self._made = asyncio.ensure_future(asyncio.to_thread(_application, self._services))
         return await asyncio.shield(self._made)
@@ -188,10 +189,10 @@ class _Late:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, without a socket of its own. Notifies all waiters when the process is told to stop.
+    """uvicorn without a listening socket. Notifies all waiting tasks when the process is about to stop.
 
     Attributes:
-        failure: why there is no application.
+        failure: the exception that prevented the creation of the application.
     """
 
     def __init__(
@@ -218,7 +219,7 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 server_header=False,
                 proxy_headers=True,
-                forwarded_allow_ips="*",  # the data plane says them, and passes nobody else's on
+                forwarded_allow_ips="*",  # the data plane sets these headers, and removes those of clients
                 timeout_graceful_shutdown=max(1, round(services.settings.grace_s)),
             )
         )
@@ -236,7 +237,7 @@ class _Server(uvicorn.Server):
         await super().startup([])
         starting = self._not_ready_before_the_others_know()
         self._do(self._keep_beating())
-        self._do(self._listener.keep_telling())  # by now it is known whether models are to be loaded first
+        self._do(self._listener.keep_telling())  # at this point it is decided whether models are loaded first
         self._do(self._announce(starting))
         self._do(Housekeeping(self._services, self._ready.want).keep())
 
@@ -250,9 +251,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Unlike uvicorn's, does not raise the signal again afterwards: that would end us before all is tidied up."""
+        """Replaces uvicorn's, which raises the signal again afterwards: that would end the process before its
+        cleanup.
+        """
         before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
-        if self._signals.came:  # before this listened for signals
+        if self._signals.came:  # a signal arrived before these handlers were installed
             self.handle_exit(signal.SIGTERM, None)
         try:
             yield
@@ -264,11 +267,11 @@ class _Server(uvicorn.Server):
         self._signals.came = True
         if not self._services.stopping.is_set() and self._loop is not None:
             self._loop.call_soon_threadsafe(self._drain)
-        self._services.stopping.set()  # requests that wait for a build end now, not when the time to drain is over
+        self._services.stopping.set()  # so that requests which wait for a build end now, not after the grace period
         super().handle_exit(sig, frame)
 
     def _drain(self) -> None:
-        """Says that this server ends: to those who send it requests, and to those who ask whether they may."""
+        """Announces that this server stops: to those that send it requests, and to readiness probes."""
         if self._presence is not None:
             self._presence.drains()
         self._listener.tell()
@@ -279,7 +282,9 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(BEAT_EVERY_S)
 
     def _not_ready_before_the_others_know(self) -> ExitStack:
-        """Who rolls a cluster ends the process that this one follows as soon as it is ready."""
+        """Keeps this server not ready until others see it: a rolling update ends the old process once the new one is
+        ready.
+        """
         stack = ExitStack()
         if self._services.settings.role in (Role.API, Role.WORKER):
             stack.enter_context(self._services.registry.starting("the server is starting"))
@@ -291,17 +296,17 @@ class _Server(uvicorn.Server):
 
     async def _start(self) -> None:
         await self._services.plane.reached()
-        await self._services.plane.gather()  # it has heard all by then
+        await self._services.plane.gather()  # its response shows that it received everything sent before
         try:
             await self._app.made()
         except Exception as error:
             self.failure, self.should_exit = error, True
-        if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
+        if not self.should_exit:  # a server that is stopping accepts no requests, so must not be announced
             self._ready()
             await self._join()
 
     async def _join(self) -> None:
-        """Has the others see this process, as soon as it has loaded what it is to have, and this one see them."""
+        """Makes this process and the others see each other, once it has loaded the models that it is to load."""
         if self._services.routing is not None:
             await self._services.routing.has_looked()
         if self._presence is None:
@@ -314,7 +319,7 @@ class _Server(uvicorn.Server):
             self._stack.enter_context(verifying(self._services, self._presence.id))
 
     def _take(self, descriptor: int) -> None:
-        """Goes on with a connection that the data plane hands over."""
+        """Serves a connection that the data plane handed over."""
         connection = socket.socket(fileno=descriptor)
         connection.setblocking(False)
         protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
@@ -328,7 +333,7 @@ class _Server(uvicorn.Server):
 
     def _do(self, work: Any) -> None:
         async def run() -> None:
-            with suppress(OSError):  # a connection was closed meanwhile
+            with suppress(OSError):  # the connection was closed meanwhile
                 await work
 
         task = asyncio.get_running_loop().create_task(run())

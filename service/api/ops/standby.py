@@ -1,7 +1,7 @@
-"""Answers in place of the server while it is down: 503 with Retry-After, on the socket that the server listens on.
+"""Responds in place of the server while it is down: 503 with Retry-After, on the server's listening socket.
 
-As little of HTTP as that takes. A request's body is read to its end, or for a while, and thrown away: a client that
-still sends when its connection is reset does not see the answer.
+It implements as little HTTP as this needs. A request's body is read and discarded, to its end or for a limited time: if
+the connection were reset while a client is sending, the client would not see the response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RETRY_AFTER_S = 1
 
 
 class Standby:
-    """For the event loop of the process that holds the socket; `tls` where the server speaks HTTPS."""
+    """Runs on the event loop of the process that owns the socket. `tls` is set if the server uses HTTPS."""
 
     def __init__(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         self._listener, self._tls = listener, tls
@@ -34,21 +34,21 @@ class Standby:
         listener.setblocking(False)
 
     def begin(self, detail: str) -> None:
-        """Takes connections from now on; `detail` says why the server does not."""
+        """Starts to accept connections; `detail` is the reason why the server does not."""
         self._detail = detail
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def end(self) -> None:
-        """Takes no more connections."""
+        """Stops accepting connections."""
         asyncio.get_running_loop().remove_reader(self._listener)
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except BlockingIOError:  # the server was faster: it listens to the same socket
+        except BlockingIOError:  # the server, which listens on the same socket, accepted it first
             return
         except OSError as error:
-            _logger.warning("a connection could not be taken: %s", error)
+            _logger.warning("cannot accept a connection: %s", error)
             return
         if len(self._answers) >= _MOST_AT_ONCE:
             connection.close()
@@ -72,7 +72,7 @@ class Standby:
                     writer.close()
 
     async def _streams(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """As `asyncio.start_server` makes them, for a connection that is there."""
+        """Wraps an accepted connection in streams, as `asyncio.start_server` does."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(_HEAD_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -83,7 +83,7 @@ class Standby:
 def _response(head: bytes, detail: str) -> bytes:
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
-    if path == "/v2/health/live":  # liveness: whether a restart from outside would help
+    if path == "/v2/health/live":  # a failed liveness probe would cause a restart, which would not help
         return _rendered("200 OK", "application/json", b'{"live": true}', method)
     request_id = uuid.uuid4().hex
     render = partial(document, 503, Restarting.code, title_of(Restarting), detail, {"hint": "try again later"})

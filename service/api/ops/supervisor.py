@@ -1,9 +1,9 @@
-"""`octet serve`, `octet api` and `octet worker`: the process that a person starts and stops. It keeps the data plane
-and the control plane running and, of `octet serve`, a compile worker while there is something to build.
+"""The supervisor: the process that a person starts and stops with `octet serve`, `octet api` or `octet worker`.
 
-It holds the sockets, so that the ports stay ours and a client gets an answer while the data plane is down; it ends
-children that hang; it takes note of what ran when the data plane crashed or was ended; and it does nothing else, so
-that nothing can bring it down. What its children are made of they load themselves.
+It keeps the data plane and the control plane running and, for `octet serve`, a compile worker while builds are queued.
+It owns the listening sockets, so that the ports stay reserved and clients get a response while the data plane is down.
+It ends children that hang, and records which artifacts ran when a data plane crashed or was ended. It does nothing
+else, so that little can crash it; its children import their own code.
 """
 
 from __future__ import annotations
@@ -40,10 +40,15 @@ from service.workers.watching import CallWatch
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
-_PATIENCE_S = 10.0  # beyond the time that requests under way have
-_PARTING_S = 2.0  # the data plane keeps connections at rest for less
-_CANNOT_START = 1  # as the data plane says it
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which no model's own code raises
+_PATIENCE_S = 10.0  # in addition to the grace period of running requests
+_PARTING_S = 2.0  # longer than the data plane keeps idle connections
+_CANNOT_START = 1  # the data plane's exit status if it cannot start
+_FROM_OUTSIDE = (
+    signal.SIGKILL,
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+)  # signals that a model's code does not cause
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,10 @@ class Started:
     """The facts that the start-up message shows when the server accepts requests.
 
     Attributes:
-        host: the address that it listens on; the ports are the real ones, where 0 was asked for.
-        grpc_port: None where it answers over HTTP only.
-        machine: where it runs; one that no target runs on answers no predictions.
-        sandbox: what this kernel has to lock the compiler in; empty where nothing is compiled.
+        host: the address that it listens on. The ports are the actual ones, even if port 0 was requested.
+        grpc_port: None if it serves HTTP only.
+        machine: the machine that it runs on. If no target runs on it, it serves no predictions.
+        sandbox: what this kernel offers to sandbox the compiler; empty if nothing is compiled here.
     """
 
     host: str
@@ -67,23 +72,23 @@ class Started:
 def serve(
     settings: Settings, *, compile: bool = True, on_started: Callable[[Started], None] = lambda started: None
 ) -> int:
-    """Serves until SIGTERM or SIGINT comes, be it while it still starts; a second one ends everything at once.
+    """Serves until SIGTERM or SIGINT, even one that arrives during the start. A second signal ends everything at once.
 
-    To be called in the main thread, of a process that has no other.
+    Must be called in the main thread of a process without other threads.
 
     Args:
-        compile: whether to run a compile worker; without, builds wait for one that runs elsewhere.
-        on_started: called once, when requests are taken.
+        compile: whether to run a compile worker; if not, builds wait for one that runs elsewhere.
+        on_started: called once, when the server accepts requests.
 
     Returns:
-        The exit status: 0, or 128 and the number of the second signal.
+        The exit status: 0, or 128 plus the number of the second signal.
 
     Raises:
-        Conflict: a port is taken.
-        Unsupported: a worker's machine cannot run its target.
-        InvalidInput: others than this machine reach the address, and there is no API key; or no certificate.
-        NotStarted: the server died before it took requests.
-        DataUnusable: the data directory cannot be written.
+        Conflict: a port is in use.
+        Unsupported: the machine of a worker cannot run its target.
+        InvalidInput: other machines can reach the address, and there is no API key; or the certificate is missing.
+        NotStarted: the server died before it accepted requests.
+        DataUnusable: the data directory is not writable.
         OctetError: the database or the store cannot be opened.
     """
     return asyncio.run(_serve(settings, compile, on_started))
@@ -96,19 +101,19 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         loop.add_signal_handler(number, told.put_nowait, number)
     with ExitStack() as stack:
         cluster.check(settings, detect_host())
-        if settings.database_url is None:  # or the control plane looks, which has a database
+        if settings.database_url is None:  # otherwise the control plane, which has the database, checks this
             check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
         if settings.grpc:
             listeners["grpc"] = stack.enter_context(_listen(settings.host, settings.port_of_grpc))
-        check_writable(settings.data_dir)  # makes it: not for a server that finds its port taken
+        check_writable(settings.data_dir)  # creates it, so only after the ports are reserved
         control = stack.enter_context(_control())
         supervisor = _Supervisor(settings, listeners, control, compile, on_started)
         return await supervisor.run(told)
 
 
 class _Supervisor:
-    """The supervision of the processes that serve: callbacks for their start, readiness and end."""
+    """Supervises the processes that serve: handles their start, readiness and end."""
 
     def __init__(
         self,
@@ -121,7 +126,7 @@ class _Supervisor:
         self._settings, self._listeners, self._control, self._compile = settings, listeners, control, compile
         self._on_started: Callable[[Started], None] | None = on_started
         self._address: bytes = control.getsockname()
-        # The settings of ports, as they are where a free one was asked for; children close what is not theirs.
+        # The actual ports, if port 0 was requested. Children close the sockets that they do not use.
         names = {"http": "port", "grpc": "grpc_port"}
         self._ports = {names[kind]: int(listener.getsockname()[1]) for kind, listener in listeners.items()}
         self._systemd = ServiceManager()
@@ -156,7 +161,7 @@ class _Supervisor:
             on_ready=self._control_plane_is_ready,
             on_want=self._compiler_is_wanted,
             on_plane=self._tenants.want,
-            on_end=lambda end: self._on_started is None,  # not if the first could not start
+            on_end=lambda end: self._on_started is None,  # restart it, unless the first one could not start
             silence_s=settings.watchdog_s,
         )
         self._compile_worker = SupervisedProcess(
@@ -172,16 +177,17 @@ class _Supervisor:
         serving = asyncio.ensure_future(self._data_plane.run())
         stopping = asyncio.ensure_future(self._stop_when(told, serving))
         living = asyncio.ensure_future(self._keep_telling_systemd())
-        gc.freeze()  # or a child that looks for garbage writes to each page that it shares with us
+        # Otherwise garbage collection in a child writes to, and so copies, all pages shared with this process.
+        gc.freeze()
         running = asyncio.gather(serving, self._control_plane.run(), self._compile_worker.run())
         try:
             await running
-            await self._tenants.stop()  # the public data plane has answered what they were asked
+            await self._tenants.stop()  # by now the public data plane has answered all requests that it passed to them
             return stopping.result() if stopping.done() else 0
         finally:
             stopping.cancel()
             living.cancel()
-            for child in self._children:  # where one of them gave up
+            for child in self._children:  # if one of them gave up
                 child.kill()
             self._tenants.kill()
             self._standby.end()
@@ -194,7 +200,7 @@ class _Supervisor:
             await asyncio.sleep(cluster.NOTICE_S)
         self._standby.begin("the server is stopping")
         self._data_plane.stop()
-        # It answers who asks once more, and needs the control plane for some of that.
+        # It still answers requests on open connections, and needs the control plane for some of them.
         await asyncio.wait([serving], timeout=_PARTING_S)
         for child in (self._control_plane, self._compile_worker):
             child.stop()
@@ -205,7 +211,7 @@ class _Supervisor:
         return 128 + number
 
     async def _keep_telling_systemd(self) -> None:
-        """It restarts this process if this process hangs, which itself looks after the others."""
+        """Sends heartbeats to systemd, which restarts this process if they stop."""
         while (period_s := self._systemd.watchdog_s) is not None:
             self._systemd.alive()
             await asyncio.sleep(period_s)
@@ -222,11 +228,11 @@ class _Supervisor:
         ready()
         inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
         inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
-        uses_cards = self._has_cards and not settings.plane_per_tenant  # what loads no model
+        uses_cards = self._has_cards and not settings.plane_per_tenant  # otherwise the tenants' planes load the models
         program.become(inherited, [readable], program.writable(settings), said, uses_cards=uses_cards)
 
     def _be_control_plane(self, ready: Ready) -> None:
-        gc.disable()  # nothing of what it loads is garbage, and to look for some takes a fifth of the time
+        gc.disable()  # imports create no garbage, and looking for it takes a fifth of their time
         from service.api.ops.server import run
 
         gc.freeze()
@@ -250,7 +256,7 @@ class _Supervisor:
         on_started, self._on_started = self._on_started, None
         machine = detect_host()
         if machine.best is None and self._settings.role is not Role.API:
-            _logger.warning("%s; predictions are not answered here", machine.why_none)
+            _logger.warning("%s; this server cannot run predictions", machine.why_none)
         findings = tuple(check()) if self._compile else ()
         for finding in findings:
             _report(finding, self._settings)
@@ -258,13 +264,15 @@ class _Supervisor:
         on_started(Started(self._settings.host, self._ports["port"], self._ports.get("grpc_port"), machine, findings))
 
     def _data_plane_ended(self, end: End) -> bool:
-        """Whether to start another: not if the first could not start, but for a model that it was to load."""
-        self._standby.begin(f"the data plane ended ({end}), and is starting again")
+        """Returns true if the data plane is to be restarted: unless the first could not start, and no model caused
+        that.
+        """
+        self._standby.begin(f"the data plane ended ({end}) and is being restarted")
         ran = self._note_crash(end, self._running, self._calls, "the data plane")
         return ran or (end.error is None and end.status != _CANNOT_START)
 
     def _note_crash(self, end: End, running: Running, calls: CallWatch, which: str) -> bool:
-        """Whether a model that it ran brought it down."""
+        """Records a crash or hang. Returns true if a model that the data plane ran caused its end."""
         hung, ran = list(calls.hung), running.marked()
         running.clear()
         calls.clear()
@@ -286,8 +294,8 @@ class _Supervisor:
 
 
 def _control() -> socket.socket:
-    """Where the data plane takes the control plane's connection: a name that the kernel chooses, which is no file and
-    goes with its users. The data plane looks at whose process it is that connects.
+    """Returns the socket on which the data plane accepts the control plane's connection. The kernel chooses its name,
+    in the abstract namespace, so that no file is left behind. The data plane checks which process connects.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind("")
@@ -297,7 +305,9 @@ def _control() -> socket.socket:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound first of all, so that a second server on the same port does nothing but say so."""
+    """Binds a listening socket. This is done first, so that a second server on the same port fails without side
+    effects.
+    """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -307,17 +317,17 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
     except OSError as error:
         raise Conflict(
-            f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port; 0 takes a free one"
+            f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port; 0 chooses a free one"
         ) from error
     notice_lost_clients(listener)
-    listener.setblocking(False)  # who takes connections has others to attend to
+    listener.setblocking(False)  # the processes that accept connections have other work, too
     return listener
 
 
 def _report(finding: Finding, settings: Settings) -> None:
     if finding.available:
         return
-    consequence = "and that is allowed" if settings.allow_unsandboxed else "so builds are refused"
+    consequence = "which is allowed" if settings.allow_unsandboxed else "so builds are refused"
     _logger.warning(
         "no %s (%s), %s: a model file could do this: %s", finding.name, finding.detail, consequence, finding.lost
     )

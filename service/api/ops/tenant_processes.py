@@ -1,4 +1,4 @@
-"""The data planes of tenants, as processes: each with its own sockets, its own table of what runs, and nothing else."""
+"""The processes of the tenants' data planes. Each has its own sockets, and its own table of running calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Child:
 
 
 class TenantProcesses:
-    """Those that the control plane wants. For the event loop of a process that has no other thread."""
+    """The data plane processes that the control plane wants. For the event loop of a process without other threads."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class TenantProcesses:
     ) -> None:
         """
         Args:
-            on_crash: called with how a data plane ended, what it ran, which calls hung, and its name.
+            on_crash: called with a data plane's end, its table of running calls, its watch for hung calls, and its
+                name.
         """
         self._settings, self._places, self._grace_s, self._uses_cards = settings, places, grace_s, uses_cards
         self._on_crash = on_crash
@@ -52,11 +53,11 @@ class TenantProcesses:
 
     @property
     def wanted(self) -> Collection[str]:
-        """The tenants whose data planes run, or are about to."""
+        """The tenants whose data planes run or are about to."""
         return sorted(self._wanted)
 
     def want(self, tenant: str, wanted: bool) -> None:
-        """Has the data plane of a tenant run from now on, or end."""
+        """Starts the data plane of a tenant, or lets it end."""
         child = self._children.get(tenant)
         if wanted:
             self._wanted.add(tenant)
@@ -68,7 +69,7 @@ class TenantProcesses:
                 child.process.stop()
 
     async def stop(self) -> None:
-        """Lets all end, and returns when they have."""
+        """Lets all data planes end, and returns when they have."""
         self._is_stopping = True
         for child in self._children.values():
             child.process.stop()
@@ -120,8 +121,8 @@ class TenantProcesses:
         child = self._children.pop(tenant)
         child.stack.close()
         if not child.task.cancelled() and (error := child.task.exception()) is not None:
-            _logger.error("the data plane of %s is not started again: %s", tenant or "the operator", error)
-        elif tenant in self._wanted and not self._is_stopping:  # it was wanted again while it ended
+            _logger.error("the data plane of %s is not restarted: %s", tenant or "the operator", error)
+        elif tenant in self._wanted and not self._is_stopping:  # it was requested again while it ended
             self._start(tenant)
 
 

@@ -1,4 +1,4 @@
-"""Whether requests are traced. Loads nothing of OpenTelemetry where they are not."""
+"""Decides whether requests are traced. Does not import OpenTelemetry if they are not."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 def start_tracing(settings: Settings) -> Tracing | None:
-    """Starts tracing where an endpoint is set, by our settings or by OpenTelemetry's own variables. Returns None
-    otherwise.
+    """Starts tracing if an endpoint is set, in Octet's settings or in OpenTelemetry's own environment variables.
+    Returns None otherwise.
     """
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
         return None

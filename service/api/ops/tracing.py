@@ -1,11 +1,11 @@
-"""Traces of predict requests, for OpenTelemetry: http or rpc → input, queue, batch → run, output.
+"""Traces of predict requests for OpenTelemetry: http or rpc → input, queue, batch → run, output.
 
-The data plane tells when what was done of a request that is traced; its spans are made of that afterwards, and sent by
-a thread of the SDK. OpenTelemetry is loaded only if traces are configured.
+The data plane reports the times of each phase of a traced request. Spans are created from them afterwards, and sent by
+a thread of the SDK. OpenTelemetry is imported only if traces are configured.
 
-Each trace is whole: of requests that were computed together each has a span `batch` and `run`, with the same times,
-and its `batch` is linked to the others. One span for all would be missing in the traces of all but one of them, and in
-every one if that one was not sampled.
+Each trace is complete: if requests were computed together, each has its own spans `batch` and `run` with the same
+times, and its `batch` span links to the others'. A single shared span would be missing in all traces but one, and in
+every trace if that one was not sampled.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from service import __version__
 
-_PATIENCE_S = 3.0  # for a collector that does not answer, when the process ends
+_PATIENCE_S = 3.0  # how long to wait for an unresponsive collector when the process ends
 _W3C = TraceContextTextMapPropagator()
 _HEADERS = ("traceparent", "tracestate")
-_FAILED = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"}  # by the server
+_FAILED = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"}  # server errors
 _GRPC_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
     *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
@@ -41,25 +41,27 @@ Members = dict[str, Any]
 
 
 class Tracing:
-    """Makes traces, and has them sent. For the event loop's thread.
+    """Creates traces and sends them. For the event loop's thread.
 
     Attributes:
-        ratio: of the requests that do not say it themselves (`traceparent`), which part is to be told of.
+        ratio: the share of requests to trace, for those whose `traceparent` header does not decide it.
     """
 
     def __init__(self, endpoint: str | None, ratio: float | None) -> None:
-        """Starts a thread.
+        """Starts the SDK's thread.
 
         Args:
-            endpoint: of an OTLP/HTTP collector, such as `http://localhost:4318`; None for that of the environment.
-            ratio: None for what the environment says, and all if that says nothing.
+            endpoint: the URL of an OTLP/HTTP collector, such as `http://localhost:4318`; None for the environment's.
+            ratio: None for the environment's, or to trace all requests if it is not set there.
         """
         exporter = OTLPSpanExporter(endpoint and f"{endpoint.rstrip('/')}/v1/traces")
         resource = Resource.create({"service.name": "octet", "service.version": __version__})
         self.ratio = 1.0 if ratio is None else ratio
         self._provider = TracerProvider(
-            resource=resource.merge(OTELResourceDetector().detect()),  # the environment's name for it wins
-            sampler=None if ratio is None else ALWAYS_ON,  # what is told of was chosen
+            resource=resource.merge(
+                OTELResourceDetector().detect()
+            ),  # a service name in the environment takes precedence
+            sampler=None if ratio is None else ALWAYS_ON,  # the data plane reports only the sampled requests
             shutdown_on_exit=False,
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -67,11 +69,13 @@ class Tracing:
         self._noted: list[Members] = []
 
     def note(self, trace: Members) -> None:
-        """A request was answered, which is a trace at the next `flush`."""
+        """Records the data plane's report on a request, for the next `flush`."""
         self._noted.append(trace)
 
     def flush(self) -> None:
-        """Makes spans of what was noted; of requests that were computed together at once, as far as they are there."""
+        """Creates spans from the recorded reports. Links requests that were computed together, if both are in this
+        flush.
+        """
         noted, self._noted = self._noted, []
         epoch_ns = time_ns() - monotonic_ns()
         began = [(trace, span) for trace in noted if (span := self._begin(trace, epoch_ns)).is_recording()]
@@ -84,7 +88,7 @@ class Tracing:
             _Spans(self._tracer, span, epoch_ns).end(trace, [each for each in same_call if each is not span])
 
     def close(self) -> None:
-        """Sends what was not sent yet, if the collector takes it."""
+        """Sends the remaining traces, if the collector accepts them in time."""
         self.flush()
         closing = threading.Thread(target=self._provider.shutdown, name="octet-traces", daemon=True)
         closing.start()
@@ -101,7 +105,7 @@ class Tracing:
 
 
 class _Spans:
-    """Those of one request."""
+    """The spans of one request."""
 
     def __init__(self, tracer: Any, span: Span, epoch_ns: int) -> None:
         self._tracer, self._span, self._epoch_ns = tracer, span, epoch_ns
@@ -144,7 +148,7 @@ class _Spans:
 
 
 def _described(trace: Members) -> tuple[str, Members]:
-    """The name and the attributes of a request's span, by OpenTelemetry's conventions."""
+    """Returns the name and the attributes of a request's span, following OpenTelemetry's conventions."""
     attributes: Members = {"octet.request_id": trace["request_id"]}
     if "model" in trace:
         attributes |= {

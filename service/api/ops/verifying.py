@@ -1,4 +1,4 @@
-"""A thread of the control plane that verifies artifacts which wait for a machine like this one."""
+"""A thread of the control plane that verifies artifacts which wait for a machine of this type."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from service.core.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0
-_PATIENCE_S = 2.0  # with a database that is away; what is not given back is another's when the lease is over
+_PATIENCE_S = 2.0  # how long to wait for an unreachable database; unreleased work is free when its lease expires
 
 
 @contextmanager
 def verifying(services: Services, owner: str) -> Iterator[None]:
-    """Verifies, until the server is told to stop.
+    """Verifies artifacts until the server stops.
 
     Args:
-        owner: the worker that it is done as.
+        owner: the id of the worker in whose name it verifies.
     """
     thread = threading.Thread(target=_verify, args=(services, owner), name="octet-verify", daemon=True)
     thread.start()
@@ -33,7 +33,7 @@ def _verify(services: Services, owner: str) -> None:
     targets = services.registry.targets
     if not _is_wanted(services):
         return
-    from service.workers.verifier import Verifier  # what runs artifacts is not for every server
+    from service.workers.verifier import Verifier  # imported only if needed: not every server runs artifacts
 
     Verifier(
         services.verifications, services.layout, services.settings, owner, pool=services.pool, targets=targets
@@ -41,7 +41,7 @@ def _verify(services: Services, owner: str) -> None:
 
 
 def _is_wanted(services: Services) -> bool:
-    """Returns True when a verification waits, and False when the server stops before."""
+    """Returns true when a verification is waiting, or false if the server stops before."""
     verifications, stop = services.verifications, services.stopping
     while not stop.is_set():
         try:
@@ -49,7 +49,7 @@ def _is_wanted(services: Services) -> bool:
             if verifications.any_to_claim(services.pool, services.registry.targets):
                 return True
             verifications.bell.wait(rung, stop)
-        except Exception as error:  # the database is gone: that may pass
-            log_trouble(_logger, error, "verifications could not be looked for")
+        except Exception as error:  # the database is unreachable, perhaps only for a while
+            log_trouble(_logger, error, "cannot check for waiting verifications")
             stop.wait(_TROUBLE_S)
     return False

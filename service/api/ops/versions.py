@@ -1,6 +1,6 @@
-"""The model versions that the metrics report: those that are loaded, and for a while those that were.
+"""The model versions that the metrics report: the loaded ones and, for a while, those that were unloaded.
 
-Every push is another version, and a process lives for many of them: what is kept of each has to go some day.
+Every push is a new version, and a process lives through many of them, so old ones must be dropped at some time.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from service.api.ops.histograms import Histograms
 
 Labels = tuple[str, str, str]  # model, version, target
 
-KEPT_S = 300.0  # after the unloading: scrapers have seen the last counts by then
-MOST_KEPT = 64  # of those that are not loaded; a host whose models take turns unloads them all the time
+KEPT_S = 300.0  # after unloading; by then the last counts have been scraped
+MOST_KEPT = 64  # the most unloaded versions: if models take turns in memory, they are unloaded all the time
 
 
 class Versions:
-    """For the event loop's thread."""
+    """The loaded and recently unloaded versions. For the event loop's thread."""
 
     def __init__(self, families: Sequence[Histograms]) -> None:
         """
         Args:
-            families: whose first labels are `Labels`.
+            families: metrics whose first labels are `Labels`.
         """
         self._families = families
         self._loaded: set[Labels] = set()
-        self._retired: dict[Labels, float] = {}  # since when, by the monotonic clock; the first comes first
+        self._retired: dict[Labels, float] = {}  # time of unloading, by the monotonic clock; oldest first
 
     def told(self, loaded: Collection[Labels]) -> None:
-        """These are loaded now; what is loaded no more is reported for a while longer, or until too many others are."""
+        """Sets the loaded versions. Others are reported for `KEPT_S` longer, or until more than `MOST_KEPT` are
+        unloaded.
+        """
         now_s = monotonic()
         for labels in self._loaded.difference(loaded):
             self._retired[labels] = now_s

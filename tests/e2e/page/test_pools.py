@@ -105,7 +105,7 @@ def test_pools_are_compared(page: Page) -> None:
 
 def test_nothing_is_there_yet(page: Page) -> None:
     answer(page, [])
-    expect(page.locator("#pools")).to_have_text(re.compile("^No pool is there, and no build was requested"))
+    expect(page.locator("#pools")).to_have_text(re.compile("^No worker pool is running, and no build was requested"))
     expect(page.locator("#pools table")).to_have_count(0)
 
 

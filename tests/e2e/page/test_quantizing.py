@@ -89,7 +89,7 @@ def showing(browser: Browser, served: Served, build: dict[str, Any], report: dic
         page.route("**/api/v1/builds?limit=100", lambda route: route.fulfill(json={"builds": [build]}))
         page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
         page.route("**/quantizations?*", quantized)
-        page.get_by_role("button", name="Show what it costs").click()
+        page.get_by_role("button", name="Show the result").click()
         yield _Shown(page.locator("#quantization"), asked)
 
 
@@ -151,7 +151,7 @@ def test_mixtures_that_were_timed_are_drawn_over_their_times(browser: Browser, s
     report = {**REPORT, "sensitivity": {"layers_db": {}, "curve": curve, "latency_budget": bound}}
     with showing(browser, served, build, report) as shown:
         cost = shown.cost
-        expect(cost).to_contain_text("within 2x (2 ms). None of them meets the budget of answers.")
+        expect(cost).to_contain_text("a latency of 2x (2 ms). None of them meets the budget for accuracy.")
         expect(cost.locator(".mixtures li").nth(1)).to_contain_text("1 in float: 95.0 %, 25.0 dB, 2 ms")
         places = [float(str(dot.get_attribute("cx"))) for dot in cost.locator("svg.curve circle").all()]
     assert places == [10, 65, 230, 120, 175]
@@ -191,31 +191,31 @@ def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Se
         page.set_input_files("#float-file", files / "net.onnx")
         page.set_input_files("#inputs-files", files / "0.png")
         form = page.locator("#quantize")
-        expect(form.get_by_label("Bits of a weight")).to_be_hidden()
+        expect(form.get_by_label("Bits per weight")).to_be_hidden()
         form.get_by_text("More options").last.click()
         form.locator("[name=method]").select_option("mse")
-        form.get_by_label("Measure what each layer costs").uncheck()
+        form.get_by_label("Measure the loss caused by each layer").uncheck()
         form.get_by_label("Share of answers").fill("0.5%")
-        form.get_by_label("Time a call may take").fill("1.2x")
+        form.get_by_label("Latency limit").fill("1.2x")
         for words in ("Equalize channels", "Round weights"):
             form.get_by_label(words).check()
         form.get_by_label("Correct biases").uncheck()
         form.get_by_label("Choose ranges again").fill("2")
-        form.get_by_label("Activations").select_option("int8")
-        form.get_by_label("Inputs to use").fill("7")
-        form.get_by_label("Tensors of 16 bits").fill("a, b")
-        form.get_by_label("Tensors in float").fill("c")
+        form.get_by_label("Activations are stored as").select_option("int8")
+        form.get_by_label("Most inputs to use").fill("7")
+        form.get_by_label("Tensors with 16-bit activations").fill("a, b")
+        form.get_by_label("Tensors to keep in float").fill("c")
         send = form.get_by_role("button", name="Quantize", exact=True)
         send.click()
         expect(page.locator("#quantize-said")).to_contain_text("enough")
-        form.get_by_label("What becomes integers").select_option("dynamic")
+        form.get_by_label("What to quantize").select_option("dynamic")
         expect(page.locator("#inputs-drop")).to_be_hidden()
         with page.expect_response("**/quantizations?*"):
             send.click()
-        form.get_by_label("What becomes integers").select_option("weights")
-        form.get_by_label("Bits of a weight").select_option("4")
+        form.get_by_label("What to quantize").select_option("weights")
+        form.get_by_label("Bits per weight").select_option("4")
         form.get_by_text("More options").first.click()
-        form.get_by_label("Weights that share").select_option("64")
+        form.get_by_label("Number of weights that share").select_option("64")
         with page.expect_response("**/quantizations?*"):
             send.click()
     static, dynamic, weights = ({**parse_qs(urlsplit(url).query)} for url in asked)
@@ -287,7 +287,7 @@ def test_what_is_wrong_with_the_pictures_is_said(browser: Browser, served: Serve
 
 def test_what_it_cost_is_shown_again(browser: Browser, served: Served) -> None:
     with visit(browser, served.url) as page:
-        page.locator("#builds li", has_text="succeeded").get_by_role("button", name="Show what it costs").last.click()
+        page.locator("#builds li", has_text="succeeded").get_by_role("button", name="Show the result").last.click()
         expect(page.locator("#quantization")).to_contain_text("net 1 → 2")
         expect(page.locator("#quantization .mixtures li")).to_have_count(9)
 
@@ -297,7 +297,7 @@ def test_products_are_quantized_without_inputs(browser: Browser, served: Served,
     with visit(browser, served.url) as page:
         page.set_default_timeout(_PATIENCE_MS)
         page.set_input_files("#float-file", tmp_path / "dense.onnx")
-        page.locator("#quantize").get_by_label("What becomes integers").select_option("weights")
+        page.locator("#quantize").get_by_label("What to quantize").select_option("weights")
         page.get_by_role("button", name="Quantize", exact=True).click()
         cost = page.locator("#quantization")
         expect(cost).to_contain_text("3 matrix products with weights of 8 bits", timeout=_PATIENCE_MS)

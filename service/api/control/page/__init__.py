@@ -1,6 +1,6 @@
-"""The page: what the server has and does, for people, in a browser.
+"""The page: shows what the server has and does to people, in a browser.
 
-Its files are served from `assets/`. Like any other client, it gets everything that it shows from the API.
+Its files are in `assets/`. Like any other client, it gets everything that it shows from the API.
 """
 
 from __future__ import annotations

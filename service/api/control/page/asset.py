@@ -1,4 +1,4 @@
-"""A file that is sent as it is, with what keeps strangers' texts from becoming markup or code."""
+"""A static file, sent with headers that keep untrusted text from becoming markup or code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 HEADERS = {
-    "cache-control": "no-cache",  # kept, but asked about: an update is seen at once, and costs a 304 otherwise
+    "cache-control": "no-cache",  # cached, but revalidated: an update is seen at once; an unchanged file costs a 304
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
@@ -18,12 +18,12 @@ HEADERS = {
 
 
 def policy(style: str = "'self'", image: str = "'self'", trusted_types: bool = True) -> str:
-    """A Content-Security-Policy: nothing comes from elsewhere, and nothing goes elsewhere.
+    """Returns a Content-Security-Policy that allows no connection to another site.
 
     Args:
-        style, image: where they may come from.
-        trusted_types: whether no text ever becomes markup or code. Names of models and tensors, and errors about
-            them, are what strangers wrote.
+        style, image: the allowed sources of styles and pictures.
+        trusted_types: whether to forbid turning text into markup or code. Names of models and tensors, and errors about
+            them, are untrusted text.
     """
     directives = [
         "default-src 'none'",

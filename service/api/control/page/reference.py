@@ -1,6 +1,6 @@
-"""`/docs`: the API's reference as Swagger UI shows it, from the OpenAPI document of this server.
+"""`/docs`: the API reference in Swagger UI, from this server's OpenAPI document.
 
-Nothing is loaded from the internet: the files are those of the package `fastapi-offline`.
+Nothing is loaded from the internet: the files come from the package `fastapi-offline`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from service.api.control.page.asset import HEADERS, Asset, policy
 
-# Swagger UI sets styles of its own, and shows pictures that are part of its style sheet.
+# Swagger UI sets its own inline styles, and its style sheet contains pictures.
 _POLICY = policy(style="'self' 'unsafe-inline'", image="'self' data:", trusted_types=False)
 _FILES = {
     "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
@@ -42,7 +42,7 @@ _START = b'SwaggerUIBundle({ url: "api/v1/openapi.json", dom_id: "#reference", d
 
 @dataclass(frozen=True)
 class _Vendored:
-    """A file of a megabyte, which is not kept in memory for the few who ask."""
+    """A file of about a megabyte, which is read from disk for each request rather than kept in memory."""
 
     path: Path
     media_type: str
@@ -52,7 +52,7 @@ class _Vendored:
 
 
 def reference_routes() -> list[Route]:
-    """`/docs`, and a route for each of its files."""
+    """Returns the routes for `/docs` and its files."""
     folder = Path(str(files("fastapi_offline"))) / "static"
     index = Asset(_INDEX, "text/html; charset=utf-8", _POLICY)
     start = Asset(_START, "text/javascript; charset=utf-8", _POLICY)

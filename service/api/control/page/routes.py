@@ -1,4 +1,4 @@
-"""Serves the page's files. They hold nothing secret: where keys are required, the page's requests carry one."""
+"""Serves the page's files. They are not secret: if keys are required, the page's requests carry one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_POLICY = policy(image="'self' blob:")  # the picture that is tried
+_POLICY = policy(image="'self' blob:")  # blob: for the picture that the user tries
 
 
 def routes() -> list[Route]:
-    """`/`, and a route for each of the other files."""
+    """Returns the routes for `/` and the other files."""
     found = {}
     for file in (files(__package__) / "assets").iterdir():
         suffix = "." + file.name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Names of versions, and what they stand for."""
+"""Schemas of aliases: names for versions of a model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Canary(Wire):
     """A version on trial."""
 
     version: int
-    percent: int = Field(ge=1, lt=ALL_PERCENT, description="The percentage of requests that it answers.")
+    percent: int = Field(ge=1, lt=ALL_PERCENT, description="The percentage of requests that it serves.")
 
 
 class Alias(Wire):
-    """A name that stands for a version: in `/v2/models/NAME/versions/ALIAS`, or as `NAME@ALIAS`."""
+    """A name for a version, used in `/v2/models/NAME/versions/ALIAS`, or as `NAME@ALIAS`."""
 
-    name: str = Field(examples=["stable"], description="The alias. `stable` answers requests that name no version.")
+    name: str = Field(examples=["stable"], description="The alias. Requests that name no version go to `stable`.")
     version: int
-    canary: Canary | None = Field(description="Another version that answers some of the requests.")
-    previous: list[int] = Field(description="The versions that rollbacks return to, the most recent first.")
+    canary: Canary | None = Field(description="Another version that serves some of the requests.")
+    previous: list[int] = Field(description="The versions that rollbacks return to, most recent first.")
     changed_at: datetime
 
 
@@ -43,7 +43,7 @@ class Promotion(Wire):
         ALL_PERCENT,
         ge=1,
         le=ALL_PERCENT,
-        description="The percentage of requests that the version answers; less than 100 makes it a canary.",
+        description="The percentage of requests that the version serves; less than 100 makes it a canary.",
     )
 
 
@@ -53,6 +53,6 @@ class Rollback(Wire):
         None,
         ge=1,
         le=10**9,
-        description="The version to roll back from. If it does not answer, nothing changes, so that the request can "
-        "be repeated.",
+        description="The version to roll back from. If it is not the current one, nothing changes, so the request "
+        "can be repeated safely.",
     )

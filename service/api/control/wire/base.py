@@ -1,4 +1,4 @@
-"""What the schemas have in common."""
+"""The base class of all schemas, and shared types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from service.api.access.tenants import told
 
 Name = Annotated[str, AfterValidator(told)]
-"""The name of a model, as who asks calls it."""
+"""The name of a model, without the prefix of the request's tenant."""
 
 
 class Wire(BaseModel):

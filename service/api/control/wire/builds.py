@@ -1,4 +1,4 @@
-"""Builds, and requests for them."""
+"""Schemas of builds, and of requests for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.api.control.wire.base import Name, Wire
 from service.core.build import BuildState, Stage
 
 ACCEPT_DESCRIPTION = (
-    "Serve the result although its outputs differ from those of its reference runtime by more than the numerics mode "
+    "Serve the result even if its outputs differ from the reference runtime's by more than the numerics mode "
     "documents. The build and the artifact record this as the option `accept_differences`."
 )
 
@@ -27,8 +27,8 @@ class BuildError(Wire):
     hint: str | None = None
     report: dict[str, Any] | None = Field(
         None,
-        description="Of an `internal_error`: the failing part of the graph without weights or names, versions "
-        "and a traceback, to be attached to an issue.",
+        description="For an `internal_error`: the failing part of the graph without weights or names, versions "
+        "and a traceback, to attach to an issue.",
     )
 
 
@@ -38,11 +38,11 @@ class BuildLinks(Wire):
     log: str
     model: str
     artifact: str | None = None
-    quantization: str | None = Field(None, description="What a build that quantizes made, and what that costs.")
+    quantization: str | None = Field(None, description="The URL of the result, if the build quantizes.")
 
 
 class AskedBy(Wire):
-    """A version of a model that asked for a build."""
+    """A version of a model that requested a build."""
 
     name: Name
     version: int
@@ -64,7 +64,7 @@ class Build(Wire):
     numerics: str
     options: dict[str, Any] = Field(
         description="Other options that affect the result, such as `batch`; usually empty. A build with "
-        "`quantize` makes a quantized version of the model; it has no artifact."
+        "`quantize` creates a quantized version of the model, and has no artifact."
     )
     state: BuildState = Field(
         description="`different`: the build has an artifact whose outputs differ from those of its reference runtime "
@@ -74,8 +74,8 @@ class Build(Wire):
     progress: float = Field(ge=0, le=1, description="The share of the stage that is done.")
     attempt: int = Field(description="The number of attempts so far.")
     cancel_requested: bool
-    invalidated: bool = Field(description="Whether its artifact was lost or damaged, and is no longer used.")
-    artifact: str | None = Field(description="The digest of the artifact, once the build has made one.")
+    invalidated: bool = Field(description="True if its artifact was lost or damaged, and is no longer used.")
+    artifact: str | None = Field(description="The digest of the artifact, once the build has produced one.")
     error: BuildError | None = Field(description="The reason, if the build failed or is different.")
     created_at: datetime
     started_at: datetime | None
@@ -88,16 +88,16 @@ class Builds(Wire):
 
 
 class QuantizedModel(Wire):
-    """A build that quantizes, and what came of it."""
+    """A build that quantizes, and its result."""
 
     build: Build
-    version: int | None = Field(None, description="The version that it made, once it has succeeded.")
+    version: int | None = Field(None, description="The version that it created, once it has succeeded.")
     source: str | None = Field(None, description="The digest of the quantized file.")
-    file: str | None = Field(None, description="Where the quantized file is.")
+    file: str | None = Field(None, description="The path of the quantized file on this server.")
     report: dict[str, Any] | None = Field(
         None,
-        description="What the quantization costs: docs/how-to/quantize.md describes its members. `sensitivity.curve` "
-        "is the accuracy by the layers in float.",
+        description="The report on the quantization; docs/how-to/quantize.md describes its members. "
+        "`sensitivity.curve` is the accuracy by the layers in float.",
     )
 
 
@@ -111,14 +111,14 @@ class BuildOptions(Wire):
     )
     tune_s: float | None = Field(
         None,
-        description="After the build, search for faster tiles for this time, in seconds. The search is a build in "
-        "the background, which replaces the first.",
+        description="After the build, search this long for faster tile sizes, in seconds. The search is a background "
+        "build, which replaces the first.",
     )
     input_shapes: dict[str, list[int | list[int]]] = Field(
         {},
         max_length=16,
-        description="The shapes of inputs by name, for files that do not contain them (TorchScript). With a list of "
-        "sizes in place of one, the model is built for each.",
+        description="The shapes of inputs by name, if the file leaves them open (TorchScript). With a list of "
+        "sizes in place of a number, the model is built for each size.",
         examples=[{"x": [1, 3, 224, 224]}, {"ids": [1, [16, 32, 64]]}],
     )
     accept_differences: bool = Field(False, description=ACCEPT_DESCRIPTION)

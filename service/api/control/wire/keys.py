@@ -1,4 +1,4 @@
-"""Keys, and what was done with them."""
+"""Schemas of API keys and of the audit log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ class Key(Wire):
     name: str
     scopes: list[Scope]
     requests_per_s: float | None
-    requests_per_day: int | None = Field(description="The quota from midnight to midnight, UTC.")
-    tenant: str = Field("", description="The tenant whose models it is for; empty: the operator's, which is for all.")
+    requests_per_day: int | None = Field(description="The quota per day, from midnight to midnight UTC.")
+    tenant: str = Field(
+        "",
+        description="The tenant whose models the key gives access to. An empty string means the operator, with "
+        "access to all models.",
+    )
     created_at: datetime
     revoked_at: datetime | None
 
@@ -30,23 +34,24 @@ class Keys(Wire):
 
 
 class KeyRequest(Wire):
-    name: str = Field(min_length=1, max_length=63, description="A name for people.", examples=["camera 7"])
+    name: str = Field(min_length=1, max_length=63, description="A name, for people to read.", examples=["camera 7"])
     scopes: list[Scope] = Field(min_length=1, max_length=16, description="The scopes; `admin` includes all others.")
     requests_per_s: float | None = Field(None, gt=0, le=1e9, description="The rate limit; by default there is none.")
     requests_per_day: int | None = Field(None, gt=0, le=10**12)
     tenant: str = Field(
         "",
         pattern=f"^$|{PATTERN}",
-        description="The tenant whose models the key is for. A tenant's key makes keys of this tenant only.",
+        description="The tenant whose models the key gives access to. A tenant's key can create keys only for the "
+        "same tenant.",
     )
 
 
 class NewKey(Key):
-    key: str = Field(description="The key to send as `Authorization: Bearer …`. It is shown only in this answer.")
+    key: str = Field(description="The key to send as `Authorization: Bearer …`. It is shown only in this response.")
 
 
 class Audit(Wire):
     entries: list[dict[str, Any]] = Field(
-        description="The entries. Each has `at`, `who` (the id of a key, `anybody` where no key is required, or "
+        description="The entries. Each has `at`, `who` (the id of a key, `anybody` if no key is required, or "
         "`local:USER`), `action`, the object of the action, and the `request_id`."
     )

@@ -1,4 +1,4 @@
-"""Models and their versions."""
+"""Schemas of models and their versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.core.model import VersionState
 
 
 class ModelVersion(Wire):
-    """A file that was pushed under a name. Pushing the same bytes again gives the same version."""
+    """A file that was pushed under a name. Pushing the same bytes again returns the same version."""
 
     name: Name
     version: int
@@ -22,10 +22,12 @@ class ModelVersion(Wire):
     size_bytes: int
     created_at: datetime
     url: str
-    state: VersionState = Field(description="Whether the version answers predictions on this server.")
-    reason: str | None = Field(description="The reason that it does not, in one line.")
+    state: VersionState = Field(
+        description="The state of the version on this server; it serves predictions if `ready`."
+    )
+    reason: str | None = Field(description="The reason why it does not, in one line.")
     build: str | None = Field(
-        description="The id of the build that answers, or would answer; one for this machine if there is one."
+        description="The id of the build that serves the version, or would; preferably one for this machine."
     )
     artifact: str | None = Field(
         description="The digest of that build's artifact; its reports and layers are under `/api/v1/artifacts`."

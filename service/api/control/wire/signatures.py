@@ -1,4 +1,4 @@
-"""What a model takes, gives and says of itself."""
+"""Schemas of a model's signature, metadata and facts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class State(Tensor):
     """A tensor that a model keeps from one call of a sequence to the next."""
 
     initial: bool | int | float | str = Field(
-        description="The initial value of every element; in base64 where the elements differ."
+        description="The initial value of every element; all values in base64 if the elements differ."
     )
 
 
@@ -70,12 +70,14 @@ class Metadata(Wire):
     std: list[float] = Field(
         [],
         max_length=3,
-        description="The standard deviation of pixel / 255, likewise; the input is (pixel / 255 - mean) / std.",
+        description="The standard deviation of pixel / 255, in the same form; the input is (pixel / 255 - mean) / std.",
     )
     resize: Resize | None = Field(
-        None, description="How a picture is fitted: `stretch` (the default), or `crop`, which keeps the aspect ratio."
+        None,
+        description="How a picture is fitted to the input's size: `stretch` (the default), or `crop`, which keeps "
+        "the aspect ratio.",
     )
-    layout: Layout | None = Field(None, description="The layout of the image input, if its shape leaves it open.")
+    layout: Layout | None = Field(None, description="The layout of the picture input, if its shape does not show it.")
 
 
 class Facts(Wire):
@@ -91,5 +93,5 @@ class Facts(Wire):
     activations: Scheme | None
     metadata: Metadata | None = Field(None, description="Labels and preprocessing from the file.")
     notices: list[str] = Field(
-        [], description="Parts of the file that were left out, and that the model is float; a sentence for each."
+        [], description="Sentences for people: parts of the file that were left out, or that the model is float."
     )

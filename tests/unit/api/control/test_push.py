@@ -271,7 +271,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_compiler")
 def test_a_server_without_a_compiler_refuses_a_push_before_the_body_is_read(plane: ControlPlane) -> None:
     response = plane.client.put("/api/v1/models?name=digits", content=never())  # type: ignore[arg-type]
-    assert "ziglang of the compiler is not installed" in problem(response, 422, "unsupported")["detail"]
+    assert "the compiler's package ziglang is not installed" in problem(response, 422, "unsupported")["detail"]
 
 
 @pytest.mark.usefixtures("without_compiler")
@@ -345,7 +345,7 @@ def test_a_misspelled_option_is_refused_and_not_left_out(plane: ControlPlane) ->
     document = problem(response, 400, "invalid_input")
     assert (document["detail"], document["hint"]) == (
         "PUT /api/v1/models has no parameter 'traget'",
-        "target is meant?",
+        "did you mean target?",
     )
     assert problem(plane.client.get("/api/v1/targets?all=1"), 400, "invalid_input")["hint"] == "it takes none"
     assert plane.client.get("/metrics?all=1").status_code == 200

@@ -209,7 +209,7 @@ def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
     ("body", "query", "status", "said"),
     [
         (b"", {}, 400, "the body is empty"),
-        (b"no archive", {}, 415, "neither a zip archive nor an array"),
+        (b"no archive", {}, 415, "neither a zip archive nor a NumPy array"),
         (None, {"budget": "much"}, 400, "is not a share"),
         (None, {"latency_budget": "much"}, 400, "is not a latency budget"),
         (None, {"method": "best"}, 400, ""),

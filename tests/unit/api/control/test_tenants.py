@@ -294,7 +294,8 @@ def test_a_quantization_is_ones_own_and_counts_as_two_builds(tmp_path: Path) -> 
         assert acme.ask("POST", "/api/v1/models/net/quantizations", params={**other, "method": "kl"}).is_success
         refused = acme.ask("POST", "/api/v1/models/net/quantizations", params={**other, "method": "mse"})
         said_so = problem(refused, 429, "quota_exceeded")["detail"]
-        assert said_so == "the tenant acme's 6 builds of this day are used up: 2 more are asked for, and 1 are left"
+        used_up = "the tenant acme's 6 builds of this day are used up"
+        assert said_so == f"{used_up}: 2 more were requested, but only 1 are left"
         assert acme.push(MODEL, "other").status_code == 202
 
 

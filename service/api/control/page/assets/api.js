@@ -4,7 +4,7 @@ import { askForKey, key } from "./key.js";
 
 const ROOT = new URL("..", import.meta.url);
 
-/** An error that the server answered, with its message. */
+/** An error response of the server. */
 export class Problem extends Error {
   constructor(status, members) {
     super(members.detail ?? members.error ?? `The server answered ${status}.`);
@@ -13,10 +13,10 @@ export class Problem extends Error {
   }
 }
 
-/** The server did not answer. */
+/** The server did not respond. */
 export class Unreachable extends Error {}
 
-/** The answer to a request; throws a `Problem` or `Unreachable`. Prompts for a key where one is required and a user is present. */
+/** Returns the response to a request; throws a `Problem` or `Unreachable`. Prompts for a key if one is required and a user is present. */
 export async function ask(path, { headers = {}, unattended = false, ...options } = {}) {
   const used = key();
   const identity = used === null ? {} : { Authorization: `Bearer ${used}` };
@@ -31,12 +31,12 @@ export async function ask(path, { headers = {}, unattended = false, ...options }
   throw problem;
 }
 
-/** The answer as JSON. */
+/** Returns the response's JSON. */
 export async function json(path, options) {
   return (await ask(path, options)).json();
 }
 
-/** The answer as JSON; null for a 404. */
+/** Returns the response's JSON, or null for a 404. */
 export async function jsonIfAny(path, options) {
   try {
     return await json(path, options);
@@ -46,7 +46,7 @@ export async function jsonIfAny(path, options) {
   }
 }
 
-/** The items `member` of a list, page by page. */
+/** Yields the items `member` of a list, page by page. */
 export async function* pages(path, member, options) {
   for (let next = path; next; ) {
     const response = await ask(next, options);
@@ -56,7 +56,7 @@ export async function* pages(path, member, options) {
 }
 
 /**
- * Server-sent events, until the server has no more. A lost connection is resumed after the last event. (An EventSource sends no key.)
+ * Yields server-sent events until the stream ends. After a lost connection, resumes after the last event. (An EventSource cannot send a key.)
  *
  * @yields {{kind: string, data: Object}}
  */

@@ -1,4 +1,4 @@
-// All builds that the server lists, and those under way as they progress.
+// The list of builds, and the progress of running builds.
 
 import { events, json, pages } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
@@ -10,7 +10,7 @@ const QUANTIZING = ["fetch", "calibrate", "rank", "measure", "publish"];
 const QUANTIZING_WITHOUT_INPUTS = ["fetch", "import", "publish"];
 const BUILT = ["succeeded", "different"];
 const FINAL = [...BUILT, "failed", "canceled"];
-const FOLLOWED = 2; // a browser opens six connections at most, and other questions want some
+const FOLLOWED = 2; // a browser opens at most six connections, and other requests need some of them
 const SHOWN = 8;
 const PAGE = 100;
 
@@ -28,17 +28,17 @@ export function isServable(build) {
   return isBuilt(build) && build.state === "succeeded";
 }
 
-/** Whether the build makes a quantized version of the model. */
+/** Returns true if the build quantizes a model. */
 export function isQuantization(build) {
   return build.options.quantize !== undefined;
 }
 
-/** Whether a version of a model requested the build: a file with two names is built once. */
+/** Returns true if the version of a model requested the build; versions with the same file share a build. */
 export function isWantedBy({ models }, name, version) {
   return models.some((each) => each.name === name && each.version === version);
 }
 
-/** "x86-64-v3, batch 8": what distinguishes the builds of a version. */
+/** Returns what distinguishes the builds of a version: "x86-64-v3, batch 8". */
 export function described(build) {
   const options = Object.entries(build.options).map(([name, value]) => (
     name === "quantize" ? wayOf(value) : `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`
@@ -54,25 +54,25 @@ export class Builds {
   #onCost;
 
   /**
-   * @param {function()} onChange called when a build under way has progressed.
-   * @param {function(Object)} onCost called with a build that quantized, when somebody wants to see what that costs.
+   * @param {function()} onChange called when a running build has progressed.
+   * @param {function(Object)} onCost called with a build that quantized, when the user wants to see its result.
    */
   constructor(onChange, onCost) {
     this.#onChange = onChange;
     this.#onCost = onCost;
   }
 
-  /** The builds, newest first. */
+  /** Returns the builds, newest first. */
   list() {
     return [...this.#all.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
   }
 
-  /** Fetches new builds page by page, until a page holds only known builds that are over. Builds of deleted models are removed. */
+  /** Fetches new builds page by page, until a page contains only known builds that have ended. Removes builds of deleted models. */
   async update(options) {
     const open = new Set(this.list().filter((build) => !isOver(build)).map((build) => build.id));
     const before = this.list();
     const seen = new Set();
-    let oldest = null; // of those that were seen; null when there are no others
+    let oldest = null; // of the builds that were seen; null if all were seen
     for await (const page of pages(`api/v1/builds?limit=${PAGE}`, "builds", options)) {
       const news = page.filter((build) => !isOver(build) || !this.#all.has(build.id) || open.has(build.id));
       page.forEach((build) => { this.#all.set(build.id, build); open.delete(build.id); seen.add(build.id); });
@@ -90,7 +90,7 @@ export class Builds {
     this.#onChange();
   }
 
-  /** Draws the builds under way, and the last that are over. */
+  /** Draws the running and queued builds, and the most recent of those that have ended. */
   show() {
     const [open, over] = [this.list().filter((build) => !isOver(build)), this.list().filter(isOver)];
     const shown = [...open, ...over].slice(0, Math.max(SHOWN, open.length));
@@ -139,7 +139,7 @@ export class Builds {
         h("span", { class: "quiet end" }, isOver(build) ? `${took(build)}${ago(build.created_at)}` : ""),
       ),
       course?.stages.size ? strip(course, stagesOf(build)) : null,
-      isQuantization(build) && build.state === "succeeded" && h("button", { type: "button", class: "plain", "data-build": build.id, onclick: () => this.#onCost(build) }, "Show what it costs"),
+      isQuantization(build) && build.state === "succeeded" && h("button", { type: "button", class: "plain", "data-build": build.id, onclick: () => this.#onCost(build) }, "Show the result"),
       build.error && failure({ message: build.error.message + placeOf(build.error), hint: build.error.hint }),
     );
   }
@@ -159,7 +159,7 @@ function took({ started_at: started, finished_at: finished }) {
   return started && finished ? `${duration((new Date(finished) - new Date(started)) / 1000)}, ` : "";
 }
 
-/** The `known` stages in order, with the times of those that are over and the progress of the one under way. */
+/** Draws the `known` stages in order, with the times of those that are done and the progress of the current one. */
 function strip({ stages, fraction, ended }, known) {
   const begun = [...stages.keys()];
   const names = [...known, ...begun.filter((name) => !known.includes(name))];

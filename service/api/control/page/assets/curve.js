@@ -1,4 +1,4 @@
-// The mixtures of layers in integers, of 16x8, in bfloat16 and in float, of which one can be chosen.
+// The mixtures of layers in integers, 16x8, bfloat16 and float, of which the user can choose one.
 
 import { h, svg } from "./dom.js";
 import { duration, percent } from "./format.js";
@@ -6,11 +6,11 @@ import { duration, percent } from "./format.js";
 const [WIDTH, HEIGHT] = [240, 80];
 
 /**
- * The curve, and a row for each of its points.
+ * Draws the curve, and a row for each of its points.
  *
- * @param {Object} ranked the quantization that measured them, as the server answers it.
- * @param {Object} result the quantization that is looked at: the same, or one that was chosen of it.
- * @param {function(Object)} choose called with the layers of a mixture: `kept` in float, `wide` and in `bfloat16`.
+ * @param {Object} ranked the quantization that measured the mixtures, in the API's form.
+ * @param {Object} result the quantization that is shown: the same, or one that was chosen from its mixtures.
+ * @param {function(Object)} choose called with a mixture: the layers `kept` in float, `wide` (16x8) and in `bfloat16`.
  */
 export function mixtures({ report, build }, result, choose) {
   const { curve, latency_budget: bound } = report.sensitivity;
@@ -19,9 +19,9 @@ export function mixtures({ report, build }, result, choose) {
   const narrow = curve.some((point) => narrowOf(point).length);
   return h(
     "div", { class: "mixtures" },
-    h("h3", {}, bound ? "Accuracy by the time a call takes" : "Accuracy by the number of layers raised"),
+    h("h3", {}, bound ? "Accuracy by latency" : "Accuracy by the number of layers raised"),
     plot(curve),
-    h("p", { class: "quiet" }, h("span", { class: "in-float" }, "● in float"), narrow ? h("span", { class: "in-bfloat16" }, " ● in bfloat16") : [h("span", { class: "of-16x8" }, " ● of 16x8"), " (weights of 8 bits, activations of 16)"]),
+    h("p", { class: "quiet" }, h("span", { class: "in-float" }, "● in float"), narrow ? h("span", { class: "in-bfloat16" }, " ● in bfloat16") : [h("span", { class: "of-16x8" }, " ● of 16x8"), " (8-bit weights, 16-bit activations)"]),
     bound && h("p", { class: "quiet" }, within(bound)),
     h("ol", {}, curve.map((point) => {
       const all = { kept: [...keep, ...point.kept], wide: [...wide, ...wideOf(point)], bfloat16: [...bfloat16, ...narrowOf(point)] };
@@ -34,14 +34,14 @@ export function mixtures({ report, build }, result, choose) {
   );
 }
 
-/** Of a ratio of signal to noise, as reports have it. */
+/** Formats a signal-to-noise ratio of a report. */
 export function decibels(value) {
   return value === null ? "no noise" : `${value.toFixed(1)} dB`;
 }
 
 function within({ asked, limit_ms: limit, met, budget_met: enough }) {
-  const [bound, lost] = [`${asked} (${duration(limit / 1e3)})`, enough ? "" : " None of them meets the budget of answers."];
-  return met ? `Asked for: mixtures that answer within ${bound}.${lost}` : `No mixture answers within ${bound}.`;
+  const [bound, lost] = [`${asked} (${duration(limit / 1e3)})`, enough ? "" : " None of them meets the budget for accuracy."];
+  return met ? `Mixtures within a latency of ${bound}.${lost}` : `No mixture has a latency within ${bound}.`;
 }
 
 function taken({ latency_ms: time }) {
@@ -49,7 +49,7 @@ function taken({ latency_ms: time }) {
 }
 
 function wideOf(point) {
-  return point.wide ?? []; // reports of before there were such layers
+  return point.wide ?? []; // missing in reports of older versions
 }
 
 function narrowOf(point) {
@@ -63,8 +63,8 @@ function named(point) {
 }
 
 /**
- * A line of the mixtures with float layers only, one of those of 16x8 only, and dots between them for the others: over
- * how long they take where that was measured, and else over the number of layers raised.
+ * Draws a line through the mixtures with float layers only, a line through those with 16x8 layers only, and dots for the
+ * others; over their latency if it was measured, else over the number of raised layers.
  */
 function plot(curve) {
   const count = (point) => point.latency_ms ?? point.kept.length + wideOf(point).length + narrowOf(point).length;

@@ -1,22 +1,22 @@
-// Elements made from values. Text is always text; nothing here parses markup.
+// Creates elements from values. Text stays text; nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-const listening = new WeakSet(); // elements with listeners of their own
+const listening = new WeakSet(); // elements with event listeners
 
 /**
- * An HTML element.
+ * Creates an HTML element.
  *
  * @param {string} name
- * @param {Object} attributes by name; a function is a listener, named `onclick`; null, undefined and false are left
- *   out; `sizes` are custom properties of CSS by which bars are drawn.
+ * @param {Object} attributes by name. A function is a listener, with a name like `onclick`. Values null, undefined and
+ *   false are left out. `sizes` are CSS custom properties, from which bars are drawn.
  * @param {...(Node|string|number|null|Array)} children
  */
 export function h(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
 
-/** The same for SVG. */
+/** Creates an SVG element, like `h`. */
 export function svg(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
@@ -35,9 +35,9 @@ function filled(element, { sizes = {}, ...attributes }, children) {
 }
 
 /**
- * Replaces the content of `place` by `children`. Equal elements are kept, so focus, selections and open details survive,
- * and a click whose button another element's change would have taken away under the pointer. So listeners must not depend
- * on more of the data than what the element shows.
+ * Replaces the content of `place` with `children`. Equal elements stay in place, so that focus, selections and open
+ * details survive, and a button does not disappear under the pointer when another element changes. Therefore listeners
+ * must not depend on data that the element does not show.
  */
 export function show(place, ...children) {
   const fresh = present(children).map((child) => (child instanceof Node ? child : new Text(child)));
@@ -51,15 +51,15 @@ export function show(place, ...children) {
   while (place.childNodes.length > fresh.length) place.lastChild.remove();
 }
 
-/** An error of the server or of this page, with a hint. */
+/** Draws an error of the server or of this page, with its hint. */
 export function failure({ message, hint }) {
   return h("p", { class: "error" }, message, hint && h("span", { class: "quiet hint" }, hint));
 }
 
 /**
- * A bar of `share`, from 0 to 1, of the available width. Text beside it gives the value.
+ * Draws a bar of `share`, from 0 to 1, of the available width. The text next to it gives the value.
  *
- * @param {Object} sizes what else the style of its `kind` draws.
+ * @param {Object} sizes further CSS properties that the style of this `kind` uses.
  */
 export function bar(share, kind = "", sizes = {}) {
   return h("span", { class: `bar ${kind}`, "aria-hidden": "true", sizes: { share: Math.min(1, Math.max(0, share)), ...sizes } });
@@ -69,8 +69,8 @@ export function element(id) {
   return document.getElementById(id);
 }
 
-// Control characters and bidirectional controls, but for tabs and line breaks: in a name from a model file they could
-// make the page show another text than the name.
+// Control characters and bidirectional controls, except tabs and line breaks. In a name from a model file they could make
+// the page show a text other than the name.
 const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 function visible(child) {
@@ -83,7 +83,7 @@ function present(children) {
   return children.flat(2).filter(isPresent).map(visible);
 }
 
-/** Whether two elements differ only in their children, which no listener of the elements themselves goes by. */
+/** Returns true if two elements differ only in their children, and no listener is attached to the elements themselves. */
 function differWithinOnly(old, fresh) {
   if (listening.has(old) || listening.has(fresh)) return false;
   return old.nodeType === Node.ELEMENT_NODE && old.cloneNode(false).isEqualNode(fresh.cloneNode(false));

@@ -1,12 +1,12 @@
-// What a quantization is asked for: from the form, from a build before it, and in words.
+// The options of a quantization: read from the form, taken from an earlier build, and described in words.
 
-/** Shows the fields of the chosen way to quantize, and hides those of others. */
+/** Shows the fields of the chosen way to quantize, and hides those of the others. */
 export function showWay(form) {
   const way = form.querySelector("#quantize-way").value;
   for (const part of form.querySelectorAll("[data-way]")) part.hidden = part.dataset.way !== way;
 }
 
-/** What the shown fields ask for, with their names as the API has them; what is empty is left out. */
+/** Returns the options in the visible fields as a query, under the API's names; empty fields are left out. */
 export function asked(form) {
   const query = new URLSearchParams();
   for (const field of form.querySelectorAll("[name]")) {
@@ -18,11 +18,11 @@ export function asked(form) {
   return query;
 }
 
-/** What asks for the same as a quantization did, by the same inputs, with other layers raised. */
+/** Returns the query for a quantization like an earlier one, with the same inputs but other layers raised. */
 export function askedAgain({ version, target, options }, { kept, wide, bfloat16 }) {
   const { metadata, sensitivity, budget, raise_to, latency_budget: bound, keep, wide: before, bfloat16: named, ...same } = options.quantize;
   const query = new URLSearchParams({ version, target });
-  // A build of a time when biases were not corrected does not say that its are not.
+  // A build by a version that did not correct biases has no such option.
   for (const [name, value] of Object.entries({ correct_bias: false, ...same })) if (value !== null) query.set(name, value);
   const shapes = Object.entries(options.input_shapes ?? {}).map(([name, shape]) => `${name}=${shape.join(",")}`);
   if (shapes.length) query.set("input_shape", shapes.join(";"));
@@ -32,13 +32,13 @@ export function askedAgain({ version, target, options }, { kept, wide, bfloat16 
   return query;
 }
 
-/** "quantized by kl": of the option of a build. */
+/** Describes the quantization option of a build: "quantized by kl". */
 export function wayOf({ method, dynamic, weights }) {
   if (dynamic) return "quantized as it runs";
   return weights ? `weights quantized to ${weights} bits` : `quantized by ${method}`;
 }
 
-/** Whether it sees inputs. */
+/** Returns true if the quantization needs inputs. */
 export function takesInputs({ dynamic, weights }) {
   return !dynamic && !weights;
 }

@@ -1,4 +1,4 @@
-// Quantities in readable form.
+// Formats quantities for people.
 
 /** 0.00123 -> "1.23 ms" */
 export function duration(seconds) {
@@ -27,7 +27,7 @@ export function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-/** "3 minutes ago", in the browser's language. */
+/** Formats how long ago a time was, in English: "3 minutes ago". */
 export function ago(time) {
   const seconds = (new Date(time) - Date.now()) / 1000;
   const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });

@@ -1,4 +1,4 @@
-// The scrapes of the last two minutes, and the differences between them.
+// The metrics scraped in the last two minutes, and the differences between scrapes.
 
 import { histogram, observations, parse, since, total } from "./metrics.js";
 
@@ -16,7 +16,7 @@ export class History {
     this.#scrapes = this.#scrapes.filter((scrape) => at - scrape.at <= KEPT_MS);
   }
 
-  /** Requests answered per second between each two scrapes, oldest first. */
+  /** Returns the requests answered per second between each two scrapes, oldest first. */
   rates() {
     return this.#scrapes.slice(1).map((later, index) => {
       const earlier = this.#scrapes[index];
@@ -26,7 +26,7 @@ export class History {
   }
 
   /**
-   * How long requests took: in the last minute, or if there were none, since the server started.
+   * Returns the latencies of requests in the last minute, or since the server started if there were none.
    *
    * @param {Object<string, string>} wanted labels: a model, a version.
    */
@@ -38,7 +38,7 @@ export class History {
     return observations(recent) ? { ...recent, when: "last minute" } : { ...all, when: "since the start" };
   }
 
-  /** The sum of a gauge or counter at the last scrape. */
+  /** Returns the sum of a gauge or counter at the last scrape. */
   now(name, wanted = {}) {
     return total(this.#latest(), name, wanted);
   }

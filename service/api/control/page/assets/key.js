@@ -1,4 +1,4 @@
-// The API key, where the server requires one. It is kept for this tab, and sent only to the page's server.
+// The API key, if the server requires one. It is kept for this tab, and sent only to the page's server.
 
 import { element } from "./dom.js";
 
@@ -10,11 +10,11 @@ export function key() {
 }
 
 /**
- * Prompts for a key other than `used`, once for all requests that wait for it.
+ * Prompts for a key other than `used`, once for all waiting requests.
  *
  * @param {?string} used the key that the server rejected.
  * @param {string} why the server's message.
- * @returns {Promise<boolean>} whether there is a key now.
+ * @returns {Promise<boolean>} true if there is a key now.
  */
 export async function askForKey(used, why) {
   if (key() !== used) return key() !== null; // another request has prompted meanwhile

@@ -1,9 +1,9 @@
-// The time of each layer of a model; without a profile, its multiply-accumulates.
+// The time of each layer of a model; or its multiply-accumulates if there is no profile.
 
 import { bar, h } from "./dom.js";
 import { count, duration } from "./format.js";
 
-const KINDS = { integer: "integer kernels", float: "float kernels", layout: "changes of layout", generated: "generated code" };
+const KINDS = { integer: "integer kernels", float: "float kernels", layout: "layout changes", generated: "generated code" };
 
 /**
  * @param {?Object} explanation of `/api/v1/artifacts/{digest}/layers`.
@@ -31,7 +31,7 @@ function row(layer, share, profile) {
   );
 }
 
-/** What kind of code the time goes to, and which operators have the most of it generated, where that is much. */
+/** Draws the share of time of each type of code, and a warning if operators spend much time in generated code. */
 function shares({ kinds, seconds, macs, warning }) {
   if (!seconds) return [];
   const part = ([kind, total]) => h(
@@ -45,15 +45,15 @@ function shares({ kinds, seconds, macs, warning }) {
 }
 
 function measured({ machine, threads, model_seconds: seconds, peak_macs_per_s: peak }) {
-  const top = peak ? `, which multiplies at most ${count(peak)} times a second: the strong part of a bar is the time at that peak` : "";
+  const top = peak ? `, which computes at most ${count(peak)} multiply-accumulates per second: the dark part of a bar is the time at that rate` : "";
   return h("p", {}, h("b", {}, duration(seconds)), ` on ${machine || "its machine"}, ${threads} ${threads === 1 ? "thread" : "threads"}${top}`);
 }
 
 function unmeasured(artifact) {
-  return h("p", { class: "quiet" }, "Bars are multiply-accumulates: this machine, which built it, could not measure it. ", h("code", {}, `octet explain DATA_DIR/store --artifact ${artifact} --attach`), " does, on a machine that runs it.");
+  return h("p", { class: "quiet" }, "Bars show multiply-accumulates, not times: the machine that built the model could not measure it. ", h("code", {}, `octet explain DATA_DIR/store --artifact ${artifact} --attach`), " measures it, on a machine that runs it.");
 }
 
-/** Converters join the full paths of everything fused into a tensor; the end of the first path is enough. */
+/** Shortens a name. Converters join the full paths of all tensors that were fused; the end of the first is enough. */
 function short(name) {
   return name.split(";")[0].split("/").slice(-2).join("/");
 }

@@ -1,4 +1,4 @@
-// The page: polls the server every two seconds while the page is visible, and shows its state.
+// The page: polls the server every two seconds while visible, and shows its state.
 
 import { ask, json, pages, Problem, Unreachable } from "./api.js";
 import { Builds, isQuantization } from "./builds.js";
@@ -19,7 +19,7 @@ const known = { models: [], index: [], targets: [], machine: "", history: new Hi
 const builds = new Builds(showBuilds, (build) => { quantizing.open(build); showBuilds(); });
 const view = new ModelView(showModel, poll);
 const quantizing = new Quantizing(takeBuild, (name, version) => view.choose(name, version, { focus: true }));
-let attended = true; // whether a user may be asked for a key, and has not dismissed the prompt
+let attended = true; // false once the user has dismissed the prompt for a key
 
 async function poll() {
   const options = { unattended: !attended, signal: AbortSignal.timeout(PATIENCE_MS) };
@@ -33,7 +33,7 @@ async function poll() {
       json("api/v1/models?limit=1", options),
       builds.update(options),
     ]);
-    if (models === null && index === null) await json("v2/repository/index", { method: "POST", ...options }); // says why
+    if (models === null && index === null) await json("v2/repository/index", { method: "POST", ...options }); // throws the reason
     if (metrics !== null) known.history.add(metrics);
     Object.assign(known, { models: models ?? modelsOf(index ?? []), index: index ?? [] });
     showQuarantine(quarantine?.artifacts ?? [], forgive);
@@ -49,7 +49,7 @@ async function poll() {
   }
 }
 
-/** The answers that the key may see; null for each of the others. Throws any other error. */
+/** Returns the responses that the key permits, and null for each of the others. Throws any other error. */
 async function allowed(asked) {
   const settled = await Promise.allSettled(asked);
   const problem = settled.find(({ reason }) => reason !== undefined && reason.status !== 403);
@@ -57,7 +57,7 @@ async function allowed(asked) {
   return settled.map(({ value }) => value ?? null);
 }
 
-/** Models in the API's form, from the protocol's metadata of those that answer. */
+/** Converts the protocol's index to models in the API's form. */
 function modelsOf(index) {
   return index.map(({ name, version }) => ({ name, version: Number(version), aliases: [] }));
 }
@@ -131,7 +131,7 @@ async function watch() {
   }
 }
 
-/** Takes a build that was just requested. */
+/** Shows a build that was just requested. */
 function takeBuild(build) {
   builds.add(build);
   view.choose(build.model, build.version);

@@ -1,4 +1,4 @@
-// Models by targets: the builds for each target, and the version that answers.
+// A table of models by targets: the builds for each target, and the versions that are served.
 
 import { described, isOver, isServable, isWantedBy } from "./builds.js";
 import { element, h, show } from "./dom.js";
@@ -6,7 +6,7 @@ import { element, h, show } from "./dom.js";
 const WORDS = { succeeded: "built", different: "different", failed: "failed", canceled: "canceled", queued: "queued", running: "building" };
 
 /**
- * Draws a row for the newest version of each model and for every other one that answers.
+ * Draws a row for the newest version of each model, and for each other version that is served or has an alias.
  *
  * @param {Object} known models, index, targets and builds, as the server lists them.
  * @param {function(string, number)} onChosen called with a model and a version.
@@ -19,13 +19,13 @@ export function showMatrix({ models, index, targets, builds }, onChosen) {
   const wanted = new Set([...builds.map((build) => build.target), ...targets.filter((target) => target.host).map((target) => target.name)]);
   const columns = targets.filter((target) => wanted.has(target.name));
   const rows = models.flatMap((model) => versionsOf(model, index).map((version) => row(model, version, { index, columns, builds, onChosen })));
-  const head = h("tr", {}, h("th", { scope: "col" }, "Model"), h("th", { scope: "col" }, "Answers"), columns.map((target) => (
+  const head = h("tr", {}, h("th", { scope: "col" }, "Model"), h("th", { scope: "col" }, "Served"), columns.map((target) => (
     h("th", { scope: "col" }, target.name, target.host && h("span", { class: "tag" }, "this machine"))
   )));
   show(element("matrix"), h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, rows)));
 }
 
-/** The aliases that refer to a version, such as "stable" or "stable 10 %". */
+/** Returns the aliases that refer to a version, such as "stable" or "stable 10 %". */
 export function aliasesOf(aliases, version) {
   return aliases.flatMap(({ name, version: stable, canary }) => [
     ...(stable === version ? [canary ? `${name} ${100 - canary.percent} %` : name] : []),
@@ -46,7 +46,7 @@ function row(model, version, { index, columns, builds, onChosen }) {
   return h(
     "tr", {},
     h("th", { scope: "row" }, choose, h("span", { class: "tag" }, `version ${version}`), aliasesOf(model.aliases, version).map((alias) => h("span", { class: "tag alias" }, alias))),
-    h("td", { "data-column": "Answers" }, served(index.find((each) => each.name === name && Number(each.version) === version))),
+    h("td", { "data-column": "Served" }, served(index.find((each) => each.name === name && Number(each.version) === version))),
     columns.map(({ name: target }) => cell(target, own.filter((build) => build.target === target))),
   );
 }
@@ -58,7 +58,7 @@ function served(entry) {
   return h("span", { class: `state ${kind}`, title: entry.reason }, word);
 }
 
-/** The build of one version for one target: one under way, else a usable one, else the last. */
+/** Draws the build of a version for a target: a running one, else a usable one, else the most recent. */
 function cell(target, builds) {
   const build = builds.find((each) => !isOver(each)) ?? builds.find(isServable) ?? builds[0];
   if (!build) return h("td", { class: "none quiet" }, "–");

@@ -1,7 +1,7 @@
-// Prometheus' text format, and quantiles of its histograms.
+// Parses Prometheus' text format, and computes quantiles of its histograms.
 
 /**
- * The samples of a scrape, by name.
+ * Returns the samples of a scrape, by name.
  *
  * @param {string} text format version 0.0.4.
  * @returns {Map<string, {labels: Object<string, string>, value: number}[]>}
@@ -18,16 +18,16 @@ export function parse(text) {
   return samples;
 }
 
-/** The sum of all samples of `name` whose labels are `wanted`. */
+/** Returns the sum of all samples of `name` with the labels `wanted`. */
 export function total(samples, name, wanted = {}) {
   return matching(samples, name, wanted).reduce((sum, sample) => sum + sample.value, 0);
 }
 
 /**
- * The histogram `name` of all series whose labels are `wanted`, together.
+ * Returns the sum of all histograms `name` with the labels `wanted`.
  *
- * @returns {{bounds: number[], counts: number[]}} upper bounds, the last of which is infinite; and how many
- *   observations are at most each.
+ * @returns {{bounds: number[], counts: number[]}} the buckets' upper bounds, the last of which is infinite; and the
+ *   number of observations up to each bound.
  */
 export function histogram(samples, name, wanted = {}) {
   const counts = new Map();
@@ -39,7 +39,7 @@ export function histogram(samples, name, wanted = {}) {
   return { bounds, counts: bounds.map((bound) => counts.get(bound)) };
 }
 
-/** The observations between two scrapes; all of them if the server restarted in between. */
+/** Returns the observations between two scrapes; all of them if the server restarted in between. */
 export function since(later, earlier) {
   const before = new Map(earlier.bounds.map((bound, index) => [bound, earlier.counts[index]]));
   const counts = later.bounds.map((bound, index) => later.counts[index] - (before.get(bound) ?? 0));
@@ -50,7 +50,7 @@ export function observations({ counts }) {
   return counts.at(-1) ?? 0;
 }
 
-/** The `share`-quantile computed as Prometheus' `histogram_quantile` does, by interpolation within a bucket. null without observations. */
+/** Returns the `share`-quantile, interpolated within a bucket like Prometheus' `histogram_quantile`. null without observations. */
 export function quantile({ bounds, counts }, share) {
   const all = counts.at(-1) ?? 0;
   if (!all) return null;
@@ -61,7 +61,7 @@ export function quantile({ bounds, counts }, share) {
   return low + (bounds[index] - low) * ((rank - below) / (counts[index] - below));
 }
 
-/** The number of observations in each bucket. */
+/** Returns the number of observations in each bucket. */
 export function buckets({ bounds, counts }) {
   return bounds.map((bound, index) => ({ bound, count: counts[index] - (counts[index - 1] ?? 0) }));
 }

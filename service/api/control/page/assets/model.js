@@ -1,4 +1,4 @@
-// One model: its versions, and the reports of one build.
+// The view of one model: its versions, and the reports of one build.
 
 import { json, jsonIfAny } from "./api.js";
 import { described, isBuilt, isServable, isWantedBy } from "./builds.js";
@@ -17,7 +17,7 @@ const KINDS = { ready: "succeeded", building: "running", failed: "failed", diffe
 
 export class ModelView {
   #chosen = null; // {name, version}
-  #build = null; // the id of the build that is looked at
+  #build = null; // the id of the build that is shown
   #reports = new Map(); // by artifact
   #tryIt = new TryIt();
   #pools = new Pools();
@@ -26,7 +26,7 @@ export class ModelView {
 
   /**
    * @param {function()} onChosen called when another build is to be shown.
-   * @param {function()} onSwitched called when another version answers.
+   * @param {function()} onSwitched called when another version is served.
    */
   constructor(onChosen, onSwitched) {
     this.#onChosen = onChosen;
@@ -42,7 +42,7 @@ export class ModelView {
   choose(name, version, { focus = false } = {}) {
     this.#chosen = { name, version };
     this.#build = null;
-    this.#reports.clear(); // it may have been measured meanwhile
+    this.#reports.clear(); // the build may have been measured meanwhile
     this.#onChosen();
     if (focus) {
       element("model").scrollIntoView({ behavior: "smooth" });
@@ -102,7 +102,7 @@ export class ModelView {
   }
 }
 
-/** The API's description of a model; null for a key that allows only predictions. */
+/** Returns the API's description of a model; null if the key allows only predictions. */
 async function aboutOf(name) {
   try {
     return await json(`api/v1/models/${name}`);
@@ -112,7 +112,7 @@ async function aboutOf(name) {
   }
 }
 
-/** The version to show first: one that answers, else one that is built (for this machine if there is one), else any. */
+/** Chooses the version to show first: one that is served, else one that is built (preferably for this machine), else any. */
 function bestOf(index, builds, models, host) {
   const ready = index.find(({ state }) => state === "READY");
   if (ready) return { name: ready.name, version: Number(ready.version) };

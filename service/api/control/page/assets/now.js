@@ -1,4 +1,4 @@
-// The server's load: throughput, latency and queue, as charts with numbers.
+// The server's load: throughput, latency and queue, as numbers and charts.
 
 import { bar, element, h, show, svg } from "./dom.js";
 import { count, duration, percent } from "./format.js";
@@ -18,11 +18,11 @@ export function showNow(history) {
     tile("Requests per second", rate(rates.at(-1) ?? 0), sparkline(rates), `${count(history.now("octet_requests_total"))} answered, ${count(refused)} refused`),
     tile("Half answered within", duration(quantile(durations, 0.5)), columns(durations), `p50, ${durations.when}`),
     tile("99 % answered within", duration(quantile(durations, 0.99)), columns(durations, 0.99), `p99, ${durations.when}`),
-    tile("Waiting", count(queued), queue(queued, running), `${count(running)} under way, ${count(history.now("octet_build_queue_depth"))} builds queued`),
+    tile("Waiting", count(queued), queue(queued, running), `${count(running)} running, ${count(history.now("octet_build_queue_depth"))} builds queued`),
   );
 }
 
-/** The latency histogram of one model, with its quantiles. */
+/** Draws the latency histogram of one model, with its quantiles. */
 export function latency(durations) {
   const all = observations(durations);
   if (!all) return [h("p", { class: "quiet" }, "There have been no requests since the server started.")];
@@ -56,7 +56,7 @@ function sparkline(rates) {
   ]);
 }
 
-/** A column for each bucket; those beyond the `share`-quantile's are pale. */
+/** Draws a column for each bucket; those beyond the `share`-quantile are pale. */
 function columns(durations, share = 0.5) {
   const all = buckets(durations);
   const most = Math.max(...all.map((bucket) => bucket.count), 1);
@@ -67,7 +67,7 @@ function columns(durations, share = 0.5) {
   })));
 }
 
-/** Requests under way, then waiting ones, as squares; at most forty. */
+/** Draws running requests, then waiting ones, as squares; at most forty. */
 function queue(queued, running) {
   const squares = Math.min(running, 40);
   return picture(20, Array.from({ length: squares }, (_, index) => svg("rect", {
@@ -82,7 +82,7 @@ function picture(width, shapes) {
   return plot;
 }
 
-/** The buckets without the empty ones at both ends. */
+/** Removes the empty buckets at both ends. */
 function ends(all) {
   const first = all.findIndex((bucket) => bucket.count);
   const last = all.findLastIndex((bucket) => bucket.count);

@@ -1,10 +1,10 @@
-// A version of a model on each pool of workers: state, speed, memory and cost.
+// A table of a model version on each pool of workers: state, speed, memory and cost.
 
 import { json, Unreachable } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
 import { bytes, count, duration, significant } from "./format.js";
 
-const AGAIN_MS = 10_000; // for each answer the server reads the reports of all artifacts
+const AGAIN_MS = 10_000; // for each response, the server reads the reports of all artifacts
 const KINDS = {
   ready: "succeeded", building: "running", unverified: "queued", none: "canceled",
   failed: "failed", refused: "failed", different: "failed", quarantined: "failed",
@@ -15,11 +15,11 @@ const NUMBERS = ["p50", "p99", "Per second", "Memory", "% of peak", "Cost per mi
 const CHECKED = { equal: "equal", documented: "within documented bounds", own_only: "own form only" };
 
 export class Pools {
-  #path = null; // of the matrix that is shown or fetched
+  #path = null; // the path of the matrix that is shown or being fetched
   #rows = null;
   #answeredAt = -Infinity;
 
-  /** Shows the pools of a version, and that they are loading until there is an answer. */
+  /** Shows the pools of a version; shows "Loading…" until there is a response. */
   async show(name, version) {
     const path = `api/v1/models/${name}/matrix?version=${version}`;
     if (path !== this.#path) {
@@ -32,13 +32,13 @@ export class Pools {
     if (this.#rows === null || isChanging(this.#rows) || performance.now() - this.#answeredAt > AGAIN_MS) await this.#ask(path, "GET");
   }
 
-  /** Shows the answer, or the reason for there being none, unless another version was chosen meanwhile. */
+  /** Requests the matrix, and shows it or the error, unless another version was chosen meanwhile. */
   async #ask(path, method) {
     const [answer, problem] = await json(path, { method }).then(({ rows }) => [rows, null], (error) => [null, error]);
     if (path !== this.#path) return;
     element("pools").ariaBusy = "false";
     element("pools").closest("article").hidden = method === "GET" && problem?.status === 403; // a key for predictions only
-    show(element("pools-problem"), problem && failure(problem instanceof Unreachable ? { message: "The server did not answer." } : problem));
+    show(element("pools-problem"), problem && failure(problem instanceof Unreachable ? { message: "The server did not respond." } : problem));
     if (answer) {
       this.#rows = answer;
       this.#answeredAt = performance.now();
@@ -56,7 +56,7 @@ export class Pools {
       rows.length === 1 && rows[0].pool && h("p", { class: "quiet" }, "There is no other pool to compare it with."),
       rows.some(isUnmeasured) && h("button", { type: "button", class: "plain", id: "measure", "data-path": path, onclick: () => this.#ask(path, "POST") }, rows.length === 1 ? "Measure it" : "Measure on every pool"),
       h("ul", { class: "quiet" }, notes(rows).map((note) => h("li", {}, note))),
-      rows.every(({ cost_per_million: cost }) => cost === null) && h("p", { class: "quiet" }, "Cost is known of measured pools that have a price (", h("code", {}, "OCTET_POOL_PRICES"), ")."),
+      rows.every(({ cost_per_million: cost }) => cost === null) && h("p", { class: "quiet" }, "Cost is shown for measured pools that have a price (", h("code", {}, "OCTET_POOL_PRICES"), ")."),
     ];
   }
 }
@@ -66,7 +66,7 @@ function isChanging(rows) {
 }
 
 function nothing() {
-  return h("p", { class: "quiet" }, "No pool is there, and no build was requested. ", h("code", {}, "octet worker"), " starts a pool.");
+  return h("p", { class: "quiet" }, "No worker pool is running, and no build was requested. ", h("code", {}, "octet worker"), " starts a pool.");
 }
 
 function table(rows) {
@@ -81,7 +81,7 @@ function table(rows) {
   );
 }
 
-/** The row with the least value; null where there are no two to compare. */
+/** Returns the row with the lowest value; null unless at least two rows can be compared. */
 function least(rows, name) {
   const known = rows.filter((row) => row[name] !== null).sort((a, b) => a[name] - b[name]);
   return known.length > 1 && known[0][name] < known[1][name] ? known[0] : null;
@@ -110,7 +110,7 @@ function number(index, value, tag = null) {
 }
 
 function missing(kind) {
-  return h("td", { class: `none quiet ${kind}` }, "–"); // a phone leaves it out
+  return h("td", { class: `none quiet ${kind}` }, "–"); // hidden on phones
 }
 
 function crew({ pool, workers, loaded }) {
@@ -122,7 +122,7 @@ function rate(perS) {
   return perS >= 1000 ? count(perS) : significant(perS);
 }
 
-/** What was compared, where it was measured, and why builds failed; a sentence for all rows of a target once. */
+/** Returns what was compared, where it was measured, and why builds failed; each distinct sentence once. */
 function notes(rows) {
   const found = rows.flatMap(({ target, checked, machine, threads, p50_s: p50, error, build }) => [
     checked,

@@ -1,4 +1,4 @@
-// Promotion of a version, for all requests or a share of them, and rollback. Each asks for confirmation first.
+// Promotes a version, for all requests or a share of them, and rolls back. Both ask for confirmation first.
 
 import { json } from "./api.js";
 import { h } from "./dom.js";
@@ -7,13 +7,13 @@ import { question } from "./question.js";
 const ALIAS = "stable";
 
 /**
- * The buttons that promote a version, or roll it back.
+ * Draws the buttons that promote a version, or roll it back.
  *
  * @param {string} model
  * @param {number} version
- * @param {Object[]} aliases of the model.
- * @param {boolean} isBuilt whether the version has a successful build.
- * @param {function()} onDone called when another version answers.
+ * @param {Object[]} aliases the model's aliases.
+ * @param {boolean} isBuilt true if the version has a successful build.
+ * @param {function()} onDone called when another version is served.
  */
 export function actions(model, version, aliases, isBuilt, onDone) {
   const stable = stableOf(aliases);
@@ -25,7 +25,7 @@ export function actions(model, version, aliases, isBuilt, onDone) {
   );
 }
 
-/** A button that names its model, so that `show` does not keep an equal one of another model in its place. */
+/** Draws a button that carries its model's name, so that `show` replaces an equal button of another model. */
 export function button(id, model, text, onclick) {
   return h("button", { type: "button", class: "plain", id, "data-model": model, onclick }, text);
 }
@@ -36,8 +36,8 @@ async function promote(model, version, onDone) {
   question({
     title: `Promote version ${version} of ${model}?`,
     text: stable
-      ? `Version ${stable.version} answers ${isCanary ? `${100 - stable.canary.percent} % of the requests now, and version ${version} the others` : "now"}. Requests under way are completed by the version that they began with.`
-      : `From then on, "${ALIAS}" answers requests that name no version, and later pushes do not change that.`,
+      ? `Version ${stable.version} answers ${isCanary ? `${100 - stable.canary.percent} % of the requests now, and version ${version} the others` : "now"}. Requests that are running are completed by the version that they started with.`
+      : `From then on, requests that name no version go to the alias "${ALIAS}", and later pushes do not change that.`,
     share: stable && stable.version !== version,
     action: "Promote",
     send: (percent) => post(`api/v1/models/${model}/promote`, { version, percent }),
@@ -61,7 +61,7 @@ function post(path, body) {
   return json(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
-/** The alias as it is when the dialog opens; the page may show an older state. */
+/** Returns the alias as it is when the dialog opens; the page may show an older state. */
 async function current(model) {
   return stableOf((await json(`api/v1/models/${model}/aliases`)).aliases);
 }
@@ -70,12 +70,12 @@ function stableOf(aliases) {
   return aliases.find(({ name }) => name === ALIAS);
 }
 
-/** The version that was promoted last, which a rollback reverts. */
+/** Returns the version that was promoted last, which a rollback reverts. */
 function newest({ version, canary }) {
   return canary?.version ?? version;
 }
 
-/** The version that would answer after a rollback; undefined if there is none. */
+/** Returns the version to which a rollback would return; undefined if there is none. */
 function before({ version, canary, previous }) {
   return canary ? version : previous[0];
 }

@@ -1,4 +1,4 @@
-// Uploads a model file to the server, which compiles it.
+// The form that uploads a model file to the server, which compiles it.
 
 import { json } from "./api.js";
 import { element, failure, h, show } from "./dom.js";
@@ -7,13 +7,13 @@ import { acceptDrops } from "./tryit.js";
 
 const KNOWN = {
   succeeded: "It was built before; the earlier build is used.",
-  different: "It was built before, and is not served: it differs from its reference.",
+  different: "It was built before, and is not served, as it differs from its reference.",
 };
 
 /**
  * Sets up the form.
  *
- * @param {function(Object)} onBuild called with the build that the server answers.
+ * @param {function(Object)} onBuild called with the build that the server returns.
  */
 export function installPush(onBuild) {
   const file = element("model-file");
@@ -53,7 +53,7 @@ async function push(file) {
   if (element("model-shape").value) query.set("input_shape", element("model-shape").value);
   show(element("pushed"), h("p", { class: "quiet" }, `Sending ${bytes(file.size)} …`));
   const build = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: { "Content-Type": "application/octet-stream" } });
-  const known = KNOWN[build.state] ?? "Its build is under way.";
+  const known = KNOWN[build.state] ?? "It is being built.";
   show(element("pushed"), h("p", {}, `${build.model} is version ${build.version}. ${known}`));
   return build;
 }
@@ -65,7 +65,7 @@ function describe(file) {
   if (!name.value) name.value = nameOf(file);
 }
 
-/** A model's name, from a file's. */
+/** Derives a model's name from a file's. */
 export function nameOf(file) {
   return file.name.toLowerCase().replace(/\.[^.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 63);
 }

@@ -1,4 +1,4 @@
-// From a float model and pictures to a quantized version: what that costs, and the choice of what stays in float.
+// The form that quantizes a float model; its result: the loss of accuracy, and the mixtures of layers to choose from.
 
 import { ask, json } from "./api.js";
 import { isOver, isServable, isWantedBy } from "./builds.js";
@@ -16,15 +16,15 @@ const WORST = 5;
 const BODY = { "Content-Type": "application/octet-stream" };
 
 export class Quantizing {
-  #shown = null; // {name, id}: the quantization that is looked at
-  #curve = null; // the one that a mixture is chosen of
+  #shown = null; // {name, id}: the quantization that is shown
+  #curve = null; // the quantization whose mixtures are offered
   #results = new Map(); // by id
   #inputs = [];
   #onBuild;
   #onVersion;
 
   /**
-   * @param {function(Object)} onBuild called with each build that the server answers.
+   * @param {function(Object)} onBuild called with each build that the server returns.
    * @param {function(string, number)} onVersion called with a model and a version that is to be shown.
    */
   constructor(onBuild, onVersion) {
@@ -33,7 +33,7 @@ export class Quantizing {
     const [model, inputs] = [element("float-file"), element("inputs-files")];
     model.addEventListener("change", () => this.#describeModel());
     element("quantize-way").addEventListener("change", () => showWay(element("quantize")));
-    showWay(element("quantize")); // a reload may have kept a choice
+    showWay(element("quantize")); // a reload may have kept the user's choice
     inputs.addEventListener("change", () => this.#take([...inputs.files]));
     acceptDrops(element("float-drop"), ([dropped]) => {
       const transfer = new DataTransfer();
@@ -48,14 +48,14 @@ export class Quantizing {
     });
   }
 
-  /** Looks at a quantization. */
+  /** Shows a quantization. */
   open({ model: name, id }) {
     this.#shown = { name, id };
     this.#curve = this.#shown;
     element("quantize-title").scrollIntoView({ behavior: "smooth", block: "nearest" });
   }
 
-  /** Draws what is known of the quantization that is looked at. */
+  /** Draws the state or the result of the quantization that is shown. */
   async show(builds) {
     if (this.#shown === null) return;
     const { name, id } = this.#shown;
@@ -64,13 +64,13 @@ export class Quantizing {
     if (!isOver(build)) return show(element("quantization"), underWay(build));
     if (build.state !== "succeeded") return show(element("quantization"), failure(build.error ?? { message: `It was ${build.state}.` }));
     const [result, curve] = [await this.#resultOf(name, id), await this.#resultOf(this.#curve.name, this.#curve.id)];
-    if (this.#shown.id !== id) return; // another was chosen meanwhile
+    if (this.#shown.id !== id) return; // another quantization was chosen meanwhile
     const isServed = builds.some((each) => isWantedBy(each, name, result.version) && isServable(each));
     show(
       element("quantization"),
       h("div", { class: "line" },
         h("b", {}, `${name} ${build.version} → ${result.version ?? "deleted"}`),
-        h("span", { class: "quiet" }, isServed ? "built" : "its build is under way"),
+        h("span", { class: "quiet" }, isServed ? "built" : "being built"),
         result.version && h("button", { type: "button", class: "plain end", "data-version": `${name} ${result.version}`, onclick: () => this.#onVersion(name, result.version) }, `Show and promote version ${result.version}`),
       ),
       costs(result.report),
@@ -116,7 +116,7 @@ export class Quantizing {
     say("");
   }
 
-  /** The request that sends the inputs. */
+  /** Returns the options of a request that sends the inputs. */
   async #sent() {
     const body = await this.#packed();
     say(`Sending ${bytes(body.size)} …`);
@@ -139,7 +139,7 @@ export class Quantizing {
     return build;
   }
 
-  /** An archive is sent as it is; pictures, with their labels, become one. */
+  /** Returns the body to send: an archive as it is, or pictures and their labels packed into one. */
   async #packed() {
     if (this.#inputs.length === 1 && ARCHIVE.test(this.#inputs[0].name)) return this.#inputs[0];
     const files = [];
@@ -166,7 +166,7 @@ export class Quantizing {
   }
 }
 
-async function download(path, name) { // not by a link, which would send no key
+async function download(path, name) { // a plain link would not send the key
   const url = URL.createObjectURL(await (await ask(path.slice(1))).blob());
   h("a", { href: url, download: name }).click();
   URL.revokeObjectURL(url);

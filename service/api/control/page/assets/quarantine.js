@@ -1,12 +1,12 @@
-// Artifacts that are no longer run, because the server crashed while they ran, and files that cannot be served.
+// Artifacts that are no longer run, because the server crashed while running them, and files that cannot be served.
 
 import { element, h, show } from "./dom.js";
 
 /**
  * Draws a paragraph for each artifact.
  *
- * @param {Object[]} held as `/api/v1/quarantine` lists them.
- * @param {function(string)} onForgiven called with an artifact that is to run again.
+ * @param {Object[]} held the artifacts, in the API's form.
+ * @param {function(string)} onForgiven called with the artifact that is to be released.
  */
 export function showQuarantine(held, onForgiven) {
   show(element("quarantine"), held.map(({ artifact, crashes, how, models }) => h(

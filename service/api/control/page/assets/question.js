@@ -7,8 +7,8 @@ const ALL = 100;
 /**
  * Shows the dialog until the action has succeeded or the dialog is dismissed. It shows the server's errors.
  *
- * @param {Object} question title and text; the label of the action; whether to ask for a share of the requests;
- *   `send`, which gets the share in percent; and `onDone`, which is called after the action.
+ * @param {Object} question title and text; the action's label; `share`, true to let the user choose a share of the
+ *   requests; `send`, called with the share in percent; and `onDone`, called after the action.
  */
 export function question({ title, text, share = false, action, send, onDone }) {
   const dialog = element("question-dialog");

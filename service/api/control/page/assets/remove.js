@@ -1,4 +1,4 @@
-// Deletion of a model, or of one version of it. It asks for confirmation first.
+// Deletes a model, or one version of it, after confirmation.
 
 import { json } from "./api.js";
 import { question } from "./question.js";
@@ -16,7 +16,7 @@ export async function remove(model, version, onDone) {
   const path = version === null ? `api/v1/models/${model}` : `api/v1/models/${model}/versions/${version}`;
   question({
     title: `Delete ${what}?`,
-    text: `Requests under way are answered.${names && ` ${names} refers to it, and is deleted too.`} This cannot be undone.`,
+    text: `Requests that are running are still answered.${names && ` ${names} refers to it, and is deleted too.`} This cannot be undone.`,
     action: "Delete",
     send: () => json(names ? `${path}?force=true` : path, { method: "DELETE" }),
     onDone,

@@ -1,4 +1,4 @@
-// Sends a picture to the chosen model, and shows the answer as bars.
+// Sends a picture to the chosen model, and shows the result as bars.
 
 import { ask, json } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
@@ -52,14 +52,14 @@ export class TryIt {
       const answer = await response.json();
       const took = (performance.now() - started) / 1000;
       if (file !== this.#picture) return;
-      show(element("answer"), picture, seen(answer, described, labelsOf(name, described)), h("p", { class: "quiet" }, `${answer.model_name} ${answer.model_version} in ${duration(took)}, the network included`));
+      show(element("answer"), picture, seen(answer, described, labelsOf(name, described)), h("p", { class: "quiet" }, `${answer.model_name} ${answer.model_version} in ${duration(took)}, including the network`));
     } catch (error) {
       show(element("answer"), picture, failure(error));
     }
   }
 }
 
-/** Lets files be dropped on `place`, and highlights it meanwhile. */
+/** Accepts files that are dropped on `place`, and highlights it meanwhile. */
 export function acceptDrops(place, onFiles) {
   const over = (event) => { event.preventDefault(); place.classList.add("over"); };
   place.addEventListener("dragenter", over);
@@ -72,7 +72,7 @@ export function acceptDrops(place, onFiles) {
   });
 }
 
-/** A picture in a format that the server reads; any other that the browser can show becomes a PNG. */
+/** Returns a picture in a format that the server reads: a JPEG or PNG as it is, any other converted to PNG by the browser. */
 export async function sendable(file) {
   if (SENT_AS_IS.includes(file.type)) return file;
   const image = await createImageBitmap(file).catch(() => {
@@ -87,12 +87,12 @@ function sharpen({ target }) {
   target.classList.toggle("pixels", Math.max(target.naturalWidth, target.naturalHeight) <= SMALL_PIXELS);
 }
 
-/** The labels chosen in this browser, or else the model's own. */
+/** Returns the labels chosen in this browser, or else the model's own. */
 function labelsOf(model, described) {
   return localStorage.getItem(`octet-labels-${model}`)?.split(/\r?\n/) ?? described.parameters?.labels ?? [];
 }
 
-/** The most likely classes; for an output that is no classification, a description. */
+/** Draws the most likely classes; if the output is not a classification, describes it. */
 function seen({ outputs: [first, ...others] }, described, labels) {
   const { scale = 1, zero_point: zero = 0 } = described.outputs.find(({ name }) => name === first.name)?.parameters ?? {};
   const values = first.data.map((stored) => scale * (stored - zero));
@@ -100,7 +100,7 @@ function seen({ outputs: [first, ...others] }, described, labels) {
   return isClassification ? classes(values, labels) : h("ul", {}, [first, ...others].map((output) => h("li", {}, ranged(output))));
 }
 
-/** Bars show shares if all values are between 0 and 1; otherwise they range from the lowest value shown to the highest. */
+/** Draws bars: shares if all values are between 0 and 1; otherwise from the lowest shown value to the highest. */
 function classes(values, labels) {
   const best = [...values.keys()].sort((a, b) => values[b] - values[a] || a - b).slice(0, TOP);
   const shown = best.map((index) => values[index]);

@@ -1,10 +1,10 @@
-// The runtimes that an artifact's outputs were compared with, and its share of integer arithmetic.
+// Draws the runtimes that an artifact's outputs were compared with, and its share of integer arithmetic.
 
 import { bar, h } from "./dom.js";
 import { count } from "./format.js";
 
-// By the report's outcome: a dot and a word. Green means that another runtime ran, and that all values are equal or
-// differ by no more than the numerics mode documents.
+// By the report's outcome: the colour of a dot, and a word. Green means that another runtime ran, and all values are equal
+// or differ by no more than the numerics mode documents.
 const VERDICTS = {
   equal: ["succeeded", "equal"],
   documented: ["succeeded", "within documented bounds"],
@@ -13,7 +13,7 @@ const VERDICTS = {
   not_checked: ["queued", "not checked"],
 };
 
-/** The numerics report: the runtimes that computed the same inputs, and the number of equal values. */
+/** Draws the numerics report: the runtimes that computed the same inputs, and the number of equal values. */
 export function witnesses(numerics, coverage) {
   if (!numerics) return [h("p", { class: "quiet" }, "This artifact has no such report.")];
   return [
@@ -33,7 +33,7 @@ export function witnesses(numerics, coverage) {
 
 function verdict({ outcome, summary, accepted }) {
   const [kind, word] = accepted ? ["running", "different, accepted"] : VERDICTS[outcome] ?? ["queued", "unknown"];
-  const text = summary ?? "The report comes from an older version of Octet and names no witnesses. Push the model again.";
+  const text = summary ?? "The report comes from an older version of Octet, and does not list what was compared. Push the model again.";
   return h("p", { class: "verdict" }, h("span", { class: `state ${kind}` }, word), ` ${text}`);
 }
 
@@ -58,7 +58,7 @@ function integers(coverage) {
   );
 }
 
-/** What the mode documents about operators of this model that its runtime computes otherwise. */
+/** Draws the mode's documented deviations: operators of this model that the reference runtime computes differently. */
 function deviations(known) {
   return known.length > 0 && h("details", {}, h("summary", {}, "Documented deviations"), h("ul", {}, known.map(({ text }) => h("li", {}, text))));
 }

@@ -1,4 +1,4 @@
-// Zip archives (APPNOTE.TXT 4.3) of files as they are: pictures are compressed already.
+// Creates zip archives (APPNOTE.TXT 4.3) without compression, as pictures are compressed already.
 
 const UTF8 = 0x0800;
 const LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50;
@@ -9,9 +9,9 @@ const CRC = Uint32Array.from({ length: 256 }, (_, byte) => {
 });
 
 /**
- * An archive.
+ * Creates an archive.
  *
- * @param {{name: string, content: Blob}[]} files of which no two have the same name; below 4 GiB together.
+ * @param {{name: string, content: Blob}[]} files with distinct names, and less than 4 GiB in total.
  * @returns {Promise<Blob>}
  */
 export async function zipped(files) {
