@@ -1,4 +1,7 @@
-"""The tables: builds and models, over SQLite or PostgreSQL. Hands out domain values, never rows or SQL types."""
+"""The database: stores of builds, models and more, over SQLite or PostgreSQL.
+
+The stores return values of the domain, never rows or SQL types.
+"""
 
 from service.core.build import LeaseLost
 from service.core.model import ModelVersion

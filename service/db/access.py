@@ -1,4 +1,4 @@
-"""The tables of API keys, of what was used of their limits, and of the audit log."""
+"""The tables of API keys, of the use of their limits, and of the audit log."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from service.db.database import Database, insert_new, repeated, upsert
 from service.db.rows import Row
 from service.db.tables import api_keys, audit_log, key_usage
 
-_DAYS_KEPT = 2  # of usage: clocks of replicas may disagree about midnight
+_DAYS_KEPT = 2  # days of usage that are kept, because the clocks of replicas may disagree about midnight
 
 
 class KeyTable:
-    """See `service.api.access.keys.KeyStore`."""
+    """The table of API keys, see `service.api.access.keys.KeyStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @property
     def bell(self) -> Bell:
-        """Rung when a key is added or revoked, among others."""
+        """Rung when a key is added or revoked, among other changes."""
         return self._database.bell
 
     @repeated
@@ -67,8 +67,9 @@ class KeyTable:
 
 
 class UsageTable:
-    """See `service.api.access.usage.UsageStore`. Each replica has rows of its own, so that none waits for another, and
-    saying the same twice counts once.
+    """The table of the use of keys, see `service.api.access.usage.UsageStore`.
+
+    Each replica has its own rows. So replicas do not wait for each other, and a repeated report counts once.
     """
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
@@ -102,7 +103,7 @@ class UsageTable:
 
 
 class AuditTable:
-    """See `service.api.access.audit.AuditStore`."""
+    """The table of the audit log, see `service.api.access.audit.AuditStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

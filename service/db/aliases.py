@@ -18,7 +18,7 @@ Aliases = list[Alias]  # `list` is a method below
 
 
 class AliasStore:
-    """The aliases of all models. Each change is one transaction: a reader sees the alias before it or after it."""
+    """The aliases of all models. Each change is one transaction, so a reader never sees a part of it."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
@@ -26,13 +26,13 @@ class AliasStore:
 
     @repeated
     def find(self, model: str, name: str) -> Alias | None:
-        """The alias; None if it is not set."""
+        """Returns the alias; None if it is not set."""
         with self._database.read() as connection:
             return _find(connection, model, name)
 
     @repeated
     def list(self, model: str | None = None) -> Aliases:
-        """The aliases of a model, or all, sorted by model and name."""
+        """Returns the aliases of a model, or of all models, sorted by model and name."""
         query = sa.select(model_aliases).order_by(model_aliases.c.model, model_aliases.c.name)
         if model is not None:
             query = query.where(model_aliases.c.model == model)
@@ -40,11 +40,11 @@ class AliasStore:
             return [_alias_from(row) for row in connection.execute(query)]
 
     def promote(self, model: str, name: str, version: int, percent: int) -> Alias:
-        """Makes the alias stand for a version in `percent` of the requests (`Alias.promoted`).
+        """Lets a version answer `percent` of the alias's requests (`Alias.promoted`).
 
         Raises:
             NotFound: the model has no such version.
-            InvalidInput: the alias cannot be set, or the share cannot be given.
+            InvalidInput: `name` cannot be set, or `percent` is not possible.
         """
         check_alias(name)
 
@@ -54,24 +54,24 @@ class AliasStore:
         return self._change(model, name, change, version)
 
     def rollback(self, model: str, name: str, away_from: int | None = None) -> Alias:
-        """Makes the alias stand for what it did before (`Alias.rolled_back`).
+        """Removes the alias's canary, or returns to its previous version (`Alias.rolled_back`).
 
         Raises:
-            NotFound: there is no such alias.
-            Conflict: there is nothing before.
+            NotFound: the model has no such alias.
+            Conflict: the alias has no previous version.
         """
         return self._change(model, name, lambda known, at: _set(known, model, name).rolled_back(away_from, at))
 
     @repeated_if_undone
     def remove(self, model: str, name: str) -> None:
-        """Raises `NotFound`."""
+        """Deletes the alias. Raises `NotFound` if the model has no such alias."""
         with self._database.write() as connection:
             _set(_find(connection, model, name, lock=True), model, name)
             connection.execute(sa.delete(model_aliases).where(*_is(model, name)))
 
     @repeated_if_undone
     def restore(self, alias: Alias) -> bool:
-        """Puts an alias on record that was lost with a database; whether there was none of that name."""
+        """Restores an alias after a database was lost. Returns false if the model has an alias of that name already."""
         with self._database.write() as connection:
             return _insert(connection, alias)
 
@@ -88,7 +88,7 @@ class AliasStore:
                 if known is not None:
                     connection.execute(sa.update(model_aliases).where(*_is(model, name)).values(**_values(alias)))
                 elif not _insert(connection, alias):
-                    continue  # another process was faster, on a database where rows are locked and not all
+                    continue  # another process has inserted it: PostgreSQL locks rows, not the table
                 return alias
 
 
@@ -110,13 +110,13 @@ def _set(alias: Alias | None, model: str, name: str) -> Alias:
 
 def _check_version(connection: sa.Connection, model: str, version: int) -> None:
     query = sa.select(model_versions.c.number).where(model_versions.c.name == model, model_versions.c.number == version)
-    locked = query.with_for_update(read=True)  # so that the version is not deleted before the alias refers to it
+    locked = query.with_for_update(read=True)  # the version must not be deleted before the alias refers to it
     if connection.execute(locked).one_or_none() is None:
         raise NotFound(f"model {model!r} has no version {version}", hint=f"octet models {model} lists them")
 
 
 def _insert(connection: sa.Connection, alias: Alias) -> bool:
-    """Whether there was no alias of that name."""
+    """Inserts an alias. Returns false if the model has an alias of that name already."""
     statement = insert_new(connection, model_aliases).values(model=alias.model, name=alias.name, **_values(alias))
     return connection.execute(statement.returning(model_aliases.c.name)).one_or_none() is not None
 
@@ -124,10 +124,10 @@ def _insert(connection: sa.Connection, alias: Alias) -> bool:
 def take_versions(
     connection: sa.Connection, model: str, versions: Collection[int], force: bool, now: datetime
 ) -> list[str]:
-    """Takes deleted versions out of a model's aliases; those that stand for nothing then are gone, and returned.
+    """Removes deleted versions from a model's aliases. Deletes aliases without a version, and returns their names.
 
     Raises:
-        Conflict: one of them stands for one of the versions, and that is not to be forced.
+        Conflict: a version answers for an alias, and `force` is false.
     """
     gone = []
     query = sa.select(model_aliases).where(model_aliases.c.model == model).with_for_update()

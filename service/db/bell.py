@@ -1,4 +1,4 @@
-"""Waiting for a change of the builds table without reading it over and over."""
+"""The bell: a notification of changes in the builds table, so that processes need not poll it often."""
 
 from __future__ import annotations
 
@@ -13,38 +13,41 @@ CHANNEL = "octet_builds"
 
 
 class Bell(Protocol):
-    """Rung by any process when a build waits, ends or is to be canceled.
+    """A notification that any process sends when a build is queued, has ended, or should be canceled.
 
-    A process that slept through it has to be safe: what matters is looked at now and then in any case.
+    A process may miss a notification, so it must also look at the table at regular intervals.
 
     Attributes:
-        look_s: how often.
+        look_s: the interval.
     """
 
     look_s: float
 
     def rung(self) -> int:
-        """How often it has rung, as far as is known here; to be asked before looking, and given to `wait`."""
+        """Returns the number of notifications that this process has received.
+
+        Call it before looking at the table, and pass the result to `wait`.
+        """
 
     def wait(self, rung: int, stop: threading.Event) -> None:
-        """Returns when it has rung since it had rung so often; when `stop` is set; after `look_s`."""
+        """Waits until there are more than `rung` notifications, `stop` is set, or `look_s` has passed."""
 
 
 def ringing(connection: sa.Connection, statement: sa.Insert) -> sa.Executable:
-    """The same insertion, which rings it when the transaction is committed."""
+    """Returns `statement` with a notification that is sent when its transaction is committed."""
     if connection.dialect.name != "postgresql":
         return statement
     return statement.returning(sa.func.pg_notify(CHANNEL, sa.literal_column("''")))
 
 
 def ring(connection: sa.Connection) -> None:
-    """Rings it when the transaction is committed. PostgreSQL commits such transactions one after the other."""
+    """Sends a notification when the transaction is committed. PostgreSQL commits such transactions one at a time."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
 
 
 class ClockworkBell:
-    """Where nobody rings: it is as if it rang all the time."""
+    """The bell of a database without notifications: its count grows with every call, so waiting processes poll."""
 
     def __init__(self, look_s: float = 0.2) -> None:
         self.look_s = look_s
@@ -58,7 +61,7 @@ class ClockworkBell:
 
 
 class Watch:
-    """Says when to look: where the bell has rung since the last time, and after `look_s`."""
+    """Decides when to look at the table: after a notification, and at the latest after `look_s`."""
 
     def __init__(self, bell: Bell, look_s: float | None = None) -> None:
         self._bell, self._look_s = bell, bell.look_s if look_s is None else look_s

@@ -1,4 +1,4 @@
-"""The builds table as a queue: what a worker does with a build, from its claim to its end."""
+"""The builds table as a queue: the operations of a worker on a build, from the claim to the end."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from service.db.claims import Claim, Claimable
 from service.db.database import Database, repeated, repeated_if_undone
 from service.db.verifications import enqueue
 
-_BUSY_S = 1.0  # after a claim: so long it is not looked first whether there is anything to claim
+_BUSY_S = 1.0  # for this long after a claim, the next one skips the check whether any build is waiting
 
 
 class BuildQueue:
-    """Builds that wait for workers, and those that workers have.
+    """The queue of builds that wait for workers or are held by workers.
 
-    Times come from the machine of the database, so that workers of several machines agree on when a lease is over.
+    Times come from the machine of the database, so that workers on several machines agree on when a lease ends.
 
-    A method whose connection breaks does its work again, where it is known that nothing was changed or where that does
-    not matter.
+    If the connection breaks, a method is repeated if nothing was changed or if repeating it is harmless.
 
     Args:
-        clock: for tests; by default the database's.
-        max_attempts: how many workers may die of a build before it is given up.
+        clock: a clock for tests; by default the database's.
+        max_attempts: a build fails if this many workers die while they hold it.
     """
 
     def __init__(self, database: Database, clock: Clock | None = None, max_attempts: int = 3) -> None:
@@ -40,26 +39,28 @@ class BuildQueue:
         self._monotonic_s = (clock or SystemClock()).monotonic_s
         self._max_attempts = max_attempts
         self._busy_until_s = -math.inf
-        self._leases: dict[int, tuple[datetime, float]] = {}  # of running builds, and since when they are the same
+        self._leases: dict[int, tuple[datetime, float]] = {}  # running build -> (lease end, seen since)
 
     @property
     def bell(self) -> Bell:
-        """Rung when a build waits, ends or is to be canceled."""
+        """Rung when a build is queued, has ended, or should be canceled."""
         return self._database.bell
 
     def claim(self, owner: str, lease_s: float, targets: Collection[str] = (), passing: bool = False) -> Claim | None:
-        """The oldest build that is queued or whose worker fell silent, if there is one; it is `owner`'s now.
+        """Claims the oldest build that is queued or whose worker stopped its heartbeats; returns None if there is none.
 
-        A build that too many workers died of fails with `BuildCrashed` instead.
+        A build that already made too many workers die fails with `BuildCrashed` instead.
 
         Args:
-            targets: only builds for these are claimed; empty: for any.
-            passing: the smallest instead of the oldest, and none in the background (`claims.Claimable`).
+            owner: the worker that claims it.
+            targets: the targets whose builds may be claimed; empty for all.
+            passing: True to claim the smallest build instead of the oldest, and no background build
+                (`claims.Claimable`).
         """
         taken: list[Claim] = []
 
         def take() -> Claim | None:
-            if taken and self._is_held(taken[-1]):  # the connection broke when it was committed
+            if taken and self._is_held(taken[-1]):  # the connection broke during the commit
                 return taken[-1]
             if self._monotonic_s() < self._busy_until_s and take_of(()):
                 return taken[-1]
@@ -80,29 +81,37 @@ class BuildQueue:
 
     @repeated
     def any_to_claim(self, lease_s: float) -> bool:
-        """Whether `claim` would find something to do; takes no lock."""
+        """Returns true if `claim` would find a build. Takes no lock."""
         return self._look(lease_s)[0]
 
     @repeated
     def heartbeat(self, claim: Claim, lease_s: float) -> None:
-        """Keeps the build for another `lease_s`.
+        """Renews the lease of the build for another `lease_s`.
 
         Raises:
-            LeaseLost: the build is no longer this worker's: stop, and report nothing.
-            BuildCanceled: it was canceled; stop, and call `finish(claim, canceled=True)`.
+            LeaseLost: the worker no longer holds the build. It must stop and report nothing.
+            BuildCanceled: the build was canceled. The worker must stop and call `finish(claim, canceled=True)`.
         """
         with self._database.write() as connection:
             claims.heartbeat(connection, claim, self._now(connection), lease_s)
 
     @repeated
     def progress(self, claim: Claim, stage: Stage, fraction: float = 0.0) -> None:
-        """The build is `fraction` (0 to 1) through `stage`. Raises as `heartbeat` does."""
+        """Records that `fraction` (0 to 1) of `stage` is done.
+
+        Raises:
+            LeaseLost, BuildCanceled: as in `heartbeat`.
+        """
         with self._database.write() as connection:
             claims.progress(connection, claim, self._now(connection), stage, fraction)
 
     @repeated_if_undone
     def log(self, claim: Claim, line: str) -> None:
-        """Adds a line to the build's log, which is cut when it gets too long. Raises `LeaseLost`."""
+        """Adds a line to the build's log, which is cut when it gets too long.
+
+        Raises:
+            LeaseLost: as in `heartbeat`.
+        """
         with self._database.write() as connection:
             claims.log(connection, claim, self._now(connection), line)
 
@@ -116,14 +125,17 @@ class BuildQueue:
         is_verified: bool = True,
         different: Different | None = None,
     ) -> None:
-        """Ends the build in exactly one of three ways. Raises `LeaseLost`.
+        """Ends the build in exactly one of three ways: with `artifact`, with `error`, or `canceled`.
 
-        A build that was asked for again after it was canceled does not end by `canceled`: it is queued again.
+        A canceled build that was requested again meanwhile is queued again instead.
 
         Args:
-            is_verified: whether the artifact was verified where it was built; if not, that is queued.
-            different: why the artifact is not served, if it differs from its reference
+            is_verified: True if the artifact was verified where it was built. If false, a verification is queued.
+            different: the reason why the artifact is not served, if it differs from its reference
                 (`core.agreement.is_different`). No verification is queued then.
+
+        Raises:
+            LeaseLost: as in `heartbeat`.
         """
         if (artifact is not None) + (error is not None) + canceled != 1:
             raise ValueError("a build ends with an artifact, with an error or canceled: give one")
@@ -134,7 +146,7 @@ class BuildQueue:
         def end() -> None:
             with self._database.write() as connection:
                 if tries and claims.has_ended(connection, claim, state, artifact):
-                    return  # the connection broke when it was committed
+                    return  # the connection broke during the commit
                 tries.append(connection)
                 now = self._now(connection)
                 claims.finish(connection, claim, now, artifact, different or error, canceled)
@@ -146,7 +158,11 @@ class BuildQueue:
 
     @repeated
     def release(self, claim: Claim) -> None:
-        """Gives the build back, because this worker stops; the next may take it at once. Raises `LeaseLost`."""
+        """Returns the build to the queue, because this worker stops. Another worker may claim it at once.
+
+        Raises:
+            LeaseLost: as in `heartbeat`.
+        """
         with self._database.write() as connection:
             claims.release(connection, claim, self._now(connection))
 
@@ -161,7 +177,10 @@ class BuildQueue:
             return claims.any_to_claim(connection, Claimable(now, silent, targets)), silent
 
     def _silent(self, leases: Mapping[int, datetime], lease_s: float) -> Collection[int]:
-        """The builds whose leases have been the same for `lease_s`: a clock that was put back must not keep them."""
+        """Returns the builds whose leases have not changed for `lease_s` by the monotonic clock.
+
+        A worker that died must lose its build even if the clock of the database was set back.
+        """
         now_s = self._monotonic_s()
         same = {build: seen for build, seen in self._leases.items() if leases.get(build) == seen[0]}
         self._leases = {build: (until, now_s) for build, until in leases.items()} | same

@@ -1,4 +1,4 @@
-"""The builds table as a cache and a history; as a queue it is `service.db.build_queue`."""
+"""The builds table as a cache of results and a history. `service.db.build_queue` uses it as a queue."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from service.db.verifications import is_unverified, refusing, unverified
 Builds = list[Build]
 Events = list[BuildEvent]
 Digests = list[Digest]
-Requests = list[tuple[str, int, datetime]]  # model, version, when it asked last
+Requests = list[tuple[str, int, datetime]]  # model, version, time of its latest request
 
 
 class BuildStore(BuildQueue):
-    """The table of builds, for the API that requests them and the workers that run them.
+    """The table of builds, for the API that requests builds and the workers that run them.
 
-    Wherever a method takes a build's id, the beginning of one will do, if no other build's id begins so; it raises
-    `InvalidInput` where another does.
+    Methods that take a build's id also accept an unambiguous prefix of it, and raise `InvalidInput` for an ambiguous
+    one.
     """
 
     @repeated
     def submit(self, inputs: BuildInputs, model: str, version: int) -> tuple[Build, bool]:
-        """The build that answers `inputs`, and whether it had to be created.
+        """Returns the build for `inputs`, and true if it had to be created.
 
-        A build with the same key that is queued, running or has succeeded is that build, whichever model requested it;
-        one that failed, was canceled or lost its artifact is not. A cancellation that has not taken effect is
-        withdrawn. Either way (`model`, `version`) is on record as wanting it, and it is what they asked for last.
+        An existing build with the same key is reused if it is queued, running, or has an artifact, whichever model
+        requested it. A build that failed, was canceled or lost its artifact is not reused. A cancellation that has not
+        taken effect yet is withdrawn. In every case the request of (`model`, `version`) is recorded as its latest.
 
-        The model's tenant is part of the key, whatever `inputs` say.
+        The key contains the model's tenant; the tenant in `inputs` is ignored.
         """
         inputs = replace(inputs, tenant=owner_of(model))
         while True:
@@ -59,7 +59,7 @@ class BuildStore(BuildQueue):
                 if row is None:
                     row = _insert(connection, _new(inputs, model, version, now))
                     if row is None:
-                        continue  # another process was faster, on a database where rows are locked and not all
+                        continue  # another process has inserted the build: PostgreSQL locks rows, not the table
                     append_event(connection, row.sequence, now, "state", state=BuildState.QUEUED)
                 elif row.cancel_requested and row.state == BuildState.RUNNING:
                     change(connection, row.sequence, cancel_requested=False)
@@ -70,7 +70,11 @@ class BuildStore(BuildQueue):
 
     @repeated
     def get(self, id: str) -> Build:
-        """The build; `model` and `version` are those that asked first. Raises `NotFound`."""
+        """Returns the build, with the model and version that requested it first.
+
+        Raises:
+            NotFound: no build has this id.
+        """
         with self._database.read() as connection:
             return build_from(by_id(connection, id))
 
@@ -83,14 +87,15 @@ class BuildStore(BuildQueue):
         cursor: str | None = None,
         tenant: str = "",
     ) -> tuple[Builds, str | None]:
-        """A page of builds, newest first, and the cursor of the next page if there is one.
+        """Returns a page of builds, newest first, and the cursor of the next page; None on the last page.
 
         Args:
-            model: only those that versions of it asked for; `model` and `version` are then of the asking version.
-            tenant: only those for its models; empty: all.
+            model: list only builds that versions of this model requested. `model` and `version` of each build are then
+                those of the request.
+            tenant: list only builds for models of this tenant; empty for all.
 
         Raises:
-            InvalidInput: `cursor` is not one.
+            InvalidInput: `cursor` is not a valid cursor.
         """
         query = sa.select(builds).order_by(builds.c.sequence.desc()).limit(limit + 1)
         query = query.where(is_wanted) if model is None else as_asked(query).where(build_requests.c.model == model)
@@ -107,8 +112,12 @@ class BuildStore(BuildQueue):
 
     @repeated
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> Builds:
-        """The verified builds, which can answer predictions, what was asked for last first; `version` None means every
-        version, the newest first. `model` and `version` of each are those that were asked about.
+        """Returns the verified builds of a model, which can answer predictions; the latest request first.
+
+        `model` and `version` of each build are those of the request.
+
+        Args:
+            version: None for all versions, the newest first.
         """
         query = (
             as_asked(sa.select(builds))
@@ -124,19 +133,19 @@ class BuildStore(BuildQueue):
 
     @repeated
     def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
-        """Those of the artifacts that wait for a worker's verification, or failed it."""
+        """Returns the verifications of those artifacts that wait for a worker's verification, or failed it."""
         with self._database.read() as connection:
             return unverified(connection, artifacts)
 
     @repeated
     def refusing(self, artifacts: Collection[Digest]) -> Collection[tuple[Digest, str]]:
-        """Artifacts and the pools on which they do not compute what they should."""
+        """Returns pairs of an artifact and a pool on whose workers the artifact computes wrong results."""
         with self._database.read() as connection:
             return refusing(connection, artifacts)
 
     @repeated
     def answering(self, artifact: Digest) -> Builds:
-        """The builds that answer with `artifact`, as they were asked for, the last first."""
+        """Returns the builds whose result is `artifact`, once for each request, the latest request first."""
         query = (
             as_asked(sa.select(builds))
             .where(builds.c.artifact == artifact, is_live)
@@ -147,8 +156,13 @@ class BuildStore(BuildQueue):
 
     @repeated
     def cancel(self, id: str) -> Build:
-        """Cancels a build for all models that requested it: at once if no worker has it, else at its worker's next
-        check. One that is over stays as it is. Raises `NotFound`.
+        """Cancels a build for all models that requested it.
+
+        If a worker holds the build, it stops at the worker's next check; otherwise it is canceled at once. A build that
+        has ended does not change.
+
+        Raises:
+            NotFound: no build has this id.
         """
         with self._database.write() as connection:
             row, now = by_id(connection, id, lock=True), self._now(connection)
@@ -164,10 +178,13 @@ class BuildStore(BuildQueue):
 
     @repeated
     def events(self, id: str, after: int = 0) -> Events:
-        """A build's history after the event with this sequence number, oldest first. Raises `NotFound`.
+        """Returns a build's history after the event with the sequence number `after`, oldest first.
 
-        Kinds and data: `state` {state, attempt?, owner?, artifact?, error?}, `stage` and `progress` {stage, fraction},
-        `log` {line}.
+        The kinds of events and their data are: `state` {state, attempt?, owner?, artifact?, error?}, `stage` and
+        `progress` {stage, fraction}, `log` {line}.
+
+        Raises:
+            NotFound: no build has this id.
         """
         with self._database.read() as connection:
             build = by_id(connection, id).sequence
@@ -180,7 +197,9 @@ class BuildStore(BuildQueue):
 
     @repeated_if_undone
     def invalidate(self, artifact: Digest) -> Builds:
-        """The artifact is lost or damaged: its builds answer no question any more. Those that did until now."""
+        """Marks the builds of a lost or damaged artifact, so that they are not reused. Returns the builds that it
+        marked.
+        """
         query = sa.select(builds).where(builds.c.artifact == artifact, sa.not_(builds.c.invalidated))
         with self._database.write() as connection:
             rows, now = connection.execute(query.with_for_update()).all(), self._now(connection)
@@ -192,45 +211,48 @@ class BuildStore(BuildQueue):
 
     @repeated
     def artifacts(self) -> Digests:
-        """Every artifact that a build may still answer with: what the garbage collector must spare."""
+        """Returns every artifact that is the result of a valid build. The garbage collector must not delete them."""
         query = sa.select(builds.c.artifact).where(is_live, builds.c.artifact.is_not(None)).distinct()
         with self._database.read() as connection:
             return [Digest(artifact) for artifact in connection.execute(query).scalars()]
 
     @repeated
     def statistics(self, buckets_s: Sequence[float] = ()) -> Statistics:
-        """The statistics for the metrics. Counts only grow, also across restarts.
+        """Returns the statistics for the metrics. Counts never decrease, even across restarts.
 
         Args:
-            buckets_s: upper bounds of the histogram of stage durations, ascending.
+            buckets_s: the upper bounds of the histogram of stage durations, ascending.
         """
         with self._database.read() as connection:
             return statistics(connection, buckets_s)
 
     @repeated
     def requests(self, id: str) -> Requests:
-        """The model versions that requested a build, each with its latest request; the earliest requester first."""
+        """Returns the model versions that requested a build, with the times of their latest requests, in that order."""
         return self.requests_of([id])[id]
 
     @repeated
     def withdraw(self, model: str, version: int) -> None:
-        """Withdraws the version's requests. Builds without other requests are canceled, and never found again."""
+        """Withdraws a version's requests. Builds without other requests are canceled, and no query finds them again."""
         with self._database.write() as connection:
             withdraw(connection, model, [version], self._now(connection))
 
     def wanted_by(self, models: Collection[str]) -> Builds:
-        """Every build that versions of these models want, as they asked for it; what was asked for last first. Those
-        that quantize are not among them: they make other versions.
+        """Returns the builds that versions of these models requested, once for each request; the latest request first.
+
+        Builds that quantize are left out, because their results are new versions.
         """
         return [build for build in self._wanted_by(models) if not is_quantization(build.options)]
 
     def quantizations(self, model: str) -> Builds:
-        """Every build that quantizes a version of the model, what was asked for last first."""
+        """Returns the builds that quantize versions of the model, the latest request first."""
         return [build for build in self._wanted_by({model}) if is_quantization(build.options)]
 
     @repeated
     def quantizations_of(self, tenant: str) -> Builds:
-        """Those for a tenant's models that wait, run or answer: they keep their calibration sets and results."""
+        """Returns the quantizations of a tenant's models that are queued, running or have a result. Their calibration
+        sets and results must be kept.
+        """
         own = builds.c.model.startswith(prefix_of(tenant), autoescape=True)
         with self._database.read() as connection:
             rows = connection.execute(sa.select(builds).where(is_live, own)).all()
@@ -245,7 +267,9 @@ class BuildStore(BuildQueue):
 
     @repeated
     def calibration_sets(self) -> Digests:
-        """Of the quantizations that wait or run: the garbage collector must spare them."""
+        """Returns the calibration sets of quantizations that are queued or running. The garbage collector must not
+        delete them.
+        """
         with self._database.read() as connection:
             rows = connection.execute(sa.select(builds.c.options).where(is_unfinished)).scalars().all()
         asked = filter(None, map(quantization_of, rows))
@@ -253,7 +277,7 @@ class BuildStore(BuildQueue):
 
     @repeated
     def requests_of(self, ids: Collection[str]) -> dict[str, Requests]:
-        """`requests` of several builds, by id."""
+        """Returns the result of `requests` for several builds, by id."""
         found: dict[str, Requests] = {id: [] for id in ids}
         query = (
             sa.select(builds.c.id, build_requests.c.model, build_requests.c.version, build_requests.c.asked_at)
@@ -275,12 +299,13 @@ class BuildStore(BuildQueue):
         requests: Iterable[tuple[str, int, datetime]],
         different: Different | None = None,
     ) -> bool:
-        """Puts a build with an artifact on record whose row was lost with a database; whether it was.
+        """Restores the row of a build with an artifact after a database was lost. Returns true if a row was inserted.
 
         Args:
-            inputs: as far as they are still known; `key` is the one that they had.
-            requests: at least one, as `requests` returned them.
-            different: why the artifact is not served, if it differs from its reference.
+            inputs: the build's inputs as far as they are still known.
+            key: the key of the original inputs.
+            requests: at least one request, as `requests` returned them.
+            different: the reason why the artifact is not served, if it differs from its reference.
         """
         requests = list(requests)
         model, version, asked_at = requests[0]
@@ -326,12 +351,12 @@ def _new(inputs: BuildInputs, model: str, version: int, now: datetime) -> dict[s
 
 
 def _insert(connection: sa.Connection, values: dict[str, object]) -> Row | None:
-    """The new row; None if another process has inserted a live build of this key meanwhile."""
+    """Inserts a build and returns its row; None if another process has inserted a live build with this key."""
     return connection.execute(insert_new(connection, builds).values(**values).returning(builds)).one_or_none()
 
 
 def _request(connection: sa.Connection, build: int, model: str, version: int, now: datetime) -> None:
-    """Records that the version requests the build: as a new row, so that it has the highest number."""
+    """Records a version's request of the build in a new row. It gets the highest number, even if it requests again."""
     same = (
         build_requests.c.model == model,
         build_requests.c.version == version,

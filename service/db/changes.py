@@ -1,7 +1,7 @@
-"""Which models have changed, without reading their rows over and over.
+"""Notifications of changed models, so that servers need not read their rows again and again.
 
-A server looks at the tables for each name that it answers for. Where nothing has changed there is nothing to look at: a
-thousand servers of a hundred models each would ask half a million questions a second about it.
+A server looks up the rows of each model that it serves only if they have changed. Without notifications, a thousand
+servers with a hundred models each would send half a million queries per second.
 """
 
 from __future__ import annotations
@@ -10,44 +10,44 @@ from collections import deque
 from collections.abc import Collection
 from typing import Protocol
 
-CHANNEL = "octet_models"  # PostgreSQL's triggers notify it: migrations/versions
+CHANNEL = "octet_models"  # triggers in PostgreSQL send notifications to it: migrations/versions
 _REMEMBERED = 10_000
 
 
 class Changes(Protocol):
-    """Changes of versions, aliases and succeeded builds, by whatever process made them.
+    """The changes of versions, aliases and succeeded builds that any process made.
 
-    A process may miss one, as where a pooler of connections swallows notifications: what matters is looked at now and
-    then in any case.
+    A process may miss a change, for example if a connection pooler drops notifications. So it must also look at the
+    tables at regular intervals.
     """
 
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:
-        """A mark to ask with the next time, and the models that have changed since `mark`; None: any may have.
+        """Returns a mark for the next call, and the models that have changed since `mark`; None if any may have.
 
-        Blocks for about as long as a query. The first mark is -1.
+        The first mark is -1. The call may block for about as long as a query.
         """
 
 
 class Journal:
-    """The last changes, numbered. Not for several threads at a time."""
+    """The numbered list of the last changes. It is not thread-safe."""
 
     def __init__(self) -> None:
         self._models: deque[str] = deque(maxlen=_REMEMBERED)
         self._noted = 0
-        self._gap = 0  # the number of the last change of which it is not known what it was
+        self._gap = 0  # the number of the last unknown change
 
     def note(self, model: str) -> None:
         self._models.append(model)
         self._noted += 1
 
     def note_gap(self) -> None:
-        """From here on nothing is known of what was before."""
+        """Records that changes were missed, so that `since` returns None for all earlier marks."""
         self._models.clear()
         self._noted += 1
         self._gap = self._noted
 
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:
-        """As `Changes`."""
+        """See `Changes.since`."""
         oldest = self._noted - len(self._models)
         if mark < max(self._gap, oldest):
             return self._noted, None

@@ -1,8 +1,9 @@
-"""The operations of a worker on a build that it holds.
+"""The operations of a worker on a build that it has claimed.
 
-A claim is a lease with a fencing token. The lease says when others may take the build; the token, which grows with
-every claim, says whose word counts: a worker that slept through its lease finds that its token is stale, and can
-change nothing any more. So two workers may compute the same build for a moment, but only one can finish it.
+A claim is a lease with a fencing token. When the lease has ended, another worker may claim the build. The token grows
+with every claim, and only the worker with the current token may change the build: a worker that slept past the end of
+its lease finds that its token is stale. So two workers may compute the same build for a moment, but only one of them
+can finish it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from service.core.errors import BuildCrashed, OctetError
 from service.db.rows import Row, append_event, build_from, change, inputs_from
 from service.db.tables import build_stages, builds, is_unfinished, model_versions
 
-_MAX_EVENTS = 10_000  # a build's log is written by a compiler that reads hostile files: it shall not fill the disk
+_MAX_EVENTS = 10_000  # the compiler that writes the log reads hostile files, which must not fill the disk
 _MAX_LINE = 4_000
 _HELD = (
     sa.select(builds)
@@ -32,13 +33,13 @@ _HELD = (
 
 @dataclass(frozen=True)
 class Claim:
-    """A worker's hold on a running build.
+    """A worker's claim on a running build.
 
     Attributes:
-        build: as it was when it was claimed.
-        inputs: what to build.
+        build: the build at the time of the claim.
+        inputs: the inputs of the build.
         owner: the worker.
-        token: see the module.
+        token: the fencing token, see the module.
     """
 
     build: Build
@@ -48,20 +49,21 @@ class Claim:
 
 
 def leases(connection: sa.Connection) -> dict[int, datetime]:
-    """Until when each running build is leased, by its row: it changes with every sign of life."""
+    """Returns the end of the lease of each running build, by row number. It changes with every heartbeat."""
     query = sa.select(builds.c.sequence, builds.c.lease_until).where(builds.c.state == BuildState.RUNNING)
     return {row.sequence: row.lease_until for row in connection.execute(query)}
 
 
 @dataclass(frozen=True)
 class Claimable:
-    """Which builds may be claimed.
+    """The condition and the order of builds that may be claimed.
 
     Attributes:
-        now: leases that ended before are over.
-        silent: rows of builds that gave no sign of life for the time of a lease, whatever the clock says.
-        targets: only builds for these; empty: for any.
-        passing: no background builds, and the smallest model file first: the worker passes a long build.
+        now: the time that the ends of leases are compared with.
+        silent: row numbers of builds without a heartbeat for the time of a lease, even if the clock was set back.
+        targets: the targets whose builds may be claimed; empty for all.
+        passing: True for a worker that runs a build beside a long one: it claims no background builds, and the build
+            with the smallest model file first.
     """
 
     now: datetime
@@ -80,7 +82,7 @@ class Claimable:
 
     @property
     def order(self) -> tuple[sa.ColumnElement[Any], ...]:
-        """A background build comes only if there is no other; else the oldest, or the smallest, comes first."""
+        """The order of claims: background builds last, otherwise the oldest first; the smallest first if `passing`."""
         if not self.passing:
             return builds.c.background, builds.c.sequence
         size = sa.select(sa.func.min(model_versions.c.size_bytes)).where(model_versions.c.source == builds.c.source)
@@ -88,7 +90,7 @@ class Claimable:
 
 
 def any_to_claim(connection: sa.Connection, claimable: Claimable) -> bool:
-    """Whether `claim` would find something to do; takes no lock, so idle workers may ask often."""
+    """Returns true if `claim` would find a build. Takes no lock, so idle workers may call it often."""
     query = sa.select(builds.c.sequence).where(is_unfinished, claimable.condition).limit(1)
     return connection.execute(query).first() is not None
 
@@ -96,9 +98,9 @@ def any_to_claim(connection: sa.Connection, claimable: Claimable) -> bool:
 def claim(
     connection: sa.Connection, owner: str, claimable: Claimable, lease_s: float, max_attempts: int
 ) -> Claim | None:
-    """The first build, by the order of `claimable`, that no worker has.
+    """Claims the first build in the order of `claimable`; returns None if there is none.
 
-    Ends those on the way that are not to be tried again.
+    Builds that were canceled, or that had too many attempts, are ended instead.
     """
     now = claimable.now
     first = (
@@ -119,7 +121,11 @@ def claim(
 
 
 def held(connection: sa.Connection, claim: Claim) -> Row:
-    """The claimed build's row, locked until the transaction ends. Raises `LeaseLost` if the claim is stale."""
+    """Returns the claimed build's row, and locks it until the transaction ends.
+
+    Raises:
+        LeaseLost: the claim is stale.
+    """
     row = connection.execute(_HELD, {"held_id": claim.build.id, "held_token": claim.token}).one_or_none()
     if row is None:
         raise LeaseLost(f"{claim.owner} no longer holds build {claim.build.id}")
@@ -127,19 +133,22 @@ def held(connection: sa.Connection, claim: Claim) -> Row:
 
 
 def is_held(connection: sa.Connection, claim: Claim) -> bool:
-    """Whether the claim was committed, and counts."""
+    """Returns true if the claim was committed and is still valid."""
     row = _settled(connection, claim)
     return row is not None and (row.state, row.owner) == (BuildState.RUNNING, claim.owner)
 
 
 def has_ended(connection: sa.Connection, claim: Claim, state: BuildState, artifact: Digest | None) -> bool:
-    """Whether the build ended so, and by this claim: the next one has another token."""
+    """Returns true if this claim ended the build with this state and artifact."""
     row = _settled(connection, claim)
     return row is not None and (row.state, row.artifact) == (state, artifact)
 
 
 def _settled(connection: sa.Connection, claim: Claim) -> Row | None:
-    """The claim's row, when the transaction whose connection broke is over: until then the row is locked."""
+    """Returns the claim's row; None if the claim was not committed or is stale.
+
+    The row is locked until the transaction whose connection broke has ended, so this waits for its outcome.
+    """
     query = sa.select(builds).where(builds.c.id == claim.build.id).with_for_update()
     row = connection.execute(query).one_or_none()
     return row if row is not None and row.token == claim.token else None
@@ -170,7 +179,7 @@ def log(connection: sa.Connection, claim: Claim, now: datetime, line: str) -> No
     if row.last_event >= _MAX_EVENTS:
         return
     if row.last_event == _MAX_EVENTS - 1:
-        line = "the rest of this log was not kept: it is too long"
+        line = "the rest of this log was dropped, because it is too long"
     append_event(connection, row.sequence, now, "log", line=line[:_MAX_LINE])
 
 
@@ -204,7 +213,7 @@ def release(connection: sa.Connection, claim: Claim, now: datetime) -> None:
 
 
 def end(connection: sa.Connection, row: Row, now: datetime, state: BuildState, **result: Any) -> None:
-    """Takes a build to a final state; `result` is its artifact or its error."""
+    """Ends a build with a final state. `result` contains its artifact or its error."""
     if row.state == BuildState.RUNNING and state is not BuildState.CANCELED:
         _leave_stage(connection, row, now)
     also = {"state": state, "finished_at": now, "owner": None, "lease_until": None, **result}
@@ -215,7 +224,7 @@ def end(connection: sa.Connection, row: Row, now: datetime, state: BuildState, *
 
 def _take(connection: sa.Connection, row: Row, owner: str, now: datetime, lease_s: float) -> Claim:
     if row.state == BuildState.RUNNING:
-        line = f"{row.owner} fell silent; starting again"
+        line = f"worker {row.owner} sent no heartbeats; starting again"
         append_event(connection, row.sequence, now, "log", line=line)
     attempt = row.attempt + 1
     also = {
@@ -240,7 +249,7 @@ def _put_back(connection: sa.Connection, row: Row, now: datetime) -> None:
         "stage": None,
         "stage_started_at": None,
         "progress": 0.0,
-        "attempt": row.attempt - 1,  # nothing went wrong, so it does not count
+        "attempt": row.attempt - 1,  # the attempt did not fail, so it does not count
         "owner": None,
         "lease_until": None,
         "started_at": None,
@@ -267,5 +276,5 @@ def _crashed(row: Row) -> BuildCrashed:
     return BuildCrashed(
         f"the worker of this build died {row.attempt} times, the last time{where}",
         stage=row.stage,
-        hint="the worker's own log, or the kernel's, says what killed it",
+        hint="look in the worker's log, or in the kernel's, for the reason",
     )

@@ -13,7 +13,7 @@ from service.db.tables import crash_records
 
 
 class CrashTable:
-    """See `service.workers.crashes.CrashStore`."""
+    """The table of crash records, see `service.workers.crashes.CrashStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -26,7 +26,7 @@ class CrashTable:
     @repeated
     def change(self, change: Callable[[Records], Records]) -> Records:
         with self._database.write() as connection:
-            if connection.dialect.name == "postgresql":  # SQLite has locked all there is
+            if connection.dialect.name == "postgresql":  # SQLite locks the whole database
                 connection.exec_driver_sql(f"LOCK TABLE {crash_records.name} IN SHARE ROW EXCLUSIVE MODE")
             before = _read(connection)
             after = change(before)

@@ -1,4 +1,4 @@
-"""The database: transactions, which are repeated where that is safe, and the schema that they expect."""
+"""The database: its transactions, which are repeated if that is safe, and its schema."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ P = ParamSpec("P")
 
 
 class Database:
-    """One database, shared by every process that has its URL.
+    """One database, shared by all processes that use its URL.
 
     Args:
         url: `sqlite:///<path>` or `postgresql://…`.
-        timeout_s: how long to wait for a lock or a connection, and to try again where the database does not answer.
-        on_lost: called, from any thread and perhaps often, when the file is gone or another than it was.
-        connections: at most so many at a time; of PostgreSQL.
+        timeout_s: how long to wait for a lock or a connection, and how long to retry a database that does not respond.
+        on_lost: a function that is called, from any thread and perhaps often, if the file was removed or replaced.
+        connections: the largest number of connections to PostgreSQL.
 
     Attributes:
         lock: see `engine.Engine`.
@@ -66,7 +66,7 @@ class Database:
 
     @classmethod
     def of(cls, settings: Settings, on_lost: Callable[[], None] = lambda: None) -> Database:
-        """The database that `settings` name."""
+        """Returns the database that `settings` name."""
         timeout_s, connections = settings.database_timeout_s, settings.database_connections
         return cls(settings.url_of_database, timeout_s, on_lost, connections)
 
@@ -79,11 +79,11 @@ class Database:
         return self._engine.changes
 
     def migrate(self) -> None:
-        """Brings the schema to what this version of the program expects. Any number of processes may call it at once.
+        """Brings the schema to the version that this release expects. Several processes may call it at the same time.
 
         Raises:
-            Unsupported: a newer version of the program has migrated it to what this one cannot work with.
-            DatabaseUnreachable: there is no answer for `timeout_s`.
+            Unsupported: a newer release has migrated the schema, and this release cannot work with the result.
+            DatabaseUnreachable: the database did not respond for `timeout_s`.
         """
         self._engine.create()
         self.again(self._migrate, is_idempotent=True)
@@ -94,7 +94,7 @@ class Database:
             upgrade(connection)
 
     def schema(self) -> tuple[str | None, str]:
-        """The version of the schema that the database has (None: it is empty), and the one that `migrate` makes."""
+        """Returns the schema version of the database (None if it is empty), and the one that `migrate` brings it to."""
         with self.read() as connection:
             return versions(connection)
 
@@ -103,25 +103,25 @@ class Database:
         self._engine.close()
 
     def now(self, connection: sa.Connection, clock: Clock | None) -> datetime:
-        """The time that is written to the tables: of the database's machine, or of `clock`, which a test may give."""
+        """Returns the time for the tables: that of the database's machine, or of `clock` if a test passes one."""
         return self._engine.now(connection) if clock is None else clock.now()
 
     def read(self) -> AbstractContextManager[sa.Connection]:
-        """A transaction that sees one state of the database, or of each statement on PostgreSQL.
+        """Starts a reading transaction. It sees one state of the database; on PostgreSQL, one state per statement.
 
         Raises:
-            DatabaseBusy: it was locked for too long.
-            DatabaseUnreachable: it does not answer.
-            DatabaseLost: its file is gone.
+            DatabaseBusy: the database was locked for too long.
+            DatabaseUnreachable: the database does not respond.
+            DatabaseLost: the database file was removed or replaced.
         """
         return self._transaction(self._engine.reading)
 
     def write(self) -> AbstractContextManager[sa.Connection]:
-        """A transaction that is committed when the block ends, and rolled back when it raises.
+        """Starts a writing transaction. It is committed when the block ends, and rolled back if the block raises.
 
         Raises:
             StorageFull: no space is left.
-            DatabaseBusy, DatabaseUnreachable, DatabaseLost: as `read`.
+            DatabaseBusy, DatabaseUnreachable, DatabaseLost: as in `read`.
         """
         return self._transaction(self._engine.writing)
 
@@ -144,12 +144,12 @@ class Database:
         self._outage.ended("the database")
 
     def again(self, work: Callable[[], T], is_idempotent: bool, within_s: float | None = None) -> T:
-        """Does `work`, and does it again where its transaction is known to have changed nothing; for `within_s`.
+        """Calls `work`, and calls it again if its transaction failed without changing anything.
 
         Args:
-            work: all of it but its last transaction may be done more than once.
-            is_idempotent: it may be done again, too, where that is unknown.
-            within_s: `timeout_s` by default.
+            work: a function of which everything except its last transaction may be repeated.
+            is_idempotent: True if `work` may be repeated even if it is unknown whether the transaction was committed.
+            within_s: how long to try; by default `timeout_s`.
         """
         until_s = time.monotonic() + (self._timeout_s if within_s is None else within_s)
         pause_s = _FIRST_PAUSE_S
@@ -162,12 +162,12 @@ class Database:
                     raise
                 if pause_s == _FIRST_PAUSE_S and not isinstance(error, DatabaseUnreachable):
                     _logger.warning("%s; trying again", error)
-            time.sleep(random.uniform(0.5, 1.0) * pause_s)  # not all clients at once
+            time.sleep(random.uniform(0.5, 1.0) * pause_s)  # random, so that clients do not retry at the same time
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 class OnDatabase(Protocol):
-    """What the decorators below ask of the class of a method."""
+    """The interface of classes whose methods use the decorators below."""
 
     @property
     def _database(self) -> Database: ...
@@ -177,12 +177,12 @@ S = TypeVar("S", bound=OnDatabase)
 
 
 def repeated(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method that is done again where the connection was lost: doing it twice is as good as once."""
+    """Decorates an idempotent method: repeats it if the connection was lost."""
     return _repeated(method, is_idempotent=True)
 
 
 def repeated_if_undone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method that is done again where it is known that nothing was changed, and raises where that is not known."""
+    """Decorates a method that is not idempotent: repeats it only if the lost transaction certainly changed nothing."""
     return _repeated(method, is_idempotent=False)
 
 
@@ -195,14 +195,14 @@ def _repeated(method: Callable[Concatenate[S, P], T], is_idempotent: bool) -> Ca
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An insertion that does nothing, and returns no row, where it would break a uniqueness constraint."""
+    """Returns an insertion that does nothing, and returns no row, if it would violate a uniqueness constraint."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return _postgresql_insert(table).on_conflict_do_nothing()
 
 
 def upsert(connection: sa.Connection, table: sa.Table, changed: Sequence[str]) -> sqlite.Insert | postgresql.Insert:
-    """An insertion that, where the row is there, sets the columns `changed` of it."""
+    """Returns an upsert: it inserts the row, or updates the columns `changed` if the row exists."""
     insert = sqlite.insert(table) if connection.dialect.name == "sqlite" else _postgresql_insert(table)
     return insert.on_conflict_do_update(
         index_elements=table.primary_key.columns, set_={name: insert.excluded[name] for name in changed}
@@ -210,6 +210,6 @@ def upsert(connection: sa.Connection, table: sa.Table, changed: Sequence[str]) -
 
 
 def _postgresql_insert(table: sa.Table) -> postgresql.Insert:
-    from sqlalchemy.dialects import postgresql  # 3 MB, for nothing where SQLite serves
+    from sqlalchemy.dialects import postgresql  # 3 MB, not needed with SQLite
 
     return postgresql.insert(table)

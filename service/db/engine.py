@@ -1,4 +1,4 @@
-"""The port to a database engine: what SQLite and PostgreSQL do differently."""
+"""The interface of a database engine: the operations that differ between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class Engine(Protocol):
     """One database, with its connections.
 
     Attributes:
-        reading, writing: the same connections, for transactions of either kind.
-        bell: rung when builds wait or end.
-        changes: of models.
-        lock: held by one thread of all processes that share the database; None where they share a machine.
+        reading, writing: the connections, for reading transactions and for writing ones.
+        bell: notifications of builds that are queued or have ended.
+        changes: the changes of models.
+        lock: a lock that one thread holds among all processes that share the database; None if the processes are
+            always on one machine.
     """
 
     reading: sa.Engine
@@ -33,26 +34,35 @@ class Engine(Protocol):
     lock: AbstractContextManager[None] | None
 
     def prepare(self, connection: sa.Connection) -> None:
-        """Makes migrating safe beside other processes, until the transaction ends."""
+        """Prevents other processes from migrating until the transaction ends."""
 
     def create(self) -> None:
-        """Makes the database where there is none, if the engine can."""
+        """Creates the database if it does not exist and the engine can create it."""
 
     def check(self) -> None:
-        """Raises `DatabaseLost`."""
+        """Raises `DatabaseLost` if the database file was removed or replaced."""
 
     def now(self, connection: sa.Connection) -> datetime:
-        """The time of the database's machine."""
+        """Returns the time of the database's machine."""
 
     def translate(self, error: sa.exc.SQLAlchemyError, is_committing: bool) -> OctetError | None:
-        """The error that a user understands, if it is one that a user can do something about."""
+        """Converts an error that users can act on to one that they understand; returns None for other errors.
+
+        Args:
+            is_committing: True if the error occurred during the commit.
+        """
 
     def close(self) -> None:
         """Closes every connection that is not in use."""
 
 
 def engine_of(url: str, timeout_s: float, connections: int, on_lost: Callable[[], None]) -> Engine:
-    """Raises `InvalidInput`, `Unsupported`: the URL is of no engine that is known, or installed."""
+    """Returns the engine for a URL.
+
+    Raises:
+        InvalidInput: the URL does not belong to a supported engine.
+        Unsupported: the package of the engine is not installed.
+    """
     if url.startswith(SQLITE):
         from service.db.sqlite import SqliteEngine
 

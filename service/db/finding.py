@@ -1,4 +1,4 @@
-"""Finding the row of a build, as itself or as a model version asked for it."""
+"""Queries for the row of a build, alone or with one of the model versions that requested it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.db.rows import Row, build_from
 from service.db.tables import build_requests, builds
 
 _ID_LENGTH = len(uuid.uuid4().hex)
-_SHORTEST_ID = 4  # that stands for a longer one, as in git
+_SHORTEST_ID = 4  # the shortest prefix that is accepted instead of an id, as in git
 
 
 def one(connection: sa.Connection, condition: sa.ColumnElement[bool], lock: bool = False) -> Row:
@@ -23,7 +23,12 @@ def one(connection: sa.Connection, condition: sa.ColumnElement[bool], lock: bool
 
 
 def by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
-    """The build with this id, or the only one whose id begins so."""
+    """Returns the build with this id, or the only build whose id begins with it.
+
+    Raises:
+        NotFound: no build has this id or prefix.
+        InvalidInput: several builds have this prefix.
+    """
     is_it = builds.c.id == id if len(id) >= _ID_LENGTH else builds.c.id.startswith(id, autoescape=True)
     try:
         return one(connection, sa.and_(is_it if len(id) >= _SHORTEST_ID else sa.false(), is_wanted), lock)

@@ -1,4 +1,4 @@
-"""PostgreSQL's LISTEN, on a connection and a thread of its own."""
+"""Receives PostgreSQL's notifications (LISTEN) on a separate connection and thread."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _LOOK_S = 2.0
-_CHECK_S = 5.0  # a connection that said nothing for so long is asked whether it is one
+_CHECK_S = 5.0  # after this long without a notification, a query checks that the connection works
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
-_SLICE_S = 0.1  # how soon a waiting thread sees that it is to stop
+_SLICE_S = 0.1  # the longest time until a waiting thread notices that it should stop
 
 
 class Listener:
-    """See `bell.Bell` and `changes.Changes`. It connects when it is first asked, and again whenever the connection is
-    lost: what was missed meanwhile counts as a ring, and as a change of every model.
+    """The notifications of PostgreSQL: see `bell.Bell` and `changes.Changes`.
+
+    It connects at the first call of `rung` or `since`, and again whenever the connection is lost. After each
+    connection it counts one notification, and every model as changed, because it may have missed some.
     """
 
     look_s = _LOOK_S
@@ -76,10 +78,10 @@ class Listener:
                     self._begin_to_hear()
                     self._outage.ended("LISTEN of the database")
                     self._hear(connection)
-            except Exception as error:  # whatever it is, there is nobody but this thread to try again
+            except Exception as error:  # any error: only this thread can reconnect
                 with self._changed:
                     self._hears = False
-                self._outage.began(f"no news from the database: {str(error).partition(chr(10))[0]}")
+                self._outage.began(f"no notifications from the database: {str(error).partition(chr(10))[0]}")
                 self._closed.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

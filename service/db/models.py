@@ -1,4 +1,4 @@
-"""Models and their versions."""
+"""The table of models and their versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Digests = list[Digest]
 
 
 class ModelStore:
-    """The table of pushed models, by name. A name exists as long as it has a version."""
+    """The table of the versions of models. A model exists as long as it has a version."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class ModelStore:
 
     @repeated
     def push(self, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
-        """The version of `name` that is this file: a new one, or the one that it was pushed as before."""
+        """Records that a file was pushed. Returns the new version, or the existing one if it was pushed before."""
         while True:
             with self._database.write() as connection:
                 known = _first(connection, model_versions.c.name == name, model_versions.c.source == source)
@@ -48,23 +48,23 @@ class ModelStore:
 
     @repeated
     def describe(self, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
-        """The version with what `metadata` says of it; of what that leaves out, with what was said before.
+        """Updates the metadata of a version, and returns the version. Members missing in `metadata` do not change.
 
         Raises:
-            NotFound: there is no such model or version.
+            NotFound: the model or the version does not exist.
         """
         with self._database.write() as connection:
             _numbers(connection, name, number)
             one = sa.and_(model_versions.c.name == name, model_versions.c.number == number)
             known = _first(connection, one)
-            assert known is not None  # it is locked
+            assert known is not None  # _numbers has found and locked it
             described = replace(known, metadata=metadata.over(known.metadata))
             connection.execute(sa.update(model_versions).where(one).values(metadata=described.metadata.to_text()))
         return described
 
     @repeated
     def metadata(self, name: str, number: int) -> ModelMetadata:
-        """The stored metadata of a version; empty for an unknown version."""
+        """Returns the stored metadata of a version; empty if the version does not exist."""
         query = sa.select(model_versions.c.metadata)
         query = query.where(model_versions.c.name == name, model_versions.c.number == number)
         with self._database.read() as connection:
@@ -72,13 +72,13 @@ class ModelStore:
 
     @repeated
     def get(self, name: str) -> ModelVersion:
-        """The newest version. Raises `NotFound`."""
+        """Returns the newest version of a model. Raises `NotFound` if the model does not exist."""
         with self._database.read() as connection:
             return _found(_newest(connection, name), name)
 
     @repeated
     def version(self, name: str, number: int) -> ModelVersion:
-        """Raises `NotFound`."""
+        """Returns a version of a model. Raises `NotFound` if it does not exist."""
         with self._database.read() as connection:
             version = _first(connection, model_versions.c.name == name, model_versions.c.number == number)
             if version is None:
@@ -88,7 +88,7 @@ class ModelStore:
 
     @repeated
     def versions(self, name: str) -> Versions:
-        """Newest first. Raises `NotFound`."""
+        """Returns the versions of a model, the newest first. Raises `NotFound` if the model does not exist."""
         query = sa.select(model_versions).where(model_versions.c.name == name).order_by(model_versions.c.number.desc())
         with self._database.read() as connection:
             versions = [_version_from(row) for row in connection.execute(query)]
@@ -97,10 +97,10 @@ class ModelStore:
 
     @repeated
     def list(self, limit: int = 50, cursor: str | None = None, tenant: str = "") -> tuple[Versions, str | None]:
-        """A page of models by name, each as its newest version, and the cursor of the next page if there is one.
+        """Returns a page of models by name, each as its newest version, and the cursor of the next page, or None.
 
         Args:
-            tenant: only its models; empty: all.
+            tenant: the tenant whose models are listed; empty for all.
         """
         newest = sa.select(model_versions.c.name, sa.func.max(model_versions.c.number).label("number")).group_by(
             model_versions.c.name
@@ -118,14 +118,14 @@ class ModelStore:
 
     @repeated
     def all_versions(self) -> Versions:
-        """Every version of every model; by name, the oldest version first."""
+        """Returns every version of every model, sorted by name and version number."""
         query = sa.select(model_versions).order_by(model_versions.c.name, model_versions.c.number)
         with self._database.read() as connection:
             return [_version_from(row) for row in connection.execute(query)]
 
     @repeated
     def sources(self, tenant: str = "") -> Digests:
-        """Every model file, of a tenant or of all: what the garbage collector must spare."""
+        """Returns every model file of a tenant, or of all tenants. The garbage collector must not delete them."""
         query = sa.select(model_versions.c.source)
         if tenant:
             query = query.where(model_versions.c.name.startswith(prefix_of(tenant), autoescape=True))
@@ -134,7 +134,7 @@ class ModelStore:
 
     @repeated
     def file_sizes(self, tenant: str) -> dict[Digest, int]:
-        """The size in bytes of each of a tenant's model files."""
+        """Returns the size in bytes of each of a tenant's model files."""
         query = sa.select(model_versions.c.source, model_versions.c.size_bytes).where(
             model_versions.c.name.startswith(prefix_of(tenant), autoescape=True)
         )
@@ -143,17 +143,17 @@ class ModelStore:
 
     @repeated_if_undone
     def delete(self, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
-        """Forgets a model, or one version of it, with what asked for builds on its behalf: all of it or nothing.
+        """Deletes a model, or one version of it, and its requests of builds, in one transaction.
 
-        Builds that others requested too stay. Builds without requests are canceled, and never found again.
-        The number of a deleted version is never given to another.
+        Builds that other versions requested too stay. Builds without requests are canceled, and no query finds them
+        again. The number of a deleted version is never reused.
 
         Args:
-            force: also where an alias points at it. One that then stands for nothing is removed.
+            force: True to delete it even if an alias points at it. An alias without a version is deleted too.
 
         Raises:
-            NotFound: there is no such model or version.
-            Conflict: an alias points at it.
+            NotFound: the model or the version does not exist.
+            Conflict: an alias points at it, and `force` is false.
         """
         with self._database.write() as connection:
             now = self._database.now(connection, self._clock)
@@ -167,7 +167,7 @@ class ModelStore:
 
     @repeated_if_undone
     def restore(self, version: ModelVersion) -> bool:
-        """Puts a version on record whose row was lost with a database; whether there was none of that number."""
+        """Restores the row of a version after a database was lost. Returns false if the version exists already."""
         with self._database.write() as connection:
             return _insert(connection, version)
 
@@ -183,7 +183,11 @@ def _first(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> Mo
 
 
 def _numbers(connection: sa.Connection, name: str, number: int | None) -> list[int]:
-    """The versions of a model, or the one that is named, locked; in ascending order. Raises `NotFound`."""
+    """Returns the version numbers of a model in ascending order, or only `number`, and locks the model's versions.
+
+    Raises:
+        NotFound: the model or the version does not exist.
+    """
     query = sa.select(model_versions.c.number).where(model_versions.c.name == name).order_by(model_versions.c.number)
     found = list(connection.execute(query.with_for_update()).scalars())
     if not found:
@@ -207,7 +211,7 @@ def _highest_deleted(connection: sa.Connection, name: str) -> int:
 
 
 def _note_deleted(connection: sa.Connection, name: str, number: int) -> None:
-    """For the next push. The rows of the model's versions are locked."""
+    """Records the highest deleted number for the next push. The caller has locked the rows of the model's versions."""
     highest = max(number, _highest_deleted(connection, name))
     connection.execute(insert_new(connection, deleted_versions).values(model=name, highest=highest))
     connection.execute(sa.update(deleted_versions).where(deleted_versions.c.model == name).values(highest=highest))
@@ -224,7 +228,7 @@ def _no_model(name: str) -> NotFound:
 
 
 def _insert(connection: sa.Connection, version: ModelVersion) -> bool:
-    """Whether it was inserted; if not, the number is taken, or the file is a version already."""
+    """Inserts a version. Returns false if the number is taken, or if the file is a version of the model already."""
     statement = insert_new(connection, model_versions).values(
         name=version.name,
         number=version.number,

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that do not wait for ever, also where a proxy keeps them alive."""
+"""Connections to PostgreSQL with a timeout for every response, even if a proxy keeps the connection alive."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import psycopg
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """Gives up what is not answered.
+    """A connection that fails if the server does not respond in time.
 
     Attributes:
-        patience_s: for how long it waits for any one answer; None for ever.
+        patience_s: the timeout for each response; None for no timeout.
     """
 
     patience_s: float | None = None
@@ -22,5 +22,5 @@ class PatientConnection(psycopg.Connection[Any]):
         try:
             return super().wait(gen, interval, self.patience_s)
         except psycopg.errors._WaitTimeout as error:
-            self.pgconn.finish()  # what the answer would be to is unknown to whoever uses it next
+            self.pgconn.finish()  # a late response would be taken for the response to the next statement
             raise psycopg.OperationalError(f"no answer for {self.patience_s:g} s") from error

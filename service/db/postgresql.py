@@ -1,7 +1,7 @@
-"""PostgreSQL: one server, for any number of machines.
+"""PostgreSQL: one database server, for any number of machines.
 
-No wait is without an end. The server ends statements and waits for locks, and forgets transactions that say nothing;
-this side gives up what is not answered at all, also where a proxy keeps the connection alive.
+Every wait is bounded. The server has timeouts for statements, for locks, and for idle transactions. The client has a
+timeout for every response, even if a proxy keeps the connection alive.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from service.db.changes import Changes
 from service.db.listening import Listener
 from service.db.patience import PatientConnection
 
-_LOCK = 0x0C7E7  # the number of Octet's locks in PostgreSQL; any unused one
+_LOCK = 0x0C7E7  # the number of Octet's advisory locks in PostgreSQL; an arbitrary unused one
 _CONNECT_S = 5
-_MARGIN_S = 2.0  # the server is to say first that something takes too long: then the connection is still of use
-# Notices within 11 s that the other machine is gone, or that packets are dropped.
+_MARGIN_S = 2.0  # the client waits longer than the server's timeouts, because the connection survives those
+# With these values the client detects within 11 s that the other machine is gone, or that packets are dropped.
 _KEEP_ALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -34,18 +34,18 @@ _KEEP_ALIVE: dict[str, Any] = {
 }
 _TOO_LONG = ("55P03", "57014")  # lock_not_available, query_canceled
 _UNDONE = ("40001", "40P01")  # serialization_failure, deadlock_detected
-_STANDBY = "25006"  # read_only_sql_transaction: it was the primary when we connected
-_ENDING = ("57P01", "57P02", "57P03")  # the server stops, crashed or starts
+_STANDBY = "25006"  # read_only_sql_transaction: the server was the primary when the client connected
+_ENDING = ("57P01", "57P02", "57P03")  # the server is stopping, has crashed, or is starting
 _FULL = ("53100",)
 
 
 class PostgresqlEngine:
-    """See `engine.Engine`. Rows are locked, not the database.
+    """The engine for PostgreSQL, see `engine.Engine`. Transactions lock rows, not the database.
 
     Args:
-        url: as libpq reads it, of one host or of several (`target_session_attrs=read-write` finds the primary).
-        timeout_s: for a statement, a lock, a free connection.
-        connections: at most so many at a time, besides one that listens and one that holds the lock.
+        url: a URL that libpq accepts, with one host or several (`target_session_attrs=read-write` finds the primary).
+        timeout_s: the timeout for a statement, for a lock, and for a free connection.
+        connections: the largest number of connections, in addition to one for notifications and one for the lock.
     """
 
     def __init__(self, url: str, timeout_s: float, connections: int) -> None:
@@ -66,14 +66,14 @@ class PostgresqlEngine:
         self.lock: AbstractContextManager[None] | None = _ClusterLock(self)
 
     def create(self) -> None:
-        """An administrator does."""
+        """Does nothing: an administrator creates PostgreSQL databases."""
 
     def prepare(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")  # tables may be large
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")  # a migration of large tables takes long
 
     def check(self) -> None:
-        """Where it is, is found out with the next statement."""
+        """Does nothing: the next statement fails if the server is unreachable."""
 
     def now(self, connection: sa.Connection) -> datetime:
         now: datetime = connection.exec_driver_sql("SELECT clock_timestamp()").scalar_one()
@@ -106,7 +106,7 @@ class PostgresqlEngine:
 
     @contextmanager
     def lone(self) -> Iterator[PatientConnection]:
-        """A connection outside the pool, whose statements are transactions of their own."""
+        """Opens a connection outside the pool, in autocommit mode."""
         connection = self._connect(autocommit=True)
         try:
             yield connection
@@ -120,14 +120,17 @@ class PostgresqlEngine:
 
 
 class _ClusterLock:
-    """One thread at a time, of all processes of all machines. The server frees it when its connection ends."""
+    """A lock that one thread holds at a time, among all processes of all machines.
+
+    It is an advisory lock of the server, which frees it when the holder's connection ends.
+    """
 
     def __init__(self, engine: PostgresqlEngine) -> None:
         self._engine, self._here = engine, Lock()
         self._held: AbstractContextManager[PatientConnection] | None = None
 
     def __enter__(self) -> None:
-        self._here.acquire()  # so that a process waits on one connection only
+        self._here.acquire()  # so that only one thread of a process uses a connection to wait
         try:
             self._held = self._engine.lone()
             connection = self._held.__enter__()
@@ -159,12 +162,12 @@ def _unlocked(error: psycopg.OperationalError) -> OctetError:
 
 
 def _parameters(url: str, timeout_s: float) -> dict[str, Any]:
-    said = conninfo_to_dict(url)
+    given = conninfo_to_dict(url)
     timeout_ms = max(1, round(1000 * timeout_s))
     options = {
         "statement_timeout": timeout_ms,
         "lock_timeout": timeout_ms,
-        "idle_in_transaction_session_timeout": 2 * timeout_ms,  # or rows stay locked by a machine that is gone
+        "idle_in_transaction_session_timeout": 2 * timeout_ms,  # or a machine that is gone keeps its rows locked
         "tcp_keepalives_idle": 5,
         "tcp_keepalives_interval": 5,
         "tcp_keepalives_count": 3,
@@ -172,12 +175,12 @@ def _parameters(url: str, timeout_s: float) -> dict[str, Any]:
     }
     ours = " ".join(f"-c{name}={value}" for name, value in options.items())
     defaults = {"application_name": "octet", "connect_timeout": _CONNECT_S, **_KEEP_ALIVE}
-    # Of a database of SQL_ASCII the driver would give bytes for text.
-    return {**defaults, **said, "client_encoding": "UTF8", "options": f"{ours} {said.get('options') or ''}".strip()}
+    # UTF8, because the driver returns bytes instead of text from a database whose encoding is SQL_ASCII.
+    return {**defaults, **given, "client_encoding": "UTF8", "options": f"{ours} {given.get('options') or ''}".strip()}
 
 
 def _is_unconnected(error: sa.exc.DBAPIError) -> bool:
-    """Whether there was no connection yet: then the driver knows no SQLSTATE."""
+    """Returns true if no connection was established: the driver's error then has no SQLSTATE."""
     return isinstance(error.orig, psycopg.OperationalError) and error.orig.sqlstate is None
 
 

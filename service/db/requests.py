@@ -1,7 +1,7 @@
-"""The model versions that requested a build, which keep it listed.
+"""The requests of builds by model versions. A build is listed as long as it has a request.
 
-A build without requests is no longer found by any query. Its row stays, without details, because
-the counts that metrics show are taken from the rows, and only grow.
+No query finds a build without requests. Its row stays, without details, because metrics count the rows, and their
+counts must never decrease.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def withdraw(connection: sa.Connection, model: str, versions: Collection[int], n
     """Withdraws the requests of a model's versions. Returns the number of builds that have no request left."""
     theirs = build_requests.c.model == model, build_requests.c.version.in_(versions)
     wanted = sa.select(build_requests.c.build).where(*theirs)
-    # Locked before the requests are touched, as a submission does.
+    # Builds are locked before requests are changed, in the same order as by a submission.
     query = sa.select(builds).where(builds.c.sequence.in_(wanted)).order_by(builds.c.sequence).with_for_update()
     rows = connection.execute(query).all()
     connection.execute(sa.delete(build_requests).where(*theirs))
@@ -31,13 +31,13 @@ def withdraw(connection: sa.Connection, model: str, versions: Collection[int], n
 
 
 def _hand_on(connection: sa.Connection, row: Row, now: datetime) -> bool:
-    """Assigns the build to the next version that requested it. Returns whether there is one."""
+    """Assigns the build to the next version that requested it. Returns false, and ends the build, if there is none."""
     query = sa.select(build_requests).where(build_requests.c.build == row.sequence)
     heir = connection.execute(query.order_by(build_requests.c.sequence).limit(1)).one_or_none()
     if heir is not None:
         change(connection, row.sequence, model=heir.model, version=heir.version)
         return True
-    if not BuildState(row.state).is_final:  # its worker learns with its next word that it has lost the build
+    if not BuildState(row.state).is_final:  # its worker gets LeaseLost at its next call
         claims.end(connection, row, now, BuildState.CANCELED)
     change(connection, row.sequence, invalidated=True, artifact=None, error=None, model="", version=0, options={})
     connection.execute(sa.delete(build_events).where(build_events.c.build == row.sequence))

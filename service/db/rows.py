@@ -1,4 +1,4 @@
-"""Rows to domain values and back."""
+"""Conversions between rows and values of the domain, and changes of a build's row."""
 
 from __future__ import annotations
 
@@ -55,7 +55,12 @@ def event_from(row: Row) -> BuildEvent:
 def append_event(
     connection: sa.Connection, build: int, at: datetime, kind: str, also: Mapping[str, Any] = _NOTHING, **data: Any
 ) -> Row:
-    """Adds to a build's history, and changes columns of its row, which is returned; the caller has locked it."""
+    """Adds an event to a build's history, and returns the build's row. The caller must have locked the row.
+
+    Args:
+        also: columns of the build's row to change, with their new values.
+        data: the data of the event.
+    """
     row = connection.execute(
         sa.update(builds)
         .where(builds.c.sequence == build)
@@ -73,7 +78,7 @@ def change(connection: sa.Connection, build: int, **values: Any) -> None:
 
 
 def position(cursor: str) -> int:
-    """The row number that a page's cursor stands for. Raises `InvalidInput`."""
+    """Parses the cursor of a page, which is a row number. Raises `InvalidInput` if it is not one."""
     if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 18:
         raise InvalidInput(f"{cursor!r} is not a cursor", hint="take it from the link to the next page")
     return int(cursor)

@@ -1,4 +1,4 @@
-"""SQLite: one file, for the processes of one machine."""
+"""SQLite: a database in one file, for the processes of one machine."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from service.core.usable import unusable
 from service.db.bell import Bell, ClockworkBell
 from service.db.changes import Changes
 
-_UNKNOWN = -1  # SQLite's own numbers are positive
-_CHECKED_BYTES = 64 << 20  # of a file that is read through when it is opened, which takes a tenth of a second
+_UNKNOWN = -1  # the numbers of SQLite's data_version are positive
+_CHECKED_BYTES = 64 << 20  # a file up to this size is checked when it is opened, which takes a tenth of a second
 
 
 class SqliteEngine:
-    """See `engine.Engine`. A writing transaction takes the write lock when it begins: one that read first and wrote
-    later could find that another was faster, and would have to be repeated.
+    """The engine for SQLite, see `engine.Engine`.
+
+    A writing transaction takes the write lock when it begins. If it took the lock only after reading, another
+    transaction could write in between, and this one would have to be repeated.
     """
 
     def __init__(self, url: str, timeout_s: float, on_lost: Callable[[], None]) -> None:
         self._timeout_s, self._on_lost = timeout_s, on_lost
-        self._inode: int | None = None  # of the file that was migrated
+        self._inode: int | None = None  # the inode of the file that was migrated
         self.bell: Bell = ClockworkBell()
         self.lock: AbstractContextManager[None] | None = None
         self.reading: sa.Engine = sa.create_engine(url)
@@ -49,10 +51,13 @@ class SqliteEngine:
             self._path, self._inode = path, path.stat().st_ino
 
     def prepare(self, connection: sa.Connection) -> None:
-        """Nothing is to be done: the transaction has the write lock."""
+        """Does nothing: the transaction holds the write lock already."""
 
     def check(self) -> None:
-        """Connections that have a removed file open still write to it, and new ones see an empty file."""
+        """Raises `DatabaseLost` if the file was removed or replaced.
+
+        Without this check, open connections would go on writing to a removed file, and new ones to an empty file.
+        """
         if self._inode is None:
             return
         try:
@@ -77,18 +82,18 @@ class SqliteEngine:
         self.reading.dispose()
 
     def _on_connect(self, connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # the driver's own idea of when to begin is none that we want: see _on_begin
+        connection.isolation_level = None  # the driver must not begin transactions itself: see _on_begin
         for pragma in (
             f"busy_timeout = {round(1000 * self._timeout_s)}",
-            "synchronous = FULL",  # what was acknowledged survives a power cut
+            "synchronous = FULL",  # committed transactions survive a power failure
             "foreign_keys = ON",
         ):
             connection.execute(f"PRAGMA {pragma}")
 
 
 def _understood(error: sqlite3.Error, path: Path) -> OctetError | None:
-    """The error that a user understands, if a user can do something about `error`."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits only tell variants apart
+    """Converts an error that users can act on to one that they understand; returns None for other errors."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits only distinguish variants
     match code:
         case sqlite3.SQLITE_FULL:
             return StorageFull(hint="make room on the disk of the database")
@@ -109,7 +114,7 @@ def _damaged(path: Path, why: str) -> DatabaseDamaged:
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> OctetError:
-    """SQLite reports that a file cannot be opened or written, and not why."""
+    """Finds out why a file cannot be opened or written, because SQLite does not report the reason."""
     for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         if each.is_dir():
             return _damaged(path, f"{each.name} is a folder")
@@ -129,7 +134,7 @@ def _unusable(path: Path, error: sqlite3.Error) -> OctetError:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turns the errors of files and of the driver into those that a user understands."""
+    """Converts errors of files and of the driver to errors that users understand."""
     try:
         yield
     except OSError as error:
@@ -141,14 +146,21 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 class _Commits:
-    """See `changes.Changes`. SQLite counts the commits of other connections, but does not say what they were of."""
+    """The changes of a SQLite database, see `changes.Changes`.
+
+    SQLite counts the commits of other connections, but does not report what they changed. So after any commit, every
+    model may have changed.
+    """
 
     def __init__(self, database: str | None) -> None:
-        """`database`: the path of its file; None or empty where there is none, and so nobody else."""
+        """
+        Args:
+            database: the path of the file; None or empty for a database in memory, which no other process uses.
+        """
         self._database = database
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._inode = 0  # of the file that is open, which may be replaced
+        self._inode = 0  # the inode of the open file; the file may be replaced
 
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:
         if not self._database:
@@ -164,7 +176,7 @@ class _Commits:
             self._connection = None
 
     def _version(self) -> int:
-        """A number that is another after every commit; `_UNKNOWN` where that cannot be said."""
+        """Returns a number that changes with every commit; `_UNKNOWN` if it cannot be determined."""
         assert self._database
         try:
             inode = Path(self._database).stat().st_ino
@@ -183,7 +195,7 @@ class _Commits:
 
 
 def _make(path: Path, timeout_s: float) -> None:
-    """A database in WAL mode, where readers do not wait for the writer; the mode stays with the file."""
+    """Creates a database in WAL mode, in which readers do not wait for the writer. The file keeps the mode."""
     path.parent.mkdir(parents=True, exist_ok=True)
     until_s = time.monotonic() + timeout_s
     with closing(sqlite3.connect(path, timeout=0)) as connection:
@@ -193,25 +205,25 @@ def _make(path: Path, timeout_s: float) -> None:
                 check_pages(connection, path)
                 return
             except sqlite3.OperationalError as error:
-                # Two processes that change it at once would wait for each other, so SQLite does not let them wait.
+                # If two processes change the mode at the same time, SQLite fails at once instead of letting them wait.
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
                     raise
                 time.sleep(random.uniform(0.001, 0.02))
 
 
 def check_file(path: Path) -> None:
-    """Reads a database through.
+    """Checks all pages of a database file.
 
     Raises:
-        DatabaseDamaged: it is damaged.
-        OctetError: it cannot be read for another reason.
+        DatabaseDamaged: the file is damaged.
+        OctetError: the file cannot be read for another reason.
     """
     with _translated(path), closing(sqlite3.connect(path)) as connection:
         check_pages(connection, path, most_bytes=path.stat().st_size)
 
 
 def check_pages(connection: sqlite3.Connection, path: Path, most_bytes: int = _CHECKED_BYTES) -> None:
-    """Reads the file through, if it is not larger than `most_bytes`. Raises `DatabaseDamaged`."""
+    """Checks all pages of the file if it is not larger than `most_bytes`. Raises `DatabaseDamaged` if it is damaged."""
     if path.stat().st_size <= most_bytes:
         (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if finding != "ok":

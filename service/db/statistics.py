@@ -1,4 +1,4 @@
-"""Counts for the metrics, taken from the tables: they only grow, and survive a restart."""
+"""Counts for the metrics. They come from the tables, so they never decrease, even across restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StageDurations:
     """The durations of one stage on one target, as a histogram.
 
     Attributes:
-        buckets: how many took at most as long as each bound that was asked for; cumulative, without infinity.
+        buckets: for each requested bound, the number of durations up to the bound; cumulative, without infinity.
     """
 
     target: str
@@ -31,10 +31,10 @@ class Statistics:
     """Statistics of the builds table, for the metrics.
 
     Attributes:
-        outcomes: builds that ended, by (target, state).
-        queued: builds that wait for a worker, by target.
-        running: builds that a worker has, by target.
-        durations: of the stages that were left, by target and stage.
+        outcomes: the number of ended builds, by (target, state).
+        queued: the number of builds that wait for a worker, by target.
+        running: the number of builds that workers hold, by target.
+        durations: the durations of finished stages, by target and stage.
     """
 
     outcomes: Mapping[tuple[str, str], int]

@@ -1,4 +1,4 @@
-"""The tables, as the newest migration leaves them; a test compares the two."""
+"""The tables, in the form that the newest migration produces. A test compares the two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ metadata = sa.MetaData(naming_convention=NAMING)
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """UTC with its time zone on our side; SQLite knows no time zones, and compares these as text, in order."""
+    """A time in UTC, with its time zone in Python.
+
+    SQLite has no time zones. It stores the times as text, whose order is the order of the times.
+    """
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
@@ -36,7 +39,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-# SQLite numbers the rows of a table itself only if the key is an INTEGER; PostgreSQL's would run out.
+# SQLite numbers rows itself only if the key is of type INTEGER. In PostgreSQL, the numbers of that type would run out.
 _RowNumber = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 model_versions = sa.Table(
@@ -52,7 +55,7 @@ model_versions = sa.Table(
     sa.UniqueConstraint("name", "source"),
 )
 
-# The highest number of the deleted versions of a model. No later version gets it: clients may have cached its answers.
+# The highest number of a model's deleted versions. No number is reused, because clients may have cached responses.
 deleted_versions = sa.Table(
     "deleted_versions",
     metadata,
@@ -60,7 +63,7 @@ deleted_versions = sa.Table(
     sa.Column("highest", sa.Integer, nullable=False),
 )
 
-# What a name of a version, such as `stable`, stands for; see core.alias.
+# Aliases of versions, such as `stable`; see core.alias.
 model_aliases = sa.Table(
     "model_aliases",
     metadata,
@@ -107,8 +110,9 @@ builds = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# The builds that answer a question, now or soon: at most one for each. Written out in queries too (`literal_execute`):
-# with a parameter in its place SQLite would not see that the index serves.
+# The builds that have a valid result or may still get one. There is at most one for each key, which the index below
+# enforces. Queries contain the states as literals (`literal_execute`), because SQLite would not use the index with
+# parameters instead.
 _LIVE_STATES = [
     state.value for state in (BuildState.QUEUED, BuildState.RUNNING, BuildState.SUCCEEDED, BuildState.DIFFERENT)
 ]
@@ -116,10 +120,11 @@ is_live = sa.and_(
     builds.c.state.in_(sa.bindparam("live_states", _LIVE_STATES, expanding=True, literal_execute=True)),
     sa.not_(builds.c.invalidated),
 )
-# On PostgreSQL too: the migration has `postgresql_where`, which here would load the dialect wherever tables are used.
+# The migration creates the index on PostgreSQL too, with `postgresql_where`. That option here would load the dialect in
+# every process that uses the tables.
 sa.Index("uq_builds_live_key", builds.c.key, unique=True, sqlite_where=is_live)
 
-# Where `claims.claim` finds the next build. Written out in its query too, for the same reason.
+# The builds among which `claims.claim` finds the next one. It is literal SQL so that SQLite uses the index.
 is_unfinished = sa.text("builds.state IN ('queued', 'running')")
 sa.Index(
     "ix_builds_claim_order",
@@ -128,10 +133,10 @@ sa.Index(
     sqlite_where=sa.text("state IN ('queued', 'running')"),
 )
 
-# The oldest migration whose program can work with these tables; see migrations.
+# The oldest migration whose release of Octet can work with these tables; see migrations.
 schema_floor = sa.Table("schema_floor", metadata, sa.Column("oldest", sa.Text, nullable=False))
 
-# Which model versions want a build: several may share one. The newest row of a version is what was asked last.
+# The requests of builds by model versions, which may share a build. The newest row of a version is its latest request.
 build_requests = sa.Table(
     "build_requests",
     metadata,
@@ -154,7 +159,7 @@ build_events = sa.Table(
     sa.Column("data", sa.JSON, nullable=False),
 )
 
-# How long each stage took that was left behind; for the metrics.
+# The duration of each finished stage, for the metrics.
 build_stages = sa.Table(
     "build_stages",
     metadata,
@@ -165,7 +170,8 @@ build_stages = sa.Table(
     sa.Column("duration_s", sa.Float, nullable=False),
 )
 
-# Artifacts that their builds could not run, and what workers of their targets found; see core.verification.
+# The verifications, by workers of the target, of artifacts that the machine of the build could not run; see
+# core.verification.
 verifications = sa.Table(
     "verifications",
     metadata,
@@ -175,7 +181,7 @@ verifications = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("worker", sa.Text),
-    sa.Column("token", sa.BigInteger, nullable=False),  # as of builds
+    sa.Column("token", sa.BigInteger, nullable=False),  # like that of builds
     sa.Column("lease_until", UtcDateTime),
     sa.Column("result", sa.JSON, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
@@ -183,7 +189,7 @@ verifications = sa.Table(
     sa.Index("ix_verifications_state_created_at", "state", "created_at"),
 )
 
-# Processes that do the work, when each last said that it is alive, and what it has to offer; see core.worker.
+# The worker processes, with their last heartbeats and their capabilities; see core.worker.
 workers = sa.Table(
     "workers",
     metadata,
@@ -205,7 +211,7 @@ workers = sa.Table(
     sa.Column("state", sa.Text, nullable=False, server_default="ready"),
 )
 
-# API keys, of which only the SHA-256 is kept. A file holds them where the tables are SQLite.
+# API keys, of which only the SHA-256 is stored. With SQLite, a file contains them instead.
 api_keys = sa.Table(
     "api_keys",
     metadata,
@@ -220,7 +226,7 @@ api_keys = sa.Table(
     sa.Column("revoked_at", UtcDateTime),
 )
 
-# How many requests of a key each replica has let through on a day, and when it said so last.
+# The number of requests of a key that each replica admitted on a day, and the time of the replica's last report.
 key_usage = sa.Table(
     "key_usage",
     metadata,
@@ -231,19 +237,19 @@ key_usage = sa.Table(
     sa.Column("seen_at", UtcDateTime, nullable=False),
 )
 
-# Who changed what; only ever added to.
+# The audit log of changes. Rows are only added.
 audit_log = sa.Table(
     "audit_log",
     metadata,
     sa.Column("sequence", _RowNumber, primary_key=True),
-    sa.Column("id", sa.Text, nullable=False, unique=True),  # so that an entry that is said twice is there once
+    sa.Column("id", sa.Text, nullable=False, unique=True),  # so that an entry that is sent twice is stored once
     sa.Column("tenant", sa.Text, nullable=False, server_default=""),
     sa.Column("entry", sa.JSON, nullable=False),
     sa.Index("ix_audit_log_tenant_sequence", "tenant", "sequence"),
     sqlite_autoincrement=True,
 )
 
-# What is held against artifacts that ran when a data plane crashed; JSON, see core.crash.
+# The crash records of artifacts that were running when a data plane crashed, as JSON; see core.crash.
 crash_records = sa.Table(
     "crash_records",
     metadata,

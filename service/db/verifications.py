@@ -1,4 +1,4 @@
-"""The table of verifications as a queue, and as what says which artifacts may be served."""
+"""The table of verifications: a queue for workers, and the record of which artifacts may be served."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.db.tables import builds, is_live, verifications
 _QUEUED, _RUNNING, _FAILED = VerificationState.QUEUED, VerificationState.RUNNING, VerificationState.FAILED
 
 _counts = verifications.c.pool == ""
-# Whether the artifact of a build waits for the verification that counts, or failed it.
+# True for a build whose artifact waits for the verification that decides about serving, or failed it.
 is_unverified = sa.exists().where(
     verifications.c.artifact == builds.c.artifact, _counts, verifications.c.state != VerificationState.PASSED
 )
@@ -29,7 +29,7 @@ is_unverified = sa.exists().where(
 
 @dataclass(frozen=True)
 class VerificationClaim:
-    """A worker's hold on a running verification: a lease with a fencing token, as `claims.Claim`."""
+    """A worker's claim on a running verification: a lease with a fencing token, like `claims.Claim`."""
 
     verification: Verification
     owner: str
@@ -41,11 +41,11 @@ class VerificationClaim:
 
 
 class VerificationStore:
-    """The table of verifications, for those that serve artifacts and those that verify them.
+    """The table of verifications, for the processes that serve artifacts and the workers that verify them.
 
     Args:
-        clock: for tests; by default the database's.
-        max_attempts: how many workers may die of a verification before it has failed.
+        clock: a clock for tests; by default the database's.
+        max_attempts: a verification fails if this many workers die while they hold it.
     """
 
     def __init__(self, database: Database, clock: Clock | None = None, max_attempts: int = 3) -> None:
@@ -53,50 +53,51 @@ class VerificationStore:
 
     @property
     def bell(self) -> Bell:
-        """Rung when a verification waits."""
+        """Rung when a verification is queued."""
         return self._database.bell
 
     @repeated
     def submit(self, artifact: Digest, target: str, pool: str = "") -> Verification:
-        """What is known of an artifact's verification; where nothing is, one is queued."""
+        """Returns an artifact's verification, after queuing one if there is none."""
         with self._database.write() as connection:
             enqueue(connection, artifact, target, self._now(connection), pool, again=False)
             return _from(connection.execute(_of([artifact]).where(verifications.c.pool == pool)).one())
 
     @repeated
     def again(self, artifact: Digest) -> None:
-        """Queues those of an artifact that failed."""
+        """Queues the failed verifications of an artifact again."""
         with self._database.write() as connection:
             _queue_again(connection, artifact, self._now(connection))
 
     @repeated
     def find(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
-        """The verification that counts of those of the artifacts that have one."""
+        """Returns the verifications that decide about serving, for those artifacts that have one."""
         with self._database.read() as connection:
             return {Digest(row.artifact): _from(row) for row in connection.execute(_of(artifacts).where(_counts))}
 
     @repeated
     def of_pools(self, artifact: Digest) -> Mapping[str, Verification]:
-        """Those of an artifact, by pool; that of none counts for all."""
+        """Returns the verifications of an artifact by pool. The one with an empty pool decides about serving."""
         with self._database.read() as connection:
             return {row.pool: _from(row) for row in connection.execute(_of([artifact]))}
 
     @repeated
     def any_to_claim(self, pool: str, targets: Collection[str]) -> bool:
-        """Whether `claim` would find something to do; takes no lock."""
+        """Returns true if `claim` would find a verification. Takes no lock."""
         with self._database.read() as connection:
             query = sa.select(verifications.c.artifact).where(_is_free(self._now(connection), pool, targets)).limit(1)
             return connection.execute(query).first() is not None
 
     @repeated_if_undone
     def claim(self, owner: str, pool: str, lease_s: float, targets: Collection[str]) -> VerificationClaim | None:
-        """The oldest that is queued, or whose worker fell silent; it is `owner`'s now.
+        """Claims the oldest verification that is queued or whose worker stopped its heartbeats; None if there is none.
 
-        One that too many workers died of has failed instead.
+        A verification that already made too many workers die fails instead.
 
         Args:
-            pool: of the worker.
-            targets: only artifacts for these.
+            owner: the worker that claims it.
+            pool: the worker's pool.
+            targets: the targets whose artifacts may be claimed.
         """
         with self._database.write() as connection:
             now = self._now(connection)
@@ -116,17 +117,20 @@ class VerificationStore:
 
     @repeated
     def heartbeat(self, claim: VerificationClaim, lease_s: float) -> None:
-        """Keeps it for another `lease_s`. Raises `LeaseLost`."""
+        """Renews the lease for another `lease_s`. Raises `LeaseLost` if the worker no longer holds the verification."""
         with self._database.write() as connection:
             lease_until = self._now(connection) + timedelta(seconds=lease_s)
             _change(connection, _held(connection, claim), lease_until=lease_until)
 
     @repeated
     def release(self, claim: VerificationClaim, *, counts: bool) -> None:
-        """Gives it back; the next worker may take it at once. Raises `LeaseLost`.
+        """Returns the verification to the queue, where another worker may claim it at once.
 
         Args:
-            counts: whether this was an attempt.
+            counts: True to count this as an attempt.
+
+        Raises:
+            LeaseLost: the worker no longer holds the verification.
         """
         with self._database.write() as connection:
             row = _held(connection, claim)
@@ -136,11 +140,11 @@ class VerificationStore:
 
     @repeated
     def finish(self, claim: VerificationClaim, *, passed: bool, result: Mapping[str, Any]) -> None:
-        """Ends it. Raises `LeaseLost`."""
+        """Records the result. Raises `LeaseLost` if the worker no longer holds the verification."""
         state = VerificationState.PASSED if passed else _FAILED
         with self._database.write() as connection:
             row = _row(connection, claim)
-            if row is not None and row.state == state:  # the connection broke when it was committed
+            if row is not None and row.state == state:  # the connection broke during the commit
                 return
             now = self._now(connection)
             row = _held(connection, claim)
@@ -149,7 +153,7 @@ class VerificationStore:
 
     @repeated
     def forget(self) -> int:
-        """Deletes those of artifacts that no build answers with any more; how many they were."""
+        """Deletes the verifications of artifacts that no valid build has as its result. Returns their number."""
         answering = sa.exists().where(builds.c.artifact == verifications.c.artifact, is_live)
         with self._database.write() as connection:
             return connection.execute(sa.delete(verifications).where(sa.not_(answering))).rowcount
@@ -161,10 +165,10 @@ class VerificationStore:
 def enqueue(
     connection: sa.Connection, artifact: Digest, target: str, now: datetime, pool: str = "", *, again: bool = True
 ) -> None:
-    """Queues the verification of an artifact that has none.
+    """Queues the verification of an artifact if it has none.
 
     Args:
-        again: also one that failed.
+        again: True to queue a failed verification again.
     """
     row = {"artifact": artifact, "pool": pool, "target": target, "state": _QUEUED, "created_at": now}
     new = insert_new(connection, verifications).values(**row, attempt=0, token=0, result={})
@@ -175,13 +179,13 @@ def enqueue(
 
 
 def unverified(connection: sa.Connection, artifacts: Collection[Digest]) -> dict[Digest, Verification]:
-    """Those of the artifacts that wait for their verification, or failed it."""
+    """Returns the deciding verifications of those artifacts that wait for it, or failed it."""
     query = _of(artifacts).where(_counts, verifications.c.state != VerificationState.PASSED)
     return {Digest(row.artifact): _from(row) for row in connection.execute(query)}
 
 
 def refusing(connection: sa.Connection, artifacts: Collection[Digest]) -> list[tuple[Digest, str]]:
-    """Artifacts and the pools on which they failed."""
+    """Returns pairs of an artifact and a pool on whose workers the artifact failed its verification."""
     query = _of(artifacts).where(sa.not_(_counts), verifications.c.state == _FAILED)
     return [(Digest(row.artifact), row.pool) for row in connection.execute(query)]
 
@@ -214,13 +218,13 @@ def _take(connection: sa.Connection, row: Row, owner: str, lease_until: datetime
 
 
 def _row(connection: sa.Connection, claim: VerificationClaim) -> Row | None:
-    """The claim's row, locked; None where another has claimed it since, or it is gone."""
+    """Returns the claim's row and locks it; None if another worker has claimed it since, or it was deleted."""
     ours = sa.select(verifications).where(_is(claim.artifact, claim.verification.pool))
     return connection.execute(ours.where(verifications.c.token == claim.token).with_for_update()).one_or_none()
 
 
 def _held(connection: sa.Connection, claim: VerificationClaim) -> Row:
-    """Raises `LeaseLost`."""
+    """Returns the claim's row and locks it. Raises `LeaseLost` if the claim is stale."""
     row = _row(connection, claim)
     if row is None or row.state != _RUNNING:
         raise LeaseLost(f"{claim.owner} no longer holds the verification of {claim.artifact}")

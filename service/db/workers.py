@@ -1,4 +1,4 @@
-"""The table of live processes: signs of life, and what each has to offer. Leases alone decide who may build."""
+"""The table of worker processes: their heartbeats and capabilities. It does not decide who may build: leases do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.db.database import Database, repeated
 from service.db.rows import Row
 from service.db.tables import workers
 
-_FORGET_S = 24 * 3600.0  # rows of processes that were killed
+_FORGET_S = 24 * 3600.0  # rows of killed processes are deleted after this time
 
 # `list` is a method below.
 Workers = list[Worker]
@@ -24,15 +24,17 @@ Beats = list[Beat]
 
 
 class WorkerStore:
-    """Signs of life, by worker."""
+    """The table of workers."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
         self._clock = clock
 
     def beat(self, worker: Worker) -> None:
-        """`worker` is alive; its `seen_at` is set to the time of this call. What it has loaded is written where that
-        has changed, and then the bell is rung. It is not tried again: the next beat is.
+        """Records a heartbeat of `worker` at the time of this call.
+
+        The rest of its row is written only if its state or its loaded models have changed; then the bell is rung. A
+        failed call is not repeated, because the next heartbeat follows soon.
         """
         with self._database.write() as connection:
             now = self._database.now(connection, self._clock)
@@ -49,23 +51,25 @@ class WorkerStore:
                 ring(connection)
 
     def remove(self, id: str) -> None:
-        """The worker has ended. It is not tried again: a worker that cannot say it falls silent, and does not wait."""
+        """Deletes a worker that has ended. A failed call is not repeated, because workers without heartbeats are
+        ignored anyway.
+        """
         with self._database.write() as connection:
             connection.execute(sa.delete(workers).where(workers.c.id == id))
             ring(connection)
 
     @repeated
     def list(self, within_s: float) -> Workers:
-        """The workers that gave a sign of life in the last `within_s`, by kind and start."""
+        """Returns the workers with a heartbeat in the last `within_s`, sorted by type and start."""
         query = sa.select(workers).order_by(workers.c.kind, workers.c.started_at)
         with self._database.read() as connection:
             since = self._database.now(connection, self._clock) - timedelta(seconds=within_s)
             return [_worker_from(row) for row in connection.execute(query.where(workers.c.seen_at >= since))]
 
     def beats(self, within_s: float) -> Beats:
-        """Of the cluster's workers that answer predictions and gave a sign of life in the last `within_s`.
+        """Returns the heartbeats in the last `within_s` of the cluster's workers that answer predictions.
 
-        Raises what a read does, at once: who asks does so often, and had better know.
+        A failed call is not repeated and raises at once, because the caller polls often and has to react.
         """
         query = sa.select(workers.c.id, workers.c.state, workers.c.loaded_version, workers.c.seen_at)
         query = query.where(workers.c.kind == WorkerKind.INFERENCE, workers.c.address.is_not(None))
@@ -78,7 +82,7 @@ class WorkerStore:
         ]
 
     def find(self, ids: Collection[str]) -> Workers:
-        """Those of them that there are."""
+        """Returns those of the workers that exist."""
         query = sa.select(workers).where(workers.c.id.in_(ids))
         with self._database.read() as connection:
             return [_worker_from(row) for row in connection.execute(query)]

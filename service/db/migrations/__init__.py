@@ -1,11 +1,12 @@
-"""The history of the tables, for Alembic. To add to it, change `tables.py`, then write the next file in `versions/`.
+"""The migrations of the tables, for Alembic. To add one, change `tables.py`, then write the next file in `versions/`.
 
-Programs of two versions share the tables while a cluster is upgraded. So a migration expands: a column that it adds may
-be null or has a default of the server's, and nothing is dropped, renamed or narrowed that the version before uses. The
-version after may drop it; that migration sets `schema_floor` to the oldest one whose program can work with the result.
+While a cluster is upgraded, processes of two releases share the tables. So a migration only expands them: a new column
+is nullable or has a default on the server, and nothing that the previous release uses is dropped, renamed or narrowed.
+The release after may drop it. That migration sets `schema_floor` to the oldest migration whose release can work with
+the result.
 
-Alembic is imported where it is used: it takes a fifth of a second and 6 MB, and most processes migrate nothing. Which
-migration is due is seen without it: a revision is the number that the name of its file begins with.
+Alembic is imported only when it is needed: it takes a fifth of a second and 6 MB, and most processes migrate nothing.
+The pending migrations are found without it, because a revision is the number at the beginning of its file's name.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parent
 _FLOOR = sa.table("schema_floor", sa.column("oldest", sa.Text))
-_VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))  # Alembic's own, of one row
+_VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))  # Alembic's table, which has one row
 
 
 def upgrade(connection: sa.Connection) -> None:
     """Brings the tables to the newest migration, within the connection's transaction.
 
-    They are left alone where a newer version of the program has migrated them, and this one can work with the result.
+    Does nothing if a newer release has migrated them and this release can work with the result.
 
     Raises:
-        Unsupported: it cannot.
+        Unsupported: this release cannot work with the tables.
     """
     current, newest = versions(connection)
     if current == newest or (current is not None and current > newest and _oldest(connection) <= newest):
@@ -49,7 +50,7 @@ def upgrade(connection: sa.Connection) -> None:
 
 
 def versions(connection: sa.Connection) -> tuple[str | None, str]:
-    """The last migration that the database has seen, if any, and the last that there is."""
+    """Returns the last migration that was applied to the database (None for an empty one), and the newest migration."""
     newest = max(path.name.partition("_")[0] for path in _FOLDER.glob("versions/[0-9]*.py"))
     if not sa.inspect(connection).has_table(_VERSION.name):
         return None, newest
@@ -57,7 +58,7 @@ def versions(connection: sa.Connection) -> tuple[str | None, str]:
 
 
 def _oldest(connection: sa.Connection) -> str:
-    """The first version whose program can work with the tables."""
+    """Returns the oldest migration whose release can work with the tables."""
     oldest: str = connection.execute(sa.select(_FLOOR.c.oldest)).scalar_one()
     return oldest
 

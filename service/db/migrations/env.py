@@ -1,4 +1,4 @@
-"""Alembic runs this; `Database.migrate` gave it a connection whose transaction it must not end."""
+"""The script that Alembic runs. It must not end the transaction of the connection that `Database.migrate` passes."""
 
 from __future__ import annotations
 

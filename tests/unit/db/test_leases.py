@@ -60,7 +60,7 @@ def test_a_build_whose_worker_fell_silent_goes_to_the_next(builds: BuildStore, c
     assert second.build.id == first.build.id
     assert (second.build.attempt, second.build.stage, second.build.progress) == (2, None, 0.0)
     assert second.token > first.token
-    assert "silent fell silent" in str([event.data for event in builds.events(first.build.id)])
+    assert "worker silent sent no heartbeats" in str([event.data for event in builds.events(first.build.id)])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Builds, their history and who asked for them; models and their versions.
+"""Adds builds, their events and their requests; models and their versions.
 
-A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
 """
 
 from __future__ import annotations

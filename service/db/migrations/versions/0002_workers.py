@@ -1,6 +1,6 @@
-"""The processes that do the work.
+"""Adds the worker processes.
 
-A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds that wait for all others: batch variants, tuning."""
+"""Adds background builds, which run when no other build waits: batch variants, tuning."""
 
 from __future__ import annotations
 

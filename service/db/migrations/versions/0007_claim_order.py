@@ -1,6 +1,6 @@
-"""The order of claims, as an index of the builds that are not over; and which programs can work with the tables.
+"""Adds an index of unfinished builds in the order of claims, and the oldest release that can work with the tables.
 
-A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
 """
 
 from __future__ import annotations

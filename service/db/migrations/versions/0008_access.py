@@ -1,6 +1,6 @@
-"""API keys, what was used of their limits, the audit log, and crash records.
+"""Adds API keys, the use of their limits, the audit log, and crash records.
 
-A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What workers of a cluster have to offer, and where they are reached.
+"""Adds the capabilities and addresses of a cluster's workers.
 
-A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Notifications of what changes about a model, so that nobody has to look: `db/changes.py`. SQLite needs none."""
+"""Adds notifications of changed models on PostgreSQL, so that servers need not poll: see `db/changes.py`."""
 
 from __future__ import annotations
 

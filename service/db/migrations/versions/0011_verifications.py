@@ -1,6 +1,6 @@
-"""Verifications of artifacts by workers of their targets; on PostgreSQL a notification where one decides what serves.
+"""Adds verifications of artifacts by workers. On PostgreSQL, one that decides about serving sends a notification.
 
-A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Builds that differ from their reference runtime answer their question too: the index of live builds covers them.
+"""Extends the index of live builds to builds that differ from their reference runtime, so that they are reused too.
 
-A migration is history: it repeats what it needs of `tables.py` as that was when it was written.
+Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
 """
 
 from __future__ import annotations
