@@ -1,4 +1,7 @@
-"""Blobs by digest, in an OCI image layout on local disk. Knows nothing of what a blob means."""
+"""The store: blobs by digest and an index of manifests, as an OCI image layout in a folder or a bucket.
+
+This package does not interpret the content of blobs other than manifests.
+"""
 
 from service.cache.garbage import MIN_AGE_S, Collected
 from service.cache.layout import IndexAnnotations, OciLayout

@@ -1,8 +1,8 @@
-"""A tar archive of an OCI image layout, read where it lies: what `export` writes, or `tar -cf FILE -C DIR .`.
+"""Reads a tar archive of an OCI image layout without unpacking it: one of `export` or of `tar -cf FILE -C DIR .`.
 
-The file is a stranger's. So only what such an archive needs is read: headers of regular files and folders as
-IEEE Std 1003.1-1988 (ustar) has them. Extension headers, links and sparse files are refused, nothing is larger than it
-says, and nothing is unpacked to a place that the archive names.
+The file is untrusted. So only the necessary parts of the format are accepted: headers of regular files and folders in
+the ustar format (IEEE Std 1003.1-1988). Extension headers, links and sparse files are refused, sizes are checked, and
+nothing is written to a path that the archive contains.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from service.cache.oci import Descriptor
 from service.core.digest import Digest, digest_of
 from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, NotFound
 
-MAGIC = b"oci-layout\0"  # what an archive of `export` begins with
+MAGIC = b"oci-layout\0"  # the first bytes of an archive that `export` wrote
 _BLOCK_BYTES = 512
 _CHUNK_BYTES = 1 << 20
-_LARGEST_DOCUMENT_BYTES = 4 << 20  # as much as the distribution specification asks registries to take
+_LARGEST_DOCUMENT_BYTES = 4 << 20  # the size that registries must accept by the OCI distribution specification
 _MOST_MEMBERS = 4096
 _NAMES = re.compile(r"(?:\./)?(oci-layout|index\.json|blobs/sha256/[0-9a-f]{64})")
 _FILES, _FOLDER = (b"0", b"\0"), b"5"
 
 
 class LayoutArchive:
-    """The blobs of an archived layout, and what its index lists.
+    """The blobs and the index of an archived layout.
 
     Attributes:
         manifests: the entries of the index.
+
+    Raises:
+        MalformedModel: the file is not an archive of an OCI image layout.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises `MalformedModel`: it is not an archive of an OCI image layout."""
         self._path = path
         with path.open("rb") as file:
             self._members = dict(_members(file, path.stat().st_size))
@@ -43,17 +45,17 @@ class LayoutArchive:
             index = json.loads(self._document("index.json"))
             self.manifests = [Descriptor.from_json(entry) for entry in index["manifests"]]
         except (ValueError, RecursionError, LookupError, AttributeError, TypeError, InvalidInput) as error:
-            raise MalformedModel(f"the archive is not of an OCI image layout: {error}") from error
+            raise MalformedModel(f"the archive does not contain an OCI image layout: {error}") from error
         if version != "1.0.0":
-            raise MalformedModel(f"the archive is of image layout version {version!r}, but only 1.0.0 is known")
+            raise MalformedModel(f"the archive has image layout version {version!r}, but only 1.0.0 is supported")
 
     def read(self, digest: Digest) -> bytes:
-        """A small blob: a manifest, a config.
+        """Returns the bytes of a small blob: a manifest or a config.
 
         Raises:
-            NotFound: it is not there.
-            DigestMismatch: it does not hash to its name.
-            MalformedModel: it is too large for what it is.
+            NotFound: the archive does not contain it.
+            DigestMismatch: its bytes do not match its name.
+            MalformedModel: it is too large for a manifest or a config.
         """
         data = self._document(_name_of(digest))
         if digest_of(data) != digest:
@@ -61,11 +63,11 @@ class LayoutArchive:
         return data
 
     def extract(self, blob: Descriptor, path: Path) -> None:
-        """Writes a blob to `path`, which is not there yet. It is not hashed; see `core.digest.digest_of_file`.
+        """Writes a blob to `path`, which must not exist. Does not check the digest; see `core.digest.digest_of_file`.
 
         Raises:
-            NotFound: it is not there.
-            MalformedModel: it has another size than the descriptor says.
+            NotFound: the archive does not contain the blob.
+            MalformedModel: the size of the blob differs from that in its descriptor.
         """
         offset, size_bytes = self._place(_name_of(blob.digest))
         if size_bytes != blob.size_bytes:
@@ -93,7 +95,7 @@ class LayoutArchive:
 
 
 def _members(file: BinaryIO, total_bytes: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The name of each regular file, with its offset and size in bytes."""
+    """Yields the name of each regular file, with its offset and size in bytes."""
     offset = 0
     for _ in range(_MOST_MEMBERS):
         file.seek(offset)
@@ -107,25 +109,25 @@ def _members(file: BinaryIO, total_bytes: int) -> Iterator[tuple[str, tuple[int,
         if kind in _FILES:
             known = _NAMES.fullmatch(name)
             if known is None:
-                _malformed(f"holds {name!r}, which is no part of an OCI image layout")
+                _malformed(f"contains {name!r}, which does not belong to an OCI image layout")
             yield known[1], (begin, size_bytes)
         elif kind != _FOLDER:
-            _malformed(f"holds {name!r}, which is neither a file nor a folder")
+            _malformed(f"contains {name!r}, which is neither a file nor a folder")
         offset = begin + -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES
-    _malformed(f"holds more than {_MOST_MEMBERS} files")
+    _malformed(f"contains more than {_MOST_MEMBERS} files")
 
 
 def _parsed(header: bytes) -> tuple[bytes, str, int]:
-    """Kind, name and size of a member, by its header."""
+    """Returns the type flag, the name and the size in bytes from a member's header."""
     if len(header) < _BLOCK_BYTES or header[257:262] != b"ustar":
-        _malformed("is no tar archive")
+        _malformed("is not a tar archive")
     stored = header[148:156].strip(b" \0")
     summed = sum(header[:148]) + sum(header[156:]) + 8 * ord(" ")
     if _octal(stored) != summed:
-        _malformed("has a header that is damaged")
+        _malformed("has a damaged header")
     name = header[:100].rstrip(b"\0").decode("ascii", "backslashreplace")
     if header[345:500].strip(b"\0") and header[257:263] == b"ustar\0":  # the prefix of a long name
-        _malformed(f"holds {name!r} in a folder of its own")
+        _malformed(f"contains {name!r} with a name prefix, which an OCI image layout does not need")
     return header[156:157], name, _octal(header[124:136].strip(b" \0"))
 
 
@@ -140,4 +142,4 @@ def _name_of(digest: Digest) -> str:
 
 
 def _malformed(what: str) -> NoReturn:
-    raise MalformedModel(f"the archive {what}", hint="octet push DIR makes one from an artifact's folder")
+    raise MalformedModel(f"the archive {what}", hint="octet push DIR creates an archive from an artifact's folder")

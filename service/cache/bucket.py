@@ -1,6 +1,7 @@
-"""The port to an object store: the little of S3, Google Cloud Storage and Azure that is asked of all three.
+"""The interface of object stores: the operations that S3, Google Cloud Storage and Azure have in common.
 
-Objects appear whole or not at all, and listings show them at once. No condition is asked for but that a name is free.
+An object appears completely or not at all, and listings show it at once. The only conditional operation is `create`,
+which fails if the object exists.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """An object's name, size, and when it was put, in seconds of the epoch by the object store's clock."""
+    """An object's name and size, and the time when it was put: seconds since the epoch by the object store's clock."""
 
     name: str
     size_bytes: int
@@ -21,25 +22,29 @@ class ObjectInfo:
 
 
 class Bucket(Protocol):
-    """Objects by name. Every method raises `StoreUnreachable` where there is no answer in time, or a refusal."""
+    """Objects by name. Every method raises `StoreUnreachable` if the store does not respond in time or refuses."""
 
     def head(self, name: str) -> ObjectInfo | None:
-        """None if there is no such object."""
+        """Returns the size and the time of an object; None if it does not exist."""
 
     def get(self, name: str) -> Iterator[bytes]:
-        """The bytes, in chunks. Raises `NotFound`."""
+        """Yields the bytes of an object in chunks. Raises `NotFound` if it does not exist."""
 
     def put(self, name: str, content: bytes | Path) -> None:
-        """Puts an object, in the place of one that is there."""
+        """Puts an object, and replaces an existing one."""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Puts an object, unless there is one; whether there was none."""
+        """Puts an object if none of that name exists. Returns true if it was put."""
 
     def delete(self, name: str) -> None:
-        """If it is there."""
+        """Deletes an object if it exists."""
 
     def move(self, name: str, to: str) -> None:
-        """If it is there; within the bucket."""
+        """Renames an object within the bucket if it exists."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Those whose names begin with a folder's, which ends in a slash; in no order."""
+        """Yields the objects in a folder, in no particular order.
+
+        Args:
+            prefix: the folder's name with a slash at the end.
+        """

@@ -1,9 +1,10 @@
-"""The index of a store in a bucket: numbered objects, of which the highest counts.
+"""The index of a store in a bucket: numbered objects, of which the one with the highest number is current.
 
     index/<number of 20 digits>.json
 
-Each change is a new object, which is only put where the number is free. So a process that lost the lock and does not
-know it writes nothing if others have written since. The last numbers stay, to be looked at, or gone back to.
+Each change creates the object with the next number, which fails if the number exists. So a process that has lost the
+lock without noticing cannot overwrite a change of another process. The last few objects are kept for diagnosis and
+recovery.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _KEPT = 20
 
 
 class BucketIndex:
-    """See `index.Document`.
+    """The index in a bucket, see `index.Document`.
 
     Args:
-        lock: one for all processes that share the bucket.
-        seen: a file of this machine, for what was read last.
+        lock: the lock of all processes that share the bucket.
+        seen: a file on this machine, in which the last index that was read is cached.
     """
 
     def __init__(self, bucket: Bucket, lock: Callable[[], AbstractContextManager[None]], seen: Path) -> None:
@@ -43,21 +44,21 @@ class BucketIndex:
         except StoreUnreachable as error:
             if is_locked or not (self._data or self._seen_file.exists()):
                 raise
-            _logger.warning("%s; what was in its index last is gone by", error)
+            _logger.warning("%s; using the index that was read last", error)
             return self._data or self._seen_file.read_bytes()
 
     def replace(self, data: bytes) -> None:
         number = self._number + 1
         if not self._bucket.create(_name(number), data) or max(self._numbers()) > number:
             raise Conflict(
-                "the index of the store was changed by another process, in spite of the lock", hint="try again"
+                "another process changed the index of the store, although this one held the lock", hint="try again"
             )
         self._note(number, data)
         for old in [each for each in self._numbers() if each <= number - _KEPT]:
             self._bucket.delete(_name(old))
 
     def _newest(self) -> bytes | None:
-        for _ in range(_KEPT):  # it may be one of the old ones, and gone, when it is asked for
+        for _ in range(_KEPT):  # the object may be replaced and deleted between the listing and the read
             numbers = self._numbers()
             if not numbers:
                 return None

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever is killed when; and the one lock of a folder."""
+"""Writes files that are complete or absent, even if a process is killed at any time; and locks folders."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from service.core.errors import StorageFull
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Holds the lock of `directory` against every other thread and process; the kernel frees it if we die.
+    """Holds the lock of `directory` against all other threads and processes. The kernel frees it if this process dies.
 
-    The folder itself is what is locked (flock), so that a layout holds no file that is not part of it.
+    The folder itself is locked (flock), so that a layout needs no additional lock file.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has the descriptor too: closing is not enough
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a child forked meanwhile has the descriptor too
         os.close(descriptor)
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes the names in `directory` survive a power cut."""
+    """Makes sure that the names in `directory` survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -38,7 +38,7 @@ def sync_directory(directory: Path) -> None:
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Turns the kernel's ways of saying that the disk is full into `StorageFull`."""
+    """Converts the kernel's errors for a full disk or an exceeded quota to `StorageFull`."""
     try:
         yield
     except OSError as error:
@@ -54,9 +54,9 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """`path` holds its old bytes or `data`, never anything between.
+    """Replaces the content of `path` by `data`, atomically: a reader sees the old bytes or the new ones.
 
-    Every writer of `path` holds the same lock, so a file beside it was left by a process that is gone.
+    All writers of `path` must hold the same lock, so any temporary file beside it was left by a process that died.
     """
     for left in path.parent.glob(f".{path.name}.*"):
         left.unlink()

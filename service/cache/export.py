@@ -1,6 +1,6 @@
-"""An artifact as a tar archive of an OCI image layout: what `oras cp --from-oci-layout` and `octet run` read.
+"""Exports an artifact as a tar archive of an OCI image layout, which `oras cp --from-oci-layout` and `octet run` read.
 
-Archives of the same artifact and reports are equal byte for byte, and their size is known before they are read.
+Archives of the same artifact and reports are equal byte for byte. Their size is known before they are written.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _BLOCK_BYTES = tarfile.BLOCKSIZE
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive that is yet to be read.
+    """An archive whose bytes are generated on demand by `chunks`.
 
     Attributes:
-        size_bytes: what `chunks` adds up to.
+        size_bytes: the total size of all chunks.
     """
 
     members: tuple[tuple[str, bytes | Path, int], ...]  # name, content, size in bytes
@@ -44,14 +44,14 @@ class Archive:
 
 
 def export(layout: OciLayout, digest: Digest, reports: Container[str] | None = None) -> Archive:
-    """The archive of one manifest, what it consists of, and the reports about it. Every blob is verified first.
+    """Returns an archive of one manifest, its config and layers, and the reports about it. Verifies every blob first.
 
     Args:
-        reports: the artifact types of those that go along; None for all.
+        reports: the artifact types of the reports to include; None for all.
 
     Raises:
-        NotFound, CorruptBlob: some of it is gone or damaged.
-        InvalidInput: the blob is not a manifest.
+        NotFound, CorruptBlob: a blob is missing or damaged.
+        InvalidInput: the blob `digest` is not a manifest.
     """
     manifest = layout.manifest(digest)
     listed = {entry.digest: entry for entry in layout.index()}
@@ -80,7 +80,7 @@ def export(layout: OciLayout, digest: Digest, reports: Container[str] | None = N
 
 
 def _without_annotations(entry: Descriptor, manifest: Manifest) -> Descriptor:
-    """Removes the annotations that name the models of this server, which are of no use elsewhere."""
+    """Returns the entry without annotations. They name models of this server, and are useless elsewhere."""
     return Descriptor(entry.media_type, entry.digest, entry.size_bytes, artifact_type=manifest.artifact_type)
 
 

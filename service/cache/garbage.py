@@ -1,4 +1,4 @@
-"""Garbage collection of blobs that nothing refers to."""
+"""Garbage collection of unreachable blobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 
 _logger = logging.getLogger(__name__)
-# A client lists or names a blob moments after storing it; this leaves time for a machine that sleeps meanwhile.
+# A client lists or references a blob moments after storing it. An hour leaves time for a machine that sleeps meanwhile.
 MIN_AGE_S = 3600.0
 
 
@@ -28,13 +28,16 @@ class Collected:
 
 
 def collect(blobs: BlobStore, roots: Iterable[Digest], min_age_s: float) -> Collected:
-    """Deletes every blob older than `min_age_s` that no root leads to. The caller holds the layout's lock."""
+    """Deletes every blob that is older than `min_age_s` and not reachable from `roots`.
+
+    The caller must hold the layout's lock.
+    """
     reachable = reachable_from(blobs, roots)
     deleted, size_bytes = [], 0
     for digest in list(blobs.iterate()):
         if digest in reachable:
             continue
-        with suppress(NotFound):  # quarantined by a reader since it was listed
+        with suppress(NotFound):  # a reader has moved it to the quarantine since it was listed
             blob_bytes = blobs.size_bytes(digest)
             if blobs.delete(digest, min_age_s):
                 size_bytes += blob_bytes
@@ -43,9 +46,9 @@ def collect(blobs: BlobStore, roots: Iterable[Digest], min_age_s: float) -> Coll
 
 
 def reachable_from(blobs: BlobStore, roots: Iterable[Digest]) -> set[Digest]:
-    """`roots`, and what the manifests and indexes among them refer to: configs, layers, further manifests.
+    """Returns `roots` and everything that the manifests and indexes among them refer to: configs, layers and manifests.
 
-    A subject is not among it: a report does not keep alive what it is about.
+    A `subject` is not followed: a report does not keep the manifest alive that it is about.
     """
     reachable: set[Digest] = set()
     pending = list(roots)
@@ -65,7 +68,7 @@ def _manifest_like(blobs: BlobStore, digest: Digest) -> dict[str, Any]:
         if blobs.size_bytes(digest) > LARGEST_MANIFEST_BYTES:
             return {}
         document = json.loads(blobs.read(digest))
-    except (NotFound, CorruptBlob, InvalidInput) as error:  # blobs that only it referred to are useless
+    except (NotFound, CorruptBlob, InvalidInput) as error:  # then the blobs that only it refers to are useless too
         _logger.warning("collecting garbage: %s", error)
         return {}
     except (ValueError, RecursionError):
@@ -78,5 +81,5 @@ def _references(document: dict[str, Any], *members: str) -> Iterator[Digest]:
         value = document.get(member)
         for descriptor in value if isinstance(value, list) else [value]:
             if isinstance(descriptor, dict):
-                with suppress(InvalidInput):  # a digest of another algorithm names no blob of this store
+                with suppress(InvalidInput):  # digests of other algorithms are not used in this store
                     yield parse_digest(str(descriptor.get("digest")))

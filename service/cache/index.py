@@ -1,7 +1,7 @@
-"""The index of a layout, the one document of it that changes.
+"""The index of a layout: the only document in it that changes.
 
-Entries are kept as the JSON that they are: members which other tools wrote outlive our changes, and an index of
-thousands of entries is read and written in milliseconds.
+Entries are kept as JSON values. So members that other tools wrote survive changes, and an index with thousands of
+entries is read and written in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from service.cache.oci import INDEX_MEDIA_TYPE, Descriptor, annotations_from_jso
 from service.core.digest import Digest, canonical_json
 from service.core.errors import CorruptBlob, InvalidInput
 
-Entry = dict[str, Any]  # a descriptor: mediaType, digest, size, and what else there is
+Entry = dict[str, Any]  # a descriptor: mediaType, digest, size, and any other members
 
 
 class Document(Protocol):
-    """Where the index is."""
+    """The interface to the stored bytes of the index, in a file or in a bucket."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Held against every other thread and process that shares the layout."""
+        """Returns the lock against all other threads and processes that share the layout."""
 
     def read(self, is_locked: bool = False) -> bytes | None:
-        """What was written last; None if there is nothing. Without the lock it may be what was seen last instead,
-        where the store cannot be reached.
+        """Returns the bytes of the index; None if it does not exist.
+
+        If the store is unreachable and the lock is not held, it may return the bytes that were read last.
         """
 
     def replace(self, data: bytes) -> None:
-        """The lock is held, and what is replaced was read meanwhile."""
+        """Replaces the index. The caller must hold the lock, and must have read the old index since it acquired it."""
 
 
 class IndexFile:
-    """`root/index.json`."""
+    """The index in the file `root/index.json`."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._path = root, root / "index.json"
@@ -55,44 +56,48 @@ class IndexFile:
 
 
 class Index:
-    """The entries of the index; `change` is the only way to write it."""
+    """The entries and annotations of the index. All changes are made within a `change…` context."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """The layout's lock: no other process changes the index or collects garbage meanwhile, and what is read is not
-        what was seen earlier. Raises as `read` does.
+        """Holds the layout's lock, so that no other process can change the index or collect garbage.
+
+        It first reads the current index, so that later reads within the lock do not use an older one.
+
+        Raises:
+            CorruptBlob: as in `read`.
         """
         with self._document.lock():
             self._bytes(is_locked=True)
             yield
 
     def create(self) -> None:
-        """Writes an empty index where there is none. The caller holds the layout's lock."""
+        """Writes an empty index if there is none. The caller must hold the layout's lock."""
         if self._document.read(is_locked=True) is None:
             document = {"schemaVersion": 2, "mediaType": INDEX_MEDIA_TYPE, "manifests": []}
             self._document.replace(canonical_json(document))
 
     def read(self) -> list[Entry]:
-        """A consistent snapshot; needs no lock.
+        """Returns a consistent snapshot of the entries. Needs no lock.
 
         Raises:
-            CorruptBlob: the file is not an OCI index.
+            CorruptBlob: the index is missing, or is not an OCI index.
         """
         entries: list[Entry] = self._parsed(self._bytes())["manifests"]
         return entries
 
     def descriptors(self) -> list[Descriptor]:
-        """`read`, as values. Raises as `read` does."""
+        """Returns the entries as descriptors. Raises `CorruptBlob` as in `read`."""
         try:
             return [Descriptor.from_json(entry) for entry in self.read()]
         except InvalidInput as error:
             raise self._corrupt() from error
 
     def annotations(self) -> dict[str, str]:
-        """The annotations of the index itself. Raises as `read` does."""
+        """Returns the annotations of the index itself. Raises `CorruptBlob` as in `read`."""
         try:
             return annotations_from_json(self._parsed(self._bytes()).get("annotations"))
         except InvalidInput as error:
@@ -100,17 +105,19 @@ class Index:
 
     @contextmanager
     def change(self) -> Iterator[list[Entry]]:
-        """The entries, to be changed in place; written when the block ends without an exception.
+        """Yields the entries for changes in place. They are written when the block ends without an exception.
 
-        The layout's lock is held meanwhile: no other process changes the index or collects garbage. Raises as `read`
-        does.
+        The layout's lock is held during the block, so no other process can change the index or collect garbage.
+
+        Raises:
+            CorruptBlob: as in `read`.
         """
         with self.change_document() as document:
             yield document["manifests"]
 
     @contextmanager
     def change_annotations(self) -> Iterator[dict[str, str]]:
-        """As `change`, for the annotations of the index itself."""
+        """Yields the annotations of the index for changes in place, like `change`."""
         with self.change_document() as document:
             annotations: dict[str, str] = document.setdefault("annotations", {})
             yield annotations
@@ -119,7 +126,7 @@ class Index:
 
     @contextmanager
     def change_document(self) -> Iterator[dict[str, Any]]:
-        """As `change`, for the whole of it."""
+        """Yields the whole index for changes in place, like `change`."""
         with self._document.lock():
             before = self._bytes(is_locked=True)
             document = self._parsed(before)
@@ -147,8 +154,8 @@ class Index:
 
     def _corrupt(self) -> CorruptBlob:
         return CorruptBlob(
-            "index.json of the store is gone or not an OCI index",
-            hint="octet doctor --repair rebuilds it from the database, if that is not damaged, too",
+            "index.json of the store is missing or not an OCI index",
+            hint="octet doctor --repair rebuilds it from the database, unless that is damaged too",
         )
 
 
@@ -157,7 +164,7 @@ def entry_of(entries: list[Entry], digest: Digest) -> Entry | None:
 
 
 def _is_descriptor(entry: Any) -> bool:
-    """As far as `layout` relies on it; `Descriptor.from_json` looks closer."""
+    """Returns true if the members that `layout` uses have the right types. `Descriptor.from_json` checks more."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("mediaType"), str)

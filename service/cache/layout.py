@@ -1,4 +1,4 @@
-"""An OCI image layout: blobs, and an index that names the manifests among them.
+"""An OCI image layout: blobs, and an index that lists the manifests among them.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.1/image-layout.md
 """
@@ -37,18 +37,18 @@ _LAYOUT_VERSION = "1.0.0"
 MARKER = json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode()
 
 Annotations = Mapping[str, str] | Callable[[], Mapping[str, str]]
-"""Of an entry in the index; a function is called while the index is locked, so that what it reads is still so when it
-is written."""
+"""Annotations of an index entry, or a function that returns them. The function is called while the index is locked, so
+that the state it reads cannot change before the annotations are written."""
 
 
 @dataclass
 class IndexAnnotations:
-    """The index as `OciLayout.rewrite` hands it to its callback, to be changed in place.
+    """The index in the form that `OciLayout.rewrite` passes to its callback, which changes it in place.
 
     Attributes:
-        own: annotations of the index itself.
-        entries: each listed manifest, as it is, and its annotations, to be changed in place.
-        removed: manifests that are to be listed no more, besides the reports about them, which stay.
+        own: the annotations of the index itself.
+        entries: each listed manifest with its annotations. Only the annotations may be changed.
+        removed: manifests to remove from the list. The reports about them stay listed.
     """
 
     own: dict[str, str]
@@ -57,23 +57,23 @@ class IndexAnnotations:
 
 
 class OciLayout:
-    """A folder or a bucket of content-addressed artifacts. Safe between threads and processes that share it.
+    """A folder or a bucket of content-addressed artifacts. Several threads and processes may use it at the same time.
 
-    What the index lists, and what that refers to, is kept; everything else is garbage once it is old enough.
-    Reports about a manifest ("referrers") are listed in the index like the manifest itself.
+    The manifests in the index, and the blobs that they refer to, are kept. All other blobs are garbage once they are
+    old enough. Reports about a manifest ("referrers") are listed in the index like the manifest itself.
 
     Attributes:
-        root: the folder; of a bucket, that of this machine's cache.
-        blobs: everything that is stored.
+        root: the folder; for a bucket, the folder of this machine's cache.
+        blobs: all stored blobs.
     """
 
     def __init__(self, root: Path, *, create: bool = True) -> None:
-        """Opens the layout at `root`, making it where there is none.
+        """Opens the layout at `root`, and creates it first if it does not exist.
 
         Raises:
-            NotFound: there is none, and `create` is false.
-            InvalidInput: it is of a version that we do not know.
-            CorruptBlob: its index is gone. It is not made anew, or all blobs would be garbage.
+            NotFound: it does not exist, and `create` is false.
+            InvalidInput: it is of an unsupported version.
+            CorruptBlob: its index is missing. A new index would be empty, and all blobs would become garbage.
             StorageFull: no space is left.
         """
         marker = root / LAYOUT_FILE
@@ -96,16 +96,17 @@ class OciLayout:
     def in_bucket(
         cls, bucket: Bucket, cache: Path, cache_bytes: int, lock: AbstractContextManager[None] | None = None
     ) -> OciLayout:
-        """The layout in a bucket, making it where there is none. What was seen of it before is served from the cache
-        where the bucket does not answer.
+        """Opens the layout in a bucket, and creates it first if it does not exist.
+
+        While the bucket is unreachable, cached blobs and the cached index are used.
 
         Args:
-            cache: a folder of this machine; see `BucketBlobStore`.
-            lock: one for all processes that share the bucket; by default, for those of this machine.
+            cache: a folder on this machine; see `BucketBlobStore`.
+            lock: the lock of all processes that share the bucket; by default, of those on this machine.
 
         Raises:
-            StoreUnreachable: the bucket does not answer, and this machine has seen nothing of it.
-            InvalidInput, CorruptBlob: as `__init__`.
+            StoreUnreachable: the bucket does not respond, and this machine has never read its index.
+            InvalidInput, CorruptBlob: as in `__init__`.
         """
         layout = cls.__new__(cls)
         blobs = BucketBlobStore(bucket, cache, cache_bytes)
@@ -118,9 +119,9 @@ class OciLayout:
                 with document.lock():
                     if bucket.create(LAYOUT_FILE, MARKER):
                         index.create()
-            said = b"".join(bucket.get(LAYOUT_FILE))
-            check_version(said, f"{LAYOUT_FILE} of the bucket")
-            replace_file(marker, said)
+            content = b"".join(bucket.get(LAYOUT_FILE))
+            check_version(content, f"{LAYOUT_FILE} of the bucket")
+            replace_file(marker, content)
         except StoreUnreachable:
             if not marker.exists():
                 raise
@@ -128,53 +129,61 @@ class OciLayout:
         return layout
 
     def lock(self) -> AbstractContextManager[None]:
-        """While it is held, no other process changes the index or collects garbage. It is held once at a time."""
+        """Returns the layout's lock. While it is held, no other process can change the index or collect garbage."""
         return self._index.lock()
 
     @classmethod
     def open(cls, root: Path) -> OciLayout:
-        """The layout at `root`, which must exist and may be on a read-only file system. Raises as `__init__` does."""
+        """Opens the layout at `root`, which must exist and may be on a read-only file system.
+
+        Raises:
+            NotFound, InvalidInput, CorruptBlob: as in `__init__`.
+        """
         return cls(root, create=False)
 
     def put_blob_descriptor(self, media_type: str, content: bytes | Path) -> Descriptor:
-        """Stores bytes, or takes a file over as `BlobStore.put_file` does; what a manifest says about them."""
+        """Stores bytes, or moves a file into the store (`BlobStore.put_file`). Returns the descriptor of the blob."""
         digest = self.blobs.put_file(content) if isinstance(content, Path) else self.blobs.put_bytes(content)
         return Descriptor(media_type, digest, self.blobs.size_bytes(digest))
 
     def put_manifest(self, manifest: Manifest, index_annotations: Annotations | None = None) -> Descriptor:
-        """Stores `manifest` and lists it. If it is listed already, the annotations are merged into its entry.
+        """Stores `manifest` and lists it in the index. Merges the annotations into its entry if it is listed already.
 
         Raises:
-            NotFound: it refers to a blob that is not stored.
+            NotFound: the manifest refers to a blob that is not stored.
             StorageFull: no space is left.
         """
         with self._index.change() as entries:
             return self._put(entries, manifest, _told(index_annotations or {}))
 
     def manifest(self, digest: Digest) -> Manifest:
-        """The manifest with this digest, listed or not.
+        """Returns the manifest with this digest, even if the index does not list it.
 
         Raises:
-            NotFound, CorruptBlob: as `BlobStore.read` does.
-            InvalidInput: the blob is not a manifest, or too large for one; then it is not read.
+            NotFound, CorruptBlob: as in `BlobStore.read`.
+            InvalidInput: the blob is not a manifest, or is too large for one. A blob that is too large is not read.
         """
         check_manifest_size(self.blobs.path(digest).stat().st_size, f"blob {digest}")
         return Manifest.from_bytes(self.blobs.read(digest))
 
     def index(self) -> list[Descriptor]:
-        """Every listed manifest, in the order in which they were put, with the annotations of its entry."""
+        """Returns the descriptors of all listed manifests, with annotations, in the order in which they were put."""
         return self._index.descriptors()
 
     def annotate(self, digest: Digest, annotations: Annotations) -> None:
-        """Merges `annotations` into the index entry of a listed manifest. Raises `NotFound`, if there are any."""
+        """Merges `annotations` into the index entry of a manifest.
+
+        Raises:
+            NotFound: there are annotations, but the manifest is not listed.
+        """
         with self._index.change() as entries:
             if found := _told(annotations):
                 _annotate(_listed(entries, digest), found)
 
     def rewrite(self, change: Callable[[IndexAnnotations], None]) -> None:
-        """Has all annotations changed at once, those of the index itself and of its entries: written whole or not.
+        """Changes the annotations of the index and of all its entries in one atomic write.
 
-        No other process changes the index or collects garbage meanwhile. If `change` raises, the index stays as it was.
+        The layout's lock is held while `change` runs. If `change` raises, the index does not change.
         """
         with self._index.change_document() as document:
             own, entries = document.setdefault("annotations", {}), document["manifests"]
@@ -189,22 +198,25 @@ class OciLayout:
                 del document["annotations"]
 
     def annotations(self) -> dict[str, str]:
-        """The annotations of the index itself, which are about no manifest."""
+        """Returns the annotations of the index itself, which do not belong to a manifest."""
         return self._index.annotations()
 
     def change_annotations(self) -> AbstractContextManager[dict[str, str]]:
-        """The same, to be changed in place; written, all at once, when the block ends without an exception."""
+        """Yields the annotations of the index for changes in place. They are written atomically when the block ends
+        without an exception.
+        """
         return self._index.change_annotations()
 
     def remove(self, digest: Digest) -> None:
-        """Takes a manifest and the reports about it from the index, if it is listed; the blobs become garbage."""
+        """Removes a manifest and the reports about it from the index. Their blobs become garbage."""
         with self._index.change() as entries:
             self._remove(entries, {digest})
 
     def remove_unwanted(self, is_unwanted: Callable[[Descriptor], bool], min_age_s: float) -> None:
-        """`remove`s every manifest that is not wanted, and was last put at least so long ago.
+        """Removes every manifest for which `is_unwanted` returns true and that was last put at least `min_age_s` ago.
 
-        The age protects what was listed, and is yet to be annotated. `is_unwanted` is called while the index is locked.
+        The age protects manifests that were listed but not annotated yet. The index is locked while `is_unwanted` is
+        called.
         """
         with self._index.change() as entries:
             listed = [Descriptor.from_json(entry) for entry in entries]
@@ -219,10 +231,10 @@ class OciLayout:
         annotations: Mapping[str, str] | None = None,
         media_type: str | None = None,
     ) -> Digest:
-        """Stores `data` as the report of this type about a listed manifest, in place of an earlier one.
+        """Stores `data` as the report of this type about a listed manifest. Replaces an earlier report.
 
         Args:
-            media_type: of `data`; by default, `artifact_type`.
+            media_type: the media type of `data`; by default `artifact_type`.
 
         Returns:
             The digest of the referrer's manifest.
@@ -241,17 +253,17 @@ class OciLayout:
             return self._put(entries, referrer, {}).digest
 
     def attached(self, subject: Digest, artifact_type: str) -> bytes | None:
-        """The report of this type about `subject`, if there is one. Raises `CorruptBlob`."""
+        """Returns the report of this type about `subject`; None if there is none. Raises `CorruptBlob`."""
         content = self._content(subject, artifact_type)
         return None if content is None else self.blobs.read(content)
 
     def attached_file(self, subject: Digest, artifact_type: str) -> Path | None:
-        """As `attached`, where it lies; not to be changed."""
+        """Returns the path of the report that `attached` returns. The file must not be changed."""
         content = self._content(subject, artifact_type)
         return None if content is None else self.blobs.path(content)
 
     def contents(self, subject: Digest, artifact_type: str) -> list[Digest]:
-        """What the reports of this type about `subject` consist of. `attach` leaves one; other tools may add more."""
+        """Returns the blobs of the reports of this type about `subject`: one by `attach`, or more by other tools."""
         found = [entry["digest"] for entry in self._index.read() if self._is_about(entry, {subject}, artifact_type)]
         return [layer.digest for report in found for layer in self.manifest(report).layers[:1]]
 
@@ -259,15 +271,16 @@ class OciLayout:
         return next(iter(self.contents(subject, artifact_type)), None)
 
     def referrers(self, subject: Digest) -> list[Descriptor]:
-        """The listed manifests that say something about `subject`."""
+        """Returns the listed manifests that are reports about `subject`."""
         return [Descriptor.from_json(entry) for entry in self._index.read() if self._is_about(entry, {subject})]
 
     def collect_garbage(self, roots: Iterable[Digest] = (), min_age_s: float = MIN_AGE_S) -> Collected:
-        """Deletes every blob that neither the index nor `roots` lead to and that is older than `min_age_s`.
+        """Deletes every blob that is older than `min_age_s` and not reachable from the index or from `roots`.
 
-        The age protects what a build has stored and not yet listed; blobs still being written are never touched.
+        The age protects blobs that a build has stored but not listed yet. Blobs that are still being written are never
+        deleted.
         """
-        with self._index.change() as entries:  # no manifest may be listed between the check and the deletion
+        with self._index.change() as entries:  # locked, so that nothing is listed between the check and the deletion
             return collect(self.blobs, [*(entry["digest"] for entry in entries), *roots], min_age_s)
 
     def _remove(self, entries: list[Entry], digests: Collection[Digest]) -> None:
@@ -296,11 +309,11 @@ class OciLayout:
         return Descriptor.from_json(entry)
 
     def _is_about(self, entry: Entry, subjects: Container[Digest], artifact_type: str | None = None) -> bool:
-        """Whether the entry is a report (of this type) about one of `subjects`; a damaged one is about nothing."""
+        """Returns true if the entry is a report (of this type) about one of `subjects`; false if it is damaged."""
         if entry["mediaType"] != MANIFEST_MEDIA_TYPE or artifact_type not in (None, entry.get("artifactType")):
             return False
         digest = entry["digest"]
-        if digest not in self._subjects:  # read once: what a digest stands for never changes
+        if digest not in self._subjects:  # read once, because the content of a digest never changes
             try:
                 subject = self.manifest(digest).subject
             except (NotFound, CorruptBlob, InvalidInput) as error:

@@ -1,11 +1,12 @@
 """Blobs on a local disk, in the OCI image layout.
 
-    root/blobs/sha256/<hex>     whole, verified when written, read-only
-    root/uploads/<random>       on their way in; each is flock-ed by the process that writes it
-    root/quarantine/<hex>.<n>   no longer what their name says
+    root/blobs/sha256/<hex>     complete blobs, verified when written, read-only
+    root/uploads/<random>       blobs that are being written; each is locked (flock) by the process that writes it
+    root/quarantine/<hex>.<n>   damaged blobs, which no longer match their digest
 
-A blob appears by rename, after its bytes are on the disk, so no crash leaves half of one under its name. A file in
-`uploads` without a lock belonged to a process that is gone; the next process that opens the store removes it.
+A blob is written to `uploads` and renamed after its bytes are on the disk, so no crash leaves an incomplete blob under
+its name. A file in `uploads` without a lock was left by a process that died. The next process that opens the store
+removes it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _Identity = tuple[int, int, int]  # inode, time of the last change in ns, size i
 
 
 class LocalBlobStore:
-    """See `store.BlobStore`. Safe between threads and processes that share `root`.
+    """The blobs in a folder, see `store.BlobStore`. Several threads and processes may use it at the same time.
 
     Args:
-        create: whether to make the folders, and to sweep them; without, `root` may be a read-only mount.
+        create: True to create the folders and to remove abandoned uploads. If false, `root` may be a read-only mount.
     """
 
     def __init__(self, root: Path, *, create: bool = True) -> None:
@@ -63,7 +64,10 @@ class LocalBlobStore:
         return total
 
     def path(self, digest: Digest) -> Path:
-        """A file is hashed once per process and (inode, time, size): mapping it again costs one `fstat`."""
+        """See `store.BlobStore.path`.
+
+        A process hashes a file again only if its inode, time or size has changed. Otherwise the check is one `fstat`.
+        """
         descriptor = self._open(digest)
         try:
             status = os.fstat(descriptor)
@@ -113,7 +117,7 @@ class LocalBlobStore:
         return LocalBlobWriter(self, *self._new_upload())
 
     def renew(self, digest: Digest) -> int:
-        with locked(self._blobs):  # it is deleted before, and not found, or not at all
+        with locked(self._blobs):  # a concurrent deletion comes before this and raises NotFound, or is refused
             before = self._status(digest)
             os.utime(self._path(digest))
             after = self._status(digest)
@@ -126,7 +130,7 @@ class LocalBlobStore:
 
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         path = self._path(digest)
-        with locked(self._blobs):  # it may not be put again between the check of its age and the deletion
+        with locked(self._blobs):  # the blob must not be renewed between the check of its age and the deletion
             try:
                 if time.time() - path.stat().st_mtime < min_age_s:
                     return False
@@ -137,27 +141,27 @@ class LocalBlobStore:
 
     def discard_damaged(self, min_age_s: float) -> None:
         until_ns = time.time_ns() - round(min_age_s * 1e9)
-        with suppress(FileNotFoundError):  # there was none, or another process deletes them
+        with suppress(FileNotFoundError):  # the folder does not exist, or another process has deleted a file
             for path in list(self._quarantine.iterdir()):
                 found_ns = path.name.rpartition(".")[2]
                 if found_ns.isdecimal() and int(found_ns) <= until_ns:
                     path.unlink()
 
     def pin(self, digests: Collection[Digest]) -> None:
-        """Nothing is evicted."""
+        """Does nothing, because this store evicts no blobs."""
 
     def iterate(self) -> Iterator[Digest]:
         with os.scandir(self._blobs) as entries:
             for entry in entries:
-                with suppress(InvalidInput):  # some other tool's temporary file
+                with suppress(InvalidInput):  # a temporary file of another tool
                     yield parse_digest(f"sha256:{entry.name}")
 
     def publish(self, descriptor: int, upload: Path, digest: Digest) -> None:
-        """Moves a finished upload to its name; for `LocalBlobWriter`.
+        """Renames a finished upload to the name of its digest. `LocalBlobWriter` calls this.
 
-        A blob that is there already stays, and is young again: the garbage collector may be about to take it for an
-        orphan, and a process that was given its path may be allowed to open that one file only, as the compiler's
-        children are. One that is damaged is replaced.
+        If the blob exists already, its file stays, because processes such as the compiler's children may have
+        permission to open exactly this file. Its age is reset, because the garbage collector may be about to delete it.
+        A damaged blob is replaced.
         """
         if self._has_whole(digest):
             upload.unlink()
@@ -171,7 +175,7 @@ class LocalBlobStore:
             sync_directory(self._blobs)
 
     def _has_whole(self, digest: Digest) -> bool:
-        """Whether the blob is there, with its own bytes; it is young then."""
+        """Returns true if the blob exists and is not damaged. Its age is then reset."""
         try:
             self.path(digest)
             self.renew(digest)
@@ -195,7 +199,7 @@ class LocalBlobStore:
             raise _not_found(digest) from None
 
     def _quarantined(self, digest: Digest, damaged: os.stat_result) -> CorruptBlob:
-        """Moves the damaged file away, unless good bytes have been put in its place since."""
+        """Moves the damaged file to the quarantine, unless it was replaced meanwhile. Returns the error to raise."""
         path = self._path(digest)
         try:
             self._quarantine.mkdir(exist_ok=True)
@@ -203,11 +207,11 @@ class LocalBlobStore:
                 if path.stat().st_ino == damaged.st_ino:
                     path.rename(self._quarantine / f"{path.name}.{time.time_ns()}")
         except FileNotFoundError:
-            pass  # another reader was faster
+            pass  # another reader has moved it
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
-            return CorruptBlob(f"blob {digest} is damaged, and stands in a folder that cannot be changed")
+            return CorruptBlob(f"blob {digest} is damaged, but is in a read-only folder and cannot be moved away")
         return CorruptBlob(f"blob {digest} was damaged and is now in quarantine", hint="store or build it again")
 
     def _new_upload(self) -> tuple[int, Path]:
@@ -219,10 +223,12 @@ class LocalBlobStore:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if os.fstat(descriptor).st_nlink:
                     return descriptor, path
-                os.close(descriptor)  # a sweep came between the two calls and took it for a dead process's
+                os.close(descriptor)  # another process's sweep removed the file before it was locked
 
     def _can_rename(self, status: os.stat_result) -> bool:
-        """Not from another file system; and a file with a second name could still be changed through that."""
+        """Returns true if a file can be moved into the store: it is on the same file system, and has only one name,
+        because it could still be changed through a second one.
+        """
         return status.st_nlink == 1 and status.st_dev == self._blobs.stat().st_dev
 
     def _take_over(self, path: Path, descriptor: int) -> Digest:
@@ -230,7 +236,7 @@ class LocalBlobStore:
             self._uploads.mkdir(exist_ok=True)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         upload = self._uploads / os.urandom(16).hex()
-        path.rename(upload)  # first, so that no other process can change it while it is hashed
+        path.rename(upload)  # before hashing, so that no other process can change the file meanwhile
         try:
             if not os.path.samestat(upload.lstat(), os.fstat(descriptor)):
                 raise _not_regular(path)
@@ -258,13 +264,13 @@ class LocalBlobStore:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink(missing_ok=True)
             except BlockingIOError:
-                pass  # its process is alive
+                pass  # the process that writes it is alive
             finally:
                 os.close(descriptor)
 
 
 class LocalBlobWriter:
-    """See `store.BlobWriter`."""
+    """Writes a blob to a `LocalBlobStore`, see `store.BlobWriter`."""
 
     def __init__(self, store: LocalBlobStore, descriptor: int, upload: Path) -> None:
         self._store, self._descriptor, self._upload = store, descriptor, upload
@@ -299,7 +305,7 @@ class LocalBlobWriter:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise RuntimeError("this blob was already committed or given up")
+            raise RuntimeError("this blob was already committed or abandoned")
 
     def _close(self) -> None:
         self._open = False

@@ -1,4 +1,4 @@
-"""Metadata from an artifact's model file."""
+"""Reads the metadata of the model file from which an artifact was compiled."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from service.core.metadata import NOTHING, ModelMetadata
 
 
 def metadata_of(layout: OciLayout, artifact: Digest) -> ModelMetadata:
-    """By the facts that are attached to the artifact; nothing where there are none.
+    """Returns the metadata in the facts that are attached to an artifact; empty if no facts are attached.
 
     Raises:
-        CorruptBlob, NotFound: a part of them is damaged or gone.
-        InvalidInput: they are not what the compiler writes.
+        CorruptBlob, NotFound: a blob of the facts is damaged or missing.
+        InvalidInput: the facts do not have the form that the compiler writes.
     """
     facts = layout.attached(artifact, Report.FACTS)
     return ModelMetadata.from_json(json.loads(facts).get("metadata", {})) if facts else NOTHING

@@ -1,7 +1,7 @@
-"""The part of a bucket's blobs that lies on this machine's disk, to be mapped from there.
+"""A cache, on this machine's disk, of the blobs in a bucket. Processes map the blobs from there.
 
-root/blobs/sha256/<hex>     as in a local store: whole, verified when written, hashed once per process that maps it
-root/fetching/<two digits>  locked by the process that fetches a blob whose digest begins so
+root/blobs/sha256/<hex>     complete blobs, as in a local store: verified when written, hashed once per process
+root/fetching/<two digits>  locked by the process that fetches a blob whose digest begins with these digits
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, NotFound, StorageFull
 
 _logger = logging.getLogger(__name__)
-# A path that was handed out is opened soon: until then nothing says that it is of use. Less where the disk is full.
+# A blob whose path was returned is not evicted for this long, so that the caller has time to open it. The second time
+# applies if the disk is full.
 _IN_HAND_S, _FULL_IN_HAND_S = 600.0, 30.0
-_LOOK_S = 60.0  # other processes put blobs too
+_LOOK_S = 60.0  # the size of the cache is summed up again after this time, because other processes add blobs too
 
 Fetch = Callable[[Digest], Iterator[bytes]]
 
 
 class NodeCache:
-    """Safe between threads and processes that share `root`.
+    """A cache of blobs. Several threads and processes may use it at the same time.
 
     Args:
-        max_bytes: the least recently used blobs are evicted beyond it, but none that is mapped or was just asked for.
-        fetch: gets a blob's bytes from elsewhere.
+        max_bytes: the size limit. Beyond it, the least recently used blobs are evicted, except pinned blobs and those
+            requested a short time ago.
+        fetch: a function that downloads a blob's bytes.
 
     Attributes:
-        blobs: the files.
+        blobs: the store of the cached files.
     """
 
     def __init__(self, root: Path, max_bytes: int, fetch: Fetch) -> None:
@@ -43,12 +45,15 @@ class NodeCache:
         self._fetching = root / "fetching"
         self._fetching.mkdir(exist_ok=True)
         self._max_bytes, self._fetch = max_bytes, fetch
-        self._looked_s, self._room_bytes = -_LOOK_S, 0  # when it was added up last, and what has been left since
+        self._looked_s, self._room_bytes = -_LOOK_S, 0  # time of the last summing up, free bytes since
         self._pinning = threading.Lock()
-        self._pinned: dict[Digest, int] = {}  # descriptors with a shared lock
+        self._pinned: dict[Digest, int] = {}  # digest -> file descriptor that holds a shared lock
 
     def path(self, digest: Digest) -> Path:
-        """As `BlobStore.path`; a blob that is not here, or was damaged here, is fetched, by one thread of all."""
+        """Returns the path of a blob as `BlobStore.path` does, after fetching it if it is not cached or is damaged.
+
+        Only one thread of all processes fetches a blob at a time.
+        """
         found = self._here(digest)
         if found is None:
             with self._alone(digest):
@@ -60,7 +65,7 @@ class NodeCache:
         return found
 
     def pin(self, digests: Collection[Digest]) -> None:
-        """Keeps these from being evicted by any process, as far as they are here; no longer those of the last call."""
+        """Protects the cached ones of these blobs from eviction by any process, instead of those of the last call."""
         with self._pinning:
             for gone in self._pinned.keys() - set(digests):
                 os.close(self._pinned.pop(gone))
@@ -71,13 +76,20 @@ class NodeCache:
                     self._pinned[digest] = descriptor
 
     def added(self, size_bytes: int) -> None:
-        """To be called after a blob was put: `make_room`, where it may be due. Files are not added up each time."""
+        """Calls `make_room` if the cache may be full. Call this after adding a blob of this size.
+
+        It keeps an estimate of the free space, so that the files need not be summed up each time.
+        """
         self._room_bytes -= size_bytes
         if self._room_bytes < 0 or time.monotonic() - self._looked_s >= _LOOK_S:
             self.make_room()
 
     def make_room(self, is_full: bool = False) -> None:
-        """Evicts what is beyond the limit; all that is of no use at the moment, where the disk is full."""
+        """Evicts blobs until the cache is within its limit.
+
+        Args:
+            is_full: True if the disk is full. All blobs that are not in use are then evicted.
+        """
         self._looked_s = time.monotonic()
         found = []
         for digest in self.blobs.iterate():
@@ -130,7 +142,7 @@ class NodeCache:
             os.close(descriptor)
 
     def _evict(self, digest: Digest) -> bool:
-        """Unless a process has it pinned."""
+        """Deletes a blob unless a process has pinned it. Returns true if the blob is gone."""
         try:
             descriptor = os.open(self._file(digest), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:

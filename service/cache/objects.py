@@ -1,4 +1,4 @@
-"""A bucket of S3, Google Cloud Storage or Azure, by `obstore`."""
+"""Buckets of S3, Google Cloud Storage and Azure, through the library `obstore`."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from service.cache.bucket import ObjectInfo
 from service.core.errors import NotFound, StorageFull, StoreUnreachable
 
 _PART_BYTES = 8 << 20
-_PARTS = 4  # that are on their way at a time
+_PARTS = 4  # the number of parts that are downloaded at the same time
 _PROVIDERS = ("AWS", "GOOGLE", "AZURE")
 _REQUEST_S, _CONNECT_S = 30, 5
 
 
 class ObjectBucket:
-    """See `bucket.Bucket`. Credentials, region and endpoint come from the environment, as for each provider's tools.
+    """A bucket of a cloud provider, see `bucket.Bucket`.
+
+    Credentials, region and endpoint come from the environment variables of each provider's own tools.
 
     Args:
         url: `s3://bucket/prefix`, `gs://…`, `az://…`.
-        timeout_s: how long a request is repeated that gets no answer.
+        timeout_s: how long a request without a response is retried.
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self.url = url
         request_s = min(_REQUEST_S, max(1.0, timeout_s))
         client: stores.ClientConfig = {
-            "timeout": timedelta(seconds=request_s),  # of a part, of which none is large
+            "timeout": timedelta(seconds=request_s),  # for one part, which is never large
             "allow_http": any(os.environ.get(f"{who}_ALLOW_HTTP", "").lower() == "true" for who in _PROVIDERS),
             "connect_timeout": timedelta(seconds=min(_CONNECT_S, request_s)),
         }
@@ -109,13 +111,13 @@ class ObjectBucket:
             yield
         except (exceptions.BaseError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # of this machine
+                raise  # an error of this machine, not of the bucket
             if "QuotaExceeded" in str(error) or "InsufficientStorage" in str(error):
                 raise StorageFull(f"the store {self.url} is full") from error
             raise StoreUnreachable(f"the store {self.url} does not answer: {_line(error)}", hint=_HINT) from error
 
 
-_HINT = "octet doctor says whether it can be reached; credentials and endpoint are read from the environment"
+_HINT = "octet doctor checks whether it can be reached; credentials and endpoint are read from the environment"
 
 
 def _info(found: Any) -> ObjectInfo:

@@ -1,4 +1,4 @@
-"""Descriptors and manifests of the OCI image specification 1.1, as values.
+"""Descriptors and manifests of the OCI image specification 1.1, as immutable values.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.1/{descriptor,manifest}.md
 """
@@ -18,7 +18,7 @@ INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"
 EMPTY_MEDIA_TYPE = "application/vnd.oci.empty.v1+json"
 # "A registry SHOULD … support manifests of at least 4 megabytes": distribution specification 1.1, Pushing Manifests.
 LARGEST_MANIFEST_BYTES = 4 << 20
-EMPTY_BYTES = b"{}"  # what the specification puts where a config must stand and there is nothing to say
+EMPTY_BYTES = b"{}"  # the specification's empty config, for manifests that need none
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Descriptor:
     """A reference to a blob.
 
     Attributes:
-        artifact_type: of the manifest that it refers to, if it is one.
+        artifact_type: the artifact type, if the blob is a manifest.
     """
 
     media_type: str
@@ -45,7 +45,7 @@ class Descriptor:
 
     @staticmethod
     def from_json(descriptor: Any) -> Descriptor:
-        """Raises `InvalidInput` for what is not a descriptor of a sha256 blob."""
+        """Parses a descriptor. Raises `InvalidInput` if it is malformed, or if its digest is not a SHA-256."""
         members = _object(descriptor, "a descriptor")
         artifact_type = members.get("artifactType")
         size_bytes = members.get("size")
@@ -62,7 +62,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Manifest:
-    """An artifact: a config, layers, and perhaps the manifest that it says something about (`subject`)."""
+    """The manifest of an artifact: its config and its layers. For a report, `subject` is the manifest it is about."""
 
     artifact_type: str
     config: Descriptor
@@ -85,12 +85,12 @@ class Manifest:
         return manifest
 
     def to_bytes(self) -> bytes:
-        """The one way of writing it: equal manifests have equal digests."""
+        """Returns the manifest as canonical JSON, so that equal manifests have equal digests."""
         return canonical_json(self.to_json())
 
     @staticmethod
     def from_json(manifest: Any) -> Manifest:
-        """Raises `InvalidInput` for what is not an OCI image manifest."""
+        """Parses a manifest. Raises `InvalidInput` if it is not an OCI image manifest."""
         members = _object(manifest, "a manifest")
         version, media_type = members.get("schemaVersion"), members.get("mediaType", MANIFEST_MEDIA_TYPE)
         if version != 2 or media_type != MANIFEST_MEDIA_TYPE:
@@ -101,7 +101,7 @@ class Manifest:
             raise InvalidInput("a manifest's layers are not a list")
         subject = members.get("subject")
         return Manifest(
-            # The specification: where artifactType is absent, the config's media type says what this is.
+            # The specification: if artifactType is absent, the config's media type is the artifact type.
             _text(members.get("artifactType", config.media_type), "a manifest's artifactType"),
             config,
             tuple(Descriptor.from_json(layer) for layer in layers),
@@ -111,25 +111,25 @@ class Manifest:
 
     @staticmethod
     def from_bytes(data: bytes) -> Manifest:
-        """Raises `InvalidInput`, also for what is larger than `LARGEST_MANIFEST_BYTES`."""
+        """Parses a manifest. Raises `InvalidInput` if it is malformed or larger than `LARGEST_MANIFEST_BYTES`."""
         check_manifest_size(len(data), "a manifest")
         try:
             return Manifest.from_json(json.loads(data))
-        except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, nested to break the parser
+        except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
             raise InvalidInput("a manifest is not JSON") from error
 
 
 def check_manifest_size(size_bytes: int, what: str) -> None:
-    """To be called before `what` is read. Raises `InvalidInput`."""
+    """Raises `InvalidInput` if `what` is too large for a manifest. Call it before reading the bytes."""
     if size_bytes > LARGEST_MANIFEST_BYTES:
         raise InvalidInput(
-            f"{what} has {size_bytes} bytes, and a manifest has at most {LARGEST_MANIFEST_BYTES}",
-            hint="whoever wrote it is not Octet: ask for the artifact anew",
+            f"{what} has {size_bytes} bytes, but a manifest has at most {LARGEST_MANIFEST_BYTES}",
+            hint="Octet did not write this manifest: get the artifact again from its source",
         )
 
 
 def annotations_from_json(annotations: Any) -> dict[str, str]:
-    """Raises `InvalidInput` unless they are strings by strings, or absent."""
+    """Parses annotations, which may be None. Raises `InvalidInput` if names or values are not strings."""
     members = {} if annotations is None else _object(annotations, "annotations")
     return {name: _text(value, f"the annotation {name}") for name, value in members.items()}
 

@@ -1,8 +1,8 @@
-"""Makes a new index for a layout in a folder whose index, or marker, is damaged.
+"""Rebuilds the index of a layout in a folder, after the index or the marker file was damaged.
 
-The index lists manifests, which are blobs like all others: they are found again by reading every blob that is small
-enough to be one. What only the index has are its annotations, the names of models among them. `catalog.synchronize`
-writes those again from the database.
+The index lists manifests, which are blobs. They are found again by reading every blob that is small enough to be a
+manifest. The annotations, which include the names of models, are stored only in the index. `catalog.synchronize`
+restores them from the database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound, OctetError
 
 
 def index_damage(root: Path) -> str:
-    """What is wrong with the index of the layout at `root`, or with its marker; empty if nothing is."""
+    """Returns the problem with the index or the marker of the layout at `root`; empty if there is none."""
     try:
         Index(IndexFile(root)).descriptors()
         check_version((root / LAYOUT_FILE).read_bytes(), LAYOUT_FILE)
@@ -40,7 +40,7 @@ def index_damage(root: Path) -> str:
 
 
 def move_aside(path: Path) -> Path:
-    """Renames a damaged file or folder, so that it can be looked at later. Nothing is deleted."""
+    """Renames a damaged file or folder, so that it can be examined later. Returns its new path."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     aside = path.with_name(f"{path.name}.damaged-{now}")
     attempt = 0
@@ -55,7 +55,7 @@ def rebuild_index(root: Path) -> list[Path]:
     """Writes an index that lists every manifest among the blobs, without annotations, and a marker.
 
     Returns:
-        The damaged files, where they are now.
+        The new paths of the damaged files.
     """
     moved = []
     with locked(root):

@@ -1,8 +1,8 @@
-"""Blobs in a bucket, which several machines share, each with a cache of them on its disk.
+"""Blobs in a bucket that several machines share. Each machine has a cache of them on its disk.
 
-blobs/sha256/<hex>        whole, as in an OCI image layout
-renewed/<hex>             empty; its time is when somebody last asked to keep the blob
-quarantine/<hex>.<time>   no longer what their name says
+blobs/sha256/<hex>        complete blobs, as in an OCI image layout
+renewed/<hex>             an empty object, whose time is the time of the last `renew` of the blob
+quarantine/<hex>.<time>   damaged blobs, which no longer match their digest
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ _BLOBS, _RENEWED, _QUARANTINE = "blobs/sha256/", "renewed/", "quarantine/"
 
 
 class BucketBlobStore:
-    """See `store.BlobStore`. Beside what that says, any method raises `StoreUnreachable`; of blobs that are in the
-    cache, `path` and `read` do not ask the bucket.
+    """The blobs in a bucket, see `store.BlobStore`.
 
-    Ages are differences of this machine's clock and the bucket's: they must agree to well within an hour.
+    Every method may also raise `StoreUnreachable`. For blobs in the cache, `path` and `read` do not contact the bucket.
+
+    An age is the difference between this machine's clock and a time set by the bucket's clock. The two clocks must
+    agree to much better than an hour.
 
     Args:
         cache: the folder of the cache on this machine.
-        cache_bytes: see `NodeCache`.
+        cache_bytes: the size limit of the cache, see `NodeCache`.
     """
 
     def __init__(self, bucket: Bucket, cache: Path, cache_bytes: int, now_s: Callable[[], float] = time.time) -> None:
@@ -45,14 +47,14 @@ class BucketBlobStore:
         return self._info(digest).size_bytes
 
     def total_bytes(self) -> int:
-        """Of what is on this machine."""
+        """The total size of the blobs in this machine's cache."""
         return self.cache.blobs.total_bytes()
 
     def path(self, digest: Digest) -> Path:
         try:
             return self.cache.path(digest)
         except DigestMismatch:
-            pass  # on its way, or in the bucket
+            pass  # damaged in transit or in the bucket: fetch it once more
         try:
             return self.cache.path(digest)
         except DigestMismatch as error:
@@ -102,14 +104,14 @@ class BucketBlobStore:
 
     def iterate(self) -> Iterator[Digest]:
         for found in self.bucket.list(_BLOBS):
-            with suppress(InvalidInput):  # some other tool's
+            with suppress(InvalidInput):  # an object of another tool
                 yield parse_digest(f"sha256:{found.name.removeprefix(_BLOBS)}")
 
     def pin(self, digests: Collection[Digest]) -> None:
         self.cache.pin(digests)
 
     def _upload(self, digest: Digest) -> Digest:
-        """From the cache to the bucket; a blob that is there already is young again, as in a local store."""
+        """Copies a blob from the cache to the bucket. If the bucket has it already, only its age is reset."""
         found = self.bucket.head(_name(digest))
         path = self.cache.path(digest)
         if found is not None and found.size_bytes == path.stat().st_size:
@@ -136,7 +138,7 @@ class BucketBlobStore:
 
 
 class BucketBlobWriter:
-    """See `store.BlobWriter`."""
+    """Writes a blob to the cache and then to the bucket, see `store.BlobWriter`."""
 
     def __init__(self, store: BucketBlobStore, local: LocalBlobWriter) -> None:
         self._store, self._local = store, local

@@ -1,4 +1,4 @@
-"""The port to stored bytes: in a folder (`LocalBlobStore`) or in a bucket (`BucketBlobStore`).
+"""The interface of blob stores: `LocalBlobStore` for a folder, `BucketBlobStore` for a bucket.
 
 Tests also use a store in memory (`tests/support/memory_store.py`). One test suite checks all three.
 """
@@ -17,20 +17,20 @@ Chunk = bytes | bytearray | memoryview
 
 
 class BlobWriter(Protocol):
-    """A blob on its way in: a context manager that leaves nothing behind unless `commit` returned."""
+    """A blob that is being written. It is a context manager, and stores nothing unless `commit` returned."""
 
     @property
     def size_bytes(self) -> int:
         """The number of bytes written so far."""
 
     def write(self, chunk: Chunk) -> None:
-        """Raises `StorageFull`."""
+        """Appends bytes. Raises `StorageFull` if no space is left."""
 
     def commit(self, expected: Digest | None = None) -> Digest:
-        """Makes the blob visible, whole and durable; its digest. Nothing can be written afterwards.
+        """Stores the blob durably, makes it visible, and returns its digest. Nothing can be written afterwards.
 
         Raises:
-            DigestMismatch: what was written is not `expected`.
+            DigestMismatch: the digest of the bytes is not `expected`.
             StorageFull: no space is left.
         """
 
@@ -42,63 +42,65 @@ class BlobWriter(Protocol):
 
 
 class BlobStore(Protocol):
-    """Immutable bytes under the name of their digest. Bytes that no longer fit their name are never handed out."""
+    """A store of immutable blobs, named by their digests. It never returns bytes that do not match their digest."""
 
     def exists(self, digest: Digest) -> bool: ...
 
     def size_bytes(self, digest: Digest) -> int:
-        """Raises `NotFound`."""
+        """Returns the size of a blob. Raises `NotFound` if the store does not have it."""
 
     def total_bytes(self) -> int:
-        """The total size of all blobs."""
+        """Returns the total size of all blobs."""
 
     def path(self, digest: Digest) -> Path:
-        """A local file with the blob's bytes, to be mapped into memory. It must not be written to.
+        """Returns the path of a local file with the blob's bytes, for mapping into memory. It must not be changed.
 
         Raises:
-            NotFound: there is no such blob.
-            CorruptBlob: its bytes are damaged; from now on there is no such blob.
+            NotFound: the store does not have the blob.
+            CorruptBlob: the bytes are damaged. The store has removed the blob.
         """
 
     def read(self, digest: Digest) -> bytes:
-        """The bytes, hashed before they are handed out. Raises as `path` does."""
+        """Returns the blob's bytes after checking their digest. Raises `NotFound` and `CorruptBlob` as `path` does."""
 
     def put_bytes(self, data: bytes) -> Digest:
-        """Raises `StorageFull`."""
+        """Stores a blob. Raises `StorageFull` if no space is left."""
 
     def put_file(self, path: Path) -> Digest:
         """Moves the regular file at `path` into the store. No process may have it open for writing.
 
         Raises:
-            InvalidInput: there is a symbolic link or something else that is not a regular file.
-            NotFound: there is nothing.
-            StorageFull: it had to be copied, and no space is left.
+            InvalidInput: the file is a symbolic link or otherwise not a regular file.
+            NotFound: the file does not exist.
+            StorageFull: the file had to be copied, and no space is left.
         """
 
     def writer(self) -> BlobWriter: ...
 
     def renew(self, digest: Digest) -> int:
-        """Resets the blob's age, so that a client that was told of it has time to use it. Returns its size. Raises
-        `NotFound`.
+        """Resets the blob's age, so that a client that got its digest has time to use it. Returns the blob's size.
+
+        Raises:
+            NotFound: the store does not have the blob.
         """
 
     def age_s(self, digest: Digest) -> float:
-        """The time since it was last put. Raises `NotFound`."""
+        """Returns the time since the blob was last put or renewed. Raises `NotFound` if the store does not have it."""
 
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
-        """Forgets the blob, if it is there and was last put at least so long ago; whether it did."""
+        """Deletes the blob if its age is at least `min_age_s`. Returns true if it deleted the blob."""
 
     def discard_damaged(self, min_age_s: float) -> None:
-        """Deletes blobs that were found damaged at least this long ago, and had been kept for diagnosis."""
+        """Deletes damaged blobs in the quarantine that were found at least `min_age_s` ago."""
 
     def pin(self, digests: Collection[Digest]) -> None:
-        """What this process, or one that it looks after, maps from now on: where files are evicted, these are not."""
+        """Sets the blobs that this process, or a process that it supervises, uses. A cache does not evict them."""
 
     def iterate(self) -> Iterator[Digest]:
-        """Every blob, in no order."""
+        """Yields the digest of every blob, in no particular order."""
 
 
 def check_digest(digest: Digest, expected: Digest | None) -> None:
-    """Raises `DigestMismatch` unless `digest` is what was expected, if anything was."""
+    """Raises `DigestMismatch` if `digest` differs from `expected`; None accepts any digest."""
     if expected is not None and digest != expected:
         raise DigestMismatch(f"the bytes hash to {digest}, not to {expected}", hint="send the file again")

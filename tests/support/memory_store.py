@@ -20,8 +20,8 @@ class MemoryBlobStore:
     """Implements `service.cache.store.BlobStore` for tests. Safe for use by several threads.
 
     Attributes:
-        blobs: what is stored; a test may damage it.
-        quarantine: what was found damaged.
+        blobs: the stored blobs; a test may damage them.
+        quarantine: the blobs that were found damaged.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class MemoryBlobStore:
         return sum(map(len, list(self.blobs.values())))
 
     def path(self, digest: Digest) -> Path:
-        """The file is written on demand, and removed with the store."""
+        """Writes the blob to a temporary file, which is removed with the store. See `store.BlobStore.path`."""
         data = self.read(digest)
         with self._lock:
             if self._folder is None:
@@ -103,7 +103,7 @@ class MemoryBlobStore:
             del self.quarantine[digest]
 
     def pin(self, digests: Collection[Digest]) -> None:
-        """Nothing is evicted."""
+        """Does nothing, because this store evicts no blobs."""
 
     def iterate(self) -> Iterator[Digest]:
         return iter(list(self.blobs))
@@ -116,7 +116,7 @@ class MemoryBlobStore:
 
 
 class MemoryBlobWriter:
-    """See `store.BlobWriter`."""
+    """Writes a blob to a `MemoryBlobStore`, see `store.BlobWriter`."""
 
     def __init__(self, store: MemoryBlobStore) -> None:
         self._store = store
@@ -148,4 +148,4 @@ class MemoryBlobWriter:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise RuntimeError("this blob was already committed or given up")
+            raise RuntimeError("this blob was already committed or abandoned")

@@ -240,5 +240,5 @@ def test_a_manifest_is_not_read_beyond_what_one_may_have(layout: OciLayout) -> N
     with pytest.raises(InvalidInput, match="not JSON"):
         layout.manifest(largest)
     larger = layout.blobs.put_bytes(b" " * (LARGEST_MANIFEST_BYTES + 1))
-    with pytest.raises(InvalidInput, match=f"blob {larger} has 4194305 bytes, and a manifest has at most 4194304"):
+    with pytest.raises(InvalidInput, match=f"blob {larger} has 4194305 bytes, but a manifest has at most 4194304"):
         layout.manifest(larger)

@@ -204,5 +204,5 @@ def test_a_damaged_blob_on_a_read_only_disk_stays_where_it_is_and_is_still_refus
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     for _ in range(2):
-        with pytest.raises(CorruptBlob, match="cannot be changed"):
+        with pytest.raises(CorruptBlob, match="cannot be moved away"):
             store.read(digest)
