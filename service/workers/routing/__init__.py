@@ -1,7 +1,7 @@
-"""The control side of an API's router: which workers there are, and which of them can serve what.
+"""The control side of an API's router: which workers are running, and which of them can serve which model.
 
-The data plane chooses a worker for each request (`service/native/plane/control/cluster.cc`), by the order that is made
-here of the table of workers and the builds.
+The data plane chooses a worker for each request (`service/native/plane/control/cluster.cc`). It does so by the orders
+that this package derives from the table of workers and the builds.
 """
 
 from service.workers.routing.matrix import Cell, CellState, Pool

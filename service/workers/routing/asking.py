@@ -1,4 +1,4 @@
-"""Requests of an API to its workers that are no predictions: to several at the same time."""
+"""Requests from an API to its workers, except predictions: to several workers at the same time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from service.core.worker import Worker, place_of
 from service.workers.routing.security import Security
 
 KEY_HEADER = "octet-cluster-key"
-_ANSWER_S = 60.0  # it may have to load the model
+_ANSWER_S = 60.0  # the worker may have to load the model first
 _AT_ONCE = 32
 
 Result = TypeVar("Result")
 
 
 class Response(NamedTuple):
-    """What a worker answered, whatever its status."""
+    """The response of a worker, whatever its status."""
 
     status: int
     headers: HTTPMessage
@@ -33,10 +33,10 @@ def post(
     """Sends a request to a worker. Blocks for up to a minute.
 
     Args:
-        most_bytes: of an answer; a longer one is none.
+        most_bytes: the maximum size of the response; a larger one is an error.
 
     Raises:
-        NotReady: the worker did not answer.
+        NotReady: the worker did not respond, or the response is too large.
     """
     if (refusal := security.refusal(worker)) is not None:
         raise NotReady(refusal)
@@ -48,7 +48,7 @@ def post(
     except (OSError, HTTPException, ValueError) as error:
         raise NotReady(f"it cannot be reached at {worker.address}: {error or type(error).__name__}") from error
     if len(answer) > most_bytes:
-        raise NotReady(f"its answer has more than {most_bytes} bytes")
+        raise NotReady(f"its response has more than {most_bytes} bytes")
     return Response(response.status, response.headers, answer)
 
 
@@ -63,6 +63,6 @@ def _connection(worker: Worker, security: Security) -> HTTPConnection:
 
 
 def of_each(workers: Sequence[Worker], ask: Callable[[Worker], Result]) -> list[Result]:
-    """What `ask` returns of each worker, in their order; of many at the same time. Blocks."""
+    """Returns the result of `ask` for each worker, in their order. Runs several calls at the same time. Blocks."""
     with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(workers))), "octet-ask") as threads:
         return list(threads.map(ask, workers))

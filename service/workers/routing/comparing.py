@@ -1,4 +1,4 @@
-"""One request to a worker of each pool, and whether their answers are the same bytes."""
+"""Sends one request to a worker of each pool, and compares the bytes of their outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.workers.routing.asking import Response, of_each, post
 from service.workers.routing.security import Security
 
 _HEADER_LENGTH = "inference-header-content-length"
-# Integers of as many bits as an element has; elements of other types have 8.
+# Integers with as many bits as an element has; elements of other types have 8 bits.
 _FORMATS: Mapping[str, Literal["H", "I", "Q"]] = {"INT16": "H", "UINT16": "H", "INT32": "I", "FP32": "I", "INT64": "Q"}
 
 Outputs = Mapping[str, "Output"]
@@ -22,10 +22,10 @@ Outputs = Mapping[str, "Output"]
 
 @dataclass(frozen=True)
 class Output:
-    """A tensor of an answer.
+    """An output tensor of a response.
 
     Attributes:
-        elements: in C order; integers of the same bits where the answer was binary, their text where it was JSON.
+        elements: in C order; integers with the same bits if the response was binary, their text if it was JSON.
     """
 
     datatype: str
@@ -35,11 +35,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Difference:
-    """An output that is another than the reference's.
+    """An output that differs from the reference's output.
 
     Attributes:
-        different: how many elements are; None where their number or type is another, or one is not there.
-        first: the number of the first of them in C order; None likewise.
+        different: how many elements differ; None if the shape or the type differs, or if one output is missing.
+        first: the index of the first differing element in C order; None in the same cases.
     """
 
     output: str
@@ -49,7 +49,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a worker: outputs by name, or the reason why there are none."""
+    """The answer of a worker: outputs by name, or the reason why there are none."""
 
     worker: Worker
     outputs: Outputs | None = None
@@ -62,7 +62,7 @@ def ask_all(
     """Sends the same request to each of the workers at the same time. Blocks.
 
     Args:
-        most_bytes: of an answer; a longer one is none.
+        most_bytes: the maximum size of a response; a larger one is an error.
     """
 
     def ask(worker: Worker) -> Answer:
@@ -75,7 +75,7 @@ def ask_all(
 
 
 def differences(reference: Outputs, other: Outputs) -> list[Difference]:
-    """Of each output that is not the same bytes, where it differs."""
+    """Returns where each output differs. Outputs with the same bytes are left out."""
     names = dict.fromkeys([*reference, *other])
     found = [_difference(name, reference.get(name), other.get(name)) for name in names]
     return [each for each in found if each is not None]
@@ -95,22 +95,22 @@ def _difference(name: str, one: Output | None, other: Output | None) -> Differen
 def _outputs(
     worker: Worker, path: str, headers: Mapping[str, str], body: bytes, security: Security, most_bytes: int
 ) -> Outputs:
-    """Raises `NotReady`: it did not answer, or not with a prediction."""
+    """Returns the outputs of a prediction. Raises `NotReady` if the worker does not respond with a prediction."""
     response = post(worker, path, headers, body, security, most_bytes)
     try:
         return _read(response)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise NotReady("its answer is none of the Open Inference Protocol") from error
+        raise NotReady("its response does not conform to the Open Inference Protocol") from error
 
 
 def _read(response: Response) -> Outputs:
     answer = response.body
     header_bytes = int(response.headers.get(_HEADER_LENGTH, len(answer)))
-    said = json.loads(answer[:header_bytes])
+    message = json.loads(answer[:header_bytes])
     if response.status != 200:
-        raise NotReady(str(said["detail"]))
+        raise NotReady(str(message["detail"]))
     found, rest = {}, memoryview(answer)[header_bytes:]
-    for output in said["outputs"]:
+    for output in message["outputs"]:
         size_bytes, datatype = output.get("parameters", {}).get("binary_data_size"), str(output["datatype"])
         elements: Sequence[object]
         if size_bytes is None:
@@ -118,6 +118,6 @@ def _read(response: Response) -> Outputs:
         elif 0 <= size_bytes <= len(rest):
             elements, rest = rest[:size_bytes].cast(_FORMATS.get(datatype, "B")), rest[size_bytes:]
         else:
-            raise ValueError(f"{size_bytes} bytes are not there")
+            raise ValueError(f"{size_bytes} bytes are missing")
         found[str(output["name"])] = Output(datatype, tuple(map(int, output["shape"])), elements)
     return found

@@ -1,4 +1,4 @@
-"""Loads and unloads by hand, on all workers of a cluster that they concern."""
+"""Explicit loads and unloads, on all workers of a cluster that they concern."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from service.workers.routing.security import Security
 
 Action = Literal["load", "unload"]
 _MOST_BYTES = 1 << 20
-_SHOWN = 3  # of the workers that did not
+_MAX_LISTED = 3  # how many failed workers a message lists
 
 
 def have_all(workers: Sequence[Worker], action: Action, model: str, security: Security) -> None:
-    """Has each of the workers load or unload a model. Blocks until all have answered.
+    """Makes each of the workers load or unload a model. Blocks until all have answered.
 
     Raises:
-        NotReady: some did not; the message says which and why. The others have.
+        NotReady: some workers failed; the message lists them with the reasons. The others have done it.
     """
     path = f"/v2/repository/models/{quote(model, safe='')}/{action}"
 
@@ -36,11 +36,11 @@ def have_all(workers: Sequence[Worker], action: Action, model: str, security: Se
     answers = zip(workers, of_each(workers, problem), strict=True)
     failed = [f"{worker.id} of pool {worker.pool}: {why}" for worker, why in answers if why]
     if failed:
-        more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+        more = f"; and {len(failed) - _MAX_LISTED} more" if len(failed) > _MAX_LISTED else ""
         raise NotReady(
             f"{len(failed)} of {len(workers)} workers did not {action} model {model!r}: "
-            f"{'; '.join(failed[:_SHOWN])}{more}",
-            hint=f"the others did; another {action} asks all of them again",
+            f"{'; '.join(failed[:_MAX_LISTED])}{more}",
+            hint=f"the others did; another {action} request goes to all of them again",
         )
 
 

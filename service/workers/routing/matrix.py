@@ -1,4 +1,4 @@
-"""What each pool of a cluster has of a version of a model: its build, how that was checked, and its figures."""
+"""Summarizes for each pool of a cluster its build of a model version, how that build was checked, and its figures."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _DAMAGED = (LookupError, TypeError, ValueError, AttributeError, Unsupported)
 
 
 class CellState(StrEnum):
-    """How a version of a model stands for a target."""
+    """The state of a model version for one target."""
 
-    READY = "ready"  # it is built and verified
-    UNVERIFIED = "unverified"  # it is built, and no worker of the target has verified it yet: it is not served
-    REFUSED = "refused"  # it does not compute there what it should: it is not served
-    QUARANTINED = "quarantined"  # it crashed servers too often
+    READY = "ready"  # built and verified
+    UNVERIFIED = "unverified"  # built, but not served: no worker of the target has verified it yet
+    REFUSED = "refused"  # not served: a worker found that its outputs are wrong there
+    QUARANTINED = "quarantined"  # not served: it crashed servers too often
     QUEUED = "queued"
     BUILDING = "building"
     FAILED = "failed"
-    DIFFERENT = "different"  # it differs from its reference runtime: it is not served
+    DIFFERENT = "different"  # not served: it differs from its reference runtime
     CANCELED = "canceled"
-    NONE = "none"  # no build was asked for, or what was built is lost
+    NONE = "none"  # no build was requested, or the artifact is lost
 
 
 _UNFINISHED = {
@@ -53,13 +53,13 @@ _UNFINISHED = {
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers that are alike.
+    """Workers with the same target.
 
     Attributes:
-        name: None for none: there are builds for the target, and nobody who runs them.
-        workers: how many of them are ready.
-        capacity: how many calls these compute at a time, together.
-        loaded: how many of them have the version in memory.
+        name: None for a target that has builds, but no worker.
+        workers: the number of workers that are ready.
+        capacity: the number of calls that these workers compute concurrently, in total.
+        loaded: the number of workers that have the version in memory.
     """
 
     name: str | None
@@ -71,15 +71,16 @@ class Pool:
 
 @dataclass(frozen=True)
 class Figures:
-    """What an artifact's reports say of its speed, each None where nothing was measured.
+    """The speed of an artifact, from its reports. A figure is None if it was not measured.
 
     Attributes:
-        machine: where it was measured.
-        threads: that shared a call.
+        machine: the machine that was measured.
+        threads: the number of threads that shared a call.
         p50_s: the median time of a call of the model.
-        p99_s: of a hundred calls, the time that one takes longer than.
-        per_s: how many are answered in a second, one after the other.
-        peak_percent: of what the machine multiplies at most with the target's instructions, the rate of its kernels.
+        p99_s: the 99th percentile of the time of a call.
+        per_s: the number of calls per second, one after the other.
+        peak_percent: the multiplication rate of its kernels, in percent of the maximum that the machine reaches with
+            the target's instructions.
     """
 
     machine: str | None = None
@@ -92,16 +93,16 @@ class Figures:
 
 @dataclass(frozen=True)
 class Cell:
-    """What there is for a target.
+    """The state of a model version for one target, with the build and its checks.
 
     Attributes:
-        build: the one that answers; where none does, the one that was asked for last.
+        build: the build that is served; if none is, the one that was requested last.
         verified: True if every value equalled the canonical form's and no difference from the reference runtime is
             beyond what the mode documents; None if that is not known.
-        checked: against what, in a sentence; empty where no report says it.
-        memory_bytes: of the code, the constants and what one call computes in; None where the artifact does not say.
-        verifications: by workers, by pool; that of no pool counts for all.
-        outcome: of the comparison with the reference runtime, where it was built; None if no report contains it.
+        checked: a sentence on the reference that it was compared with; empty if no report contains it.
+        memory_bytes: of the code, the constants and the memory that one call computes in; None if it is not known.
+        verifications: the verifications by workers, by pool; the one with an empty pool applies to all pools.
+        outcome: of the comparison with the reference runtime, on the build host; None if no report contains it.
         accepted: True if it is served although it differs from its reference.
     """
 
@@ -116,7 +117,9 @@ class Cell:
     accepted: bool = False
 
     def seen_by(self, pool: Pool) -> Cell:
-        """The same with what a worker of the pool found; where none of it did, any of the target; else the build."""
+        """Returns the cell with the verification by a worker of the pool. If there is none, that of any worker of the
+        target; if there is none either, the cell as built.
+        """
         verification = self.verifications.get(pool.name or "")
         if verification is None or not verification.state.is_final:
             verification = self.verifications.get("")
@@ -129,13 +132,13 @@ class Cell:
         return replace(self, checked=checked, figures=figures)
 
     def is_measured_by(self, pool: Pool) -> bool:
-        """Whether a worker of the pool is to measure the artifact, or has."""
+        """Returns true if a worker of the pool has measured the artifact, or will."""
         every = self.verifications.get("")
         is_its_own = every is not None and every.result.get("pool", pool.name) == pool.name
         return pool.name in self.verifications or is_its_own
 
     def is_to_be_measured_by(self, pool: Pool) -> bool:
-        """Whether a worker of the pool has not ended that yet."""
+        """Returns true if a worker of the pool has yet to finish measuring the artifact."""
         return any(not each.state.is_final for name, each in self.verifications.items() if name in ("", pool.name))
 
 
@@ -144,45 +147,45 @@ def cell(
     builds: Builds,
     verifications: VerificationStore,
     layout: OciLayout,
-    held: Collection[Digest],
+    quarantine: Collection[Digest],
     of: tuple[str, int],
     target: str,
 ) -> Cell:
-    """How the version `of` a model stands for a target. Blocks.
+    """Returns the state of the model version `of` for a target. Blocks.
 
-    Builds of other batch sizes and of larger shapes are parts of the model, and no answers of their own.
+    Builds of other batch sizes and of larger shapes are parts of the model, so they have no cells of their own.
 
     Args:
-        wanted: the builds that the model wants, what was asked for last first.
-        held: the artifacts in quarantine.
+        wanted: the builds that the model has requested, the last requested first.
+        quarantine: the artifacts in quarantine.
     """
     answering = next((build for build, _ in candidates(builds, [target], *of, lambda artifact: True)), None)
     if answering is not None and answering.artifact is not None:
-        return _built(answering, answering.artifact, layout, held, verifications.of_pools(answering.artifact))
+        return _built(answering, answering.artifact, layout, quarantine, verifications.of_pools(answering.artifact))
     for build in wanted:
         is_it = (build.model, build.version) == of and build.target == target
         if is_it and batch_of(build.options) == 1 and place_of(build.options) == 0:
             if build.artifact and not build.invalidated and (found := verifications.of_pools(build.artifact)):
-                return _built(build, build.artifact, layout, held, found)
+                return _built(build, build.artifact, layout, quarantine, found)
             return Cell(_UNFINISHED.get(build.state, CellState.NONE), build)
     return Cell(CellState.NONE)
 
 
 def targets_of(wanted: Iterable[Build], of: tuple[str, int]) -> list[str]:
-    """The targets that a version of a model has, or shall have, builds for; the best first."""
+    """Returns the targets that a model version has builds for, or has requested builds for; the best first."""
     found = {build.target for build in wanted if (build.model, build.version) == of}
     return sorted(found, key=lambda target: list(_DEVICES).index(target) if target in _DEVICES else len(_DEVICES))
 
 
 def cost_per_million(price_per_hour: float, figures: Figures, pool: Pool) -> float | None:
-    """What a million predictions cost on a pool, in the currency of the price; None where no time was measured.
+    """Returns what a million predictions cost on a pool, in the currency of the price; None if no time was measured.
 
-        price per hour / 3600 / calls per second * 10^6 / calls that one worker computes at a time
+        price per hour / 3600 / calls per second * 10^6 / concurrent calls of one worker
 
-    Calls per second are those of one after the other; where these were not counted, 1 / p50.
-    The price is of one worker. At a time it computes `capacity / workers` calls of one thread, or as many fewer as a
-    call was measured on more threads, and at least one; a card computes one. So it is the cost of workers that are
-    busy all the time, whose calls do not slow each other down: no bill is lower.
+    Calls per second are those of one call after the other; if these were not counted, 1 / p50. The price is that of one
+    worker. It computes `capacity / workers` calls of one thread concurrently. If a call was measured on several
+    threads, it computes fewer by that factor, but at least one. A GPU computes one. So this is the cost with workers
+    that are busy all the time and whose calls do not slow each other down: a lower bound of the bill.
     """
     call_s = 1.0 / figures.per_s if figures.per_s else figures.p50_s
     if call_s is None or not pool.workers:
@@ -197,7 +200,7 @@ def _built(
     build: Build,
     artifact: Digest,
     layout: OciLayout,
-    held: Collection[Digest],
+    quarantine: Collection[Digest],
     verifications: Mapping[str, Verification],
 ) -> Cell:
     numerics, by_worker = _report(layout, artifact, Report.NUMERICS), verifications.get("")
@@ -206,7 +209,7 @@ def _built(
     state = CellState.READY if verified or may_serve(numerics) else CellState.UNVERIFIED
     if is_different(numerics):
         state = CellState.DIFFERENT
-    if artifact in held:
+    if artifact in quarantine:
         state = CellState.QUARANTINED
     summary = numerics.get("summary")
     figures, memory_bytes = _figures(layout, artifact), _memory_bytes(layout, artifact)
@@ -226,7 +229,7 @@ def _built(
 
 
 def _measured(verification: Verification) -> Figures | None:
-    """None where it measured nothing."""
+    """Returns the figures that a worker measured; None if it measured nothing."""
     result = verification.result
     if "p50_s" not in result:
         return None
@@ -234,7 +237,7 @@ def _measured(verification: Verification) -> Figures | None:
 
 
 def _figures(layout: OciLayout, artifact: Digest) -> Figures:
-    """Nothing of what the reports do not say, or not as builds write them."""
+    """Returns the figures in the artifact's reports. A figure that is missing or malformed is left out."""
     profile = _report(layout, artifact, Report.PROFILE)
     try:
         machine, threads = str(profile["machine"]), int(profile["threads"])
@@ -259,7 +262,9 @@ def _memory_bytes(layout: OciLayout, artifact: Digest) -> int | None:
 
 
 def _report(layout: OciLayout, artifact: Digest, kind: Report) -> dict[str, Any]:
-    """Empty where there is none, or where it is damaged: who serves the artifact says so."""
+    """Returns a report of an artifact; empty if there is none or it is damaged. The server that loads the artifact
+    reports damage.
+    """
     try:
         attached = layout.attached(artifact, kind)
         found = None if attached is None else json.loads(attached)

@@ -1,4 +1,4 @@
-"""The workers of a cluster, as the table of workers shows them."""
+"""The workers of a cluster, according to the table of workers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 
 from service.core.worker import Beat, Worker
 
-BEATS = 2  # that a worker may miss
-_HORIZON_S = 24 * 3600.0  # after which the row of one that was killed is gone
+BEATS = 2  # heartbeats that a worker may miss
+_HORIZON_S = 24 * 3600.0  # the row of a worker that was killed is deleted after this time
 
 
 class Table(Protocol):
-    """What is asked of the table of workers: `service.db.WorkerStore`."""
+    """The methods of the table of workers that are needed here: `service.db.WorkerStore`."""
 
     def beats(self, within_s: float) -> Collection[Beat]: ...
 
@@ -22,10 +22,11 @@ class Table(Protocol):
 
 
 class Members:
-    """Who is there. For one thread at a time; `look` blocks.
+    """Tracks which workers are running. For one thread at a time; `look` blocks.
 
-    A worker is gone when its row is, or when it was silent for two heartbeats by the database's clock. Where the
-    database was away itself, all were silent for as long: those that were there then have two heartbeats to be heard.
+    A worker is gone when its row is deleted, or when it has sent no heartbeat for two intervals by the database's
+    clock. If the database itself was unreachable, all workers seem silent for as long. The workers that were running
+    before then have two more intervals to send a heartbeat.
     """
 
     def __init__(self, table: Table, heartbeat_s: float, monotonic_s: Callable[[], float] = time.monotonic) -> None:
@@ -35,10 +36,11 @@ class Members:
         self._lenient_until_s = float("-inf")
 
     def look(self) -> Mapping[str, Worker]:
-        """Those that are there now, by id. What each has loaded is read only where it has changed.
+        """Returns the workers that are running now, by id. Reads the loaded models of a worker only if they have
+        changed.
 
         Raises:
-            OctetError: the table cannot be read; who was there before is as good as known.
+            OctetError: the table cannot be read. The earlier result remains valid.
         """
         patience_s = BEATS * self._heartbeat_s
         beats = {each.id: each for each in self._table.beats(_HORIZON_S)}

@@ -1,4 +1,4 @@
-"""What an API's data plane is told of the cluster, kept up to date; and connections for it to workers."""
+"""Keeps the cluster state of an API's data plane up to date, and opens connections to workers for it."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ from service.workers.routing.security import Security, security_of
 from service.workers.routing.servable import Servable, targets_of
 
 _logger = logging.getLogger(__name__)
-_LOOK_EVERY_S = 0.1  # whether there is anything new; who does not ring is looked for less often
+_LOOK_EVERY_S = 0.1  # the interval of checks for changes; without notifications the tables are read less often
 _CONNECT_S = 2.0
 
 
 class Follower(Protocol):
-    """What chooses a worker for each request: `service.workers.data_plane.plane.DataPlane`."""
+    """Chooses a worker for each request: `service.workers.data_plane.plane.DataPlane`."""
 
     def follow(self, table: Table) -> None:
-        """Has it know what has changed in the table."""
+        """Sends the changes of the table."""
 
     def order(self, members: dict[str, Any], data: bytes = b"") -> None:
-        """What stands until another order of this type."""
+        """Sends an order that stays in force until another order of its type."""
 
 
 class Routing:
-    """For one event loop; whatever blocks runs in a thread."""
+    """Sends the workers and the servable models to the data plane. For one event loop; blocking work runs in a
+    thread.
+    """
 
     def __init__(
         self,
@@ -58,28 +60,28 @@ class Routing:
     ) -> None:
         """
         Args:
-            plane: is told who there is.
-            bell: rung where a worker comes, goes or loads, and where builds end.
-            security: how workers are spoken to.
-            changes: of what the tables say of models; None where nobody tells.
+            plane: receives the workers and models.
+            bell: notifies when a worker starts, ends or loads a model, and when a build ends.
+            security: returns how to connect to workers.
+            changes: reports the models whose rows have changed; None if changes are not reported.
         """
         self._members, self._servable, self._plane, self._bell = members, servable, plane, bell
         self._security, self._heartbeat_s = security, heartbeat_s
         self._workers: Mapping[str, Worker] = {}
-        self._refused: Mapping[str, str] = {}  # why others that are there are sent nothing, by their ids
-        self._distrusted: dict[str, str] = {}  # why handshakes with them failed
-        self._names: set[Name] = set()  # that were asked for
+        self._refused: Mapping[str, str] = {}  # running workers that get no requests, with the reason, by id
+        self._distrusted: dict[str, str] = {}  # workers whose TLS handshake failed, with the reason, by id
+        self._names: set[Name] = set()  # the requested names
         self._table = Table()
-        self._targets: Mapping[str, Collection[str]] = {}  # of the pools that are there
+        self._targets: Mapping[str, Collection[str]] = {}  # of the running pools
         self._following = Following(changes)
         self._resolving: SingleFlight[Name, None] = SingleFlight()
         self._has_looked = asyncio.Event()
 
     async def run(self) -> None:
-        """Follows the tables, until canceled. While they cannot be read, what was said stands."""
+        """Follows the tables until canceled. While they cannot be read, the last state stays in force."""
         watch = Watch(self._bell, self._heartbeat_s / 4)
         was_read = True
-        self._tell()  # or the data plane would not know that it is a router
+        self._send_table()  # so that the data plane is a router from the start
         while True:
             if watch.is_due():
                 try:
@@ -87,28 +89,28 @@ class Routing:
                     was_read = True
                 except OctetError as error:
                     if was_read:
-                        _logger.warning("the workers are those that were there: %s", error)
+                        _logger.warning("cannot read the table of workers, and keep the earlier ones: %s", error)
                     was_read = False
                 except Exception:
-                    _logger.exception("the workers could not be looked for")
+                    _logger.exception("cannot update the workers of the cluster")
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def has_looked(self) -> None:
-        """Returns when the data plane is told who there is."""
+        """Returns when the data plane has received the running workers."""
         await self._has_looked.wait()
 
     async def resolve(self, model: str, version: Reference = None) -> None:
-        """Has the data plane know which pools can serve a name.
+        """Sends the data plane the pools that can serve a name.
 
         Raises:
-            NotFound: there is no such model, version or alias.
-            NotReady: no pool that is there can; the message says why.
+            NotFound: the model, version or alias does not exist.
+            NotReady: no running pool can serve it; the message explains why.
         """
         name = model, version
         await self._resolving.join(name, lambda: self._resolve(name))
 
     async def connect(self, worker: str) -> socket.socket:
-        """A TCP connection to a worker, which does not block, for the caller.
+        """Opens a non-blocking TCP connection to a worker; the caller owns it.
 
         Raises:
             NotReady: it cannot be reached within two seconds, or is gone.
@@ -125,62 +127,64 @@ class Routing:
             raise NotReady(f"worker {worker} cannot be reached at {member.address}: {why}") from error
 
     def distrusted(self, worker: str, reason: str) -> None:
-        """The data plane could not make sure who a worker is; no reason: now it could."""
+        """Records that the data plane could not authenticate a worker. An empty reason: now it could."""
         if not reason:
             self._distrusted.pop(worker, None)
         elif worker in self._workers:
-            self._distrusted[worker] = f"its certificate is refused: {reason}"
-            _logger.error("worker %s is sent nothing: %s", worker, self._distrusted[worker])
+            self._distrusted[worker] = f"its certificate was rejected: {reason}"
+            _logger.error("worker %s gets no requests: %s", worker, self._distrusted[worker])
 
     def refusal(self, worker: str) -> str | None:
-        """Why a worker is sent nothing though it is there; None where it is."""
+        """Returns why a running worker gets no requests; None if it gets them."""
         return self._refused.get(worker) or self._distrusted.get(worker)
 
     async def index(self) -> list[Indexed]:
-        """Every version of every model, and whether a worker has it in memory; by name, the oldest version first."""
+        """Returns every version of every model, and whether a worker has it in memory; by name, the oldest version
+        first.
+        """
         return await asyncio.to_thread(self._servable.index, self._workers.values())
 
     async def load(self, model: str) -> None:
-        """Has all ready workers of the pools that can serve a model load it.
+        """Makes all ready workers of the pools that can serve a model load it.
 
         Raises:
-            NotFound: there is no such model.
-            NotReady: no pool that is there can serve it, or a worker did not load it; the message says why.
+            NotFound: the model does not exist.
+            NotReady: no running pool can serve it, or a worker did not load it; the message explains why.
         """
         workers = await asyncio.to_thread(self._members.look)
         pools = await asyncio.to_thread(self._servable.pools, model, None, targets_of(workers.values()))
-        asked = [each for each in _ready(workers.values()) if each.pool in pools]
-        await asyncio.to_thread(have_all, asked, "load", model, self._security())
+        ready = [each for each in _ready(workers.values()) if each.pool in pools]
+        await asyncio.to_thread(have_all, ready, "load", model, self._security())
 
     async def unload(self, model: str) -> None:
-        """Has all ready workers unload a model, and refuse requests for it until a load.
+        """Makes all ready workers unload a model, and refuse requests for it until a load.
 
         Raises:
-            NotFound: there is no such model.
-            NotReady: no worker is there, or one did not unload it; the message says why.
+            NotFound: the model does not exist.
+            NotReady: no worker is running, or one did not unload it; the message explains why.
         """
-        await asyncio.to_thread(self._servable.check_known, model)
+        await asyncio.to_thread(self._servable.check_exists, model)
         workers = await asyncio.to_thread(self._members.look)
-        asked = _ready(workers.values())
-        if not asked:
-            raise NotReady("no worker is there", hint="octet worker starts one")
-        await asyncio.to_thread(have_all, asked, "unload", model, self._security())
+        ready = _ready(workers.values())
+        if not ready:
+            raise NotReady("no worker is running", hint="octet worker starts one")
+        await asyncio.to_thread(have_all, ready, "unload", model, self._security())
 
     def targets(self) -> list[Target]:
-        """Those that workers serve; of CPUs first, the best first.
+        """Returns the targets of the running workers; those of CPUs first, the best first.
 
         Raises:
-            UnknownTarget: no worker is there.
+            UnknownTarget: no worker is running.
         """
-        there = {worker.target for worker in self._workers.values()}
-        found = sorted((each for each in TARGETS if each.name in there), key=lambda target: target.device != "cpu")
+        running = {worker.target for worker in self._workers.values()}
+        found = sorted((each for each in TARGETS if each.name in running), key=lambda target: target.device != "cpu")
         return found or _no_worker()
 
     def best_target(self) -> Target:
-        """The best target of the CPUs that workers serve: what a model is built for where nobody says it.
+        """Returns the best CPU target of the running workers: the default target of a build.
 
         Raises:
-            UnknownTarget: no worker is there.
+            UnknownTarget: no worker with a CPU target is running.
         """
         best = self.targets()[0]
         return best if best.device == "cpu" else _no_worker()
@@ -188,7 +192,7 @@ class Routing:
     async def _look(self) -> None:
         workers = self._admitted(await asyncio.to_thread(self._members.look))
         for id in workers.keys() - self._workers.keys():
-            _logger.info("worker %s of pool %s is there", id, workers[id].pool)
+            _logger.info("worker %s of pool %s joined", id, workers[id].pool)
         for id in self._workers.keys() - workers.keys():
             _logger.warning("worker %s of pool %s is gone", id, self._workers[id].pool)
         self._workers = workers
@@ -212,20 +216,20 @@ class Routing:
             try:
                 await self._look_at(name)
             except DatabaseUnreachable:
-                self._following.doubt()  # what was told of changes is not told again
+                self._following.doubt()  # the same changes are not reported again
                 raise
             except (NotFound, NotReady):
-                self._names.discard(name)  # who asks for it is told why
-                self._table.drop_model(*_said(name))
-        self._tell()
+                self._names.discard(name)  # the next request for it gets the reason
+                self._table.drop_model(*_in_order(name))
+        self._send_table()
         self._has_looked.set()
 
     def _admitted(self, workers: Mapping[str, Worker]) -> dict[str, Worker]:
-        """Without those that are not spoken to as the settings say."""
+        """Returns the workers without those whose connections do not conform to the settings."""
         security = self._security()
         refused = {id: why for id, each in workers.items() if (why := security.refusal(each)) is not None}
         for id in refused.keys() - self._refused.keys():
-            _logger.error("worker %s of pool %s is sent nothing: %s", id, workers[id].pool, refused[id])
+            _logger.error("worker %s of pool %s gets no requests: %s", id, workers[id].pool, refused[id])
         self._refused = refused
         return {id: each for id, each in workers.items() if id not in refused}
 
@@ -234,7 +238,7 @@ class Routing:
             async with asyncio.timeout(_CONNECT_S):
                 await self._has_looked.wait()
         await self._look_at(name)
-        self._tell()
+        self._send_table()
 
     async def _look_at(self, name: Name) -> None:
         self._following.unsettle(name)
@@ -242,13 +246,13 @@ class Routing:
             pools = await asyncio.to_thread(self._servable.pools, *name, self._targets)
         except NotReady as error:
             for id, why in sorted(self._refused.items())[:1]:
-                raise type(error)(f"{error.message}; worker {id} is sent nothing: {why}", hint=error.hint) from error
+                raise type(error)(f"{error.message}; worker {id} gets no requests: {why}", hint=error.hint) from error
             raise
         self._names.add(name)
         self._following.settle(name)
-        self._table.put_model(orders.Servable(*_said(name), tuple(pools)))
+        self._table.put_model(orders.Servable(*_in_order(name), tuple(pools)))
 
-    def _tell(self) -> None:
+    def _send_table(self) -> None:
         security = self._security()
         self._plane.order(*orders.authority(security.authorities()))
         self._table.set_key(security.key)
@@ -256,26 +260,26 @@ class Routing:
 
 
 def _ready(workers: Collection[Worker]) -> list[Worker]:
-    """By id."""
-    there = [each for each in workers if each.state is WorkerState.READY and each.target]
-    return sorted(there, key=lambda each: each.id)
+    """Returns the ready workers, sorted by id."""
+    running = [each for each in workers if each.state is WorkerState.READY and each.target]
+    return sorted(running, key=lambda each: each.id)
 
 
-def _said(name: Name) -> tuple[str, str]:
-    """As orders have it."""
+def _in_order(name: Name) -> tuple[str, str]:
+    """Returns the model and version as they are in orders."""
     model, version = name
     return model, "" if version is None else str(version)
 
 
 def _no_worker() -> NoReturn:
     raise UnknownTarget(
-        "no worker is there whose target a model could be built for", hint="name a target, or start octet worker"
+        "no running worker has a target that a model could be built for", hint="pass a target, or start octet worker"
     )
 
 
 def routing_of(
     settings: Settings, members: Members, servable: Servable, plane: Follower, bell: Bell, changes: Changes
 ) -> Routing:
-    """The routing that settings ask for."""
+    """Returns the routing according to the settings."""
     beat_s = settings.worker_heartbeat_s
     return Routing(members, servable, plane, bell, partial(security_of, settings), beat_s, changes)

@@ -1,4 +1,4 @@
-"""How an API speaks to its workers: by which secret they know it, and by which certificates it knows them."""
+"""How an API and its workers authenticate each other: the API by the cluster's secret, the workers by certificates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from service.core.worker import Worker, place_of
 
 @dataclass(frozen=True)
 class Security:
-    """What the settings of an API say.
+    """The settings of an API for connections to its workers.
 
     Attributes:
-        key: the secret of the cluster, which workers are shown.
-        ca: a PEM file of the authorities that certify workers; None: requests go to workers in plain text.
-        name: what certificates of workers are for; None: each for the host of its worker's address.
+        key: the secret of the cluster, which is sent to workers.
+        ca: a PEM file with the authorities that certify workers; None: requests go to workers in plain text.
+        name: the name that the workers' certificates are for; None: each is for the host of its worker's address.
     """
 
     key: str
@@ -26,29 +26,31 @@ class Security:
     name: str | None = None
 
     def refusal(self, worker: Worker) -> str | None:
-        """Why a worker is sent nothing; None where it is. Plain text is never a way out."""
+        """Returns why a worker gets no requests; None if it gets them. Never falls back to plain text."""
         is_encrypted = worker.address is not None and place_of(worker.address).is_encrypted
         if self.ca is not None and not is_encrypted:
-            return "it takes requests in plain text, and cluster_ca asks for TLS: start it with --tls-cert"
+            return "it accepts requests in plain text, but cluster_ca requires TLS: start it with --tls-cert"
         if self.ca is None and is_encrypted:
-            return "it takes requests by TLS, and the API has no cluster_ca to know its certificate by"
+            return "it requires TLS, but the API has no cluster_ca to verify its certificate"
         return None
 
     def server_name(self, worker: Worker) -> str:
-        """What its certificate has to be for; empty: requests go to it in plain text."""
+        """Returns the name that the worker's certificate must be for; empty: requests go to it in plain text."""
         if self.ca is None or worker.address is None:
             return ""
         return self.name or place_of(worker.address).host
 
     def authorities(self) -> bytes:
-        """Their certificates, PEM; empty where none are asked for. Raises `InvalidInput`, as `authorities_in`."""
+        """Returns the authorities' certificates, PEM; empty if TLS is not used. Raises `InvalidInput`, as
+        `authorities_in`.
+        """
         return b"" if self.ca is None else authorities_in(self.ca)
 
     def context(self) -> ssl.SSLContext:
-        """For connections to workers. Raises as `authorities`."""
+        """Returns the TLS context for connections to workers. Raises as `authorities`."""
         return trusting(self.authorities())
 
 
 def security_of(settings: Settings) -> Security:
-    """Raises `InvalidInput`: the key of the cluster cannot be read."""
+    """Returns the security settings. Raises `InvalidInput` if the key of the cluster cannot be read."""
     return Security(settings.key_of_cluster, settings.cluster_ca, settings.cluster_tls_name)

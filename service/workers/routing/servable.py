@@ -1,4 +1,4 @@
-"""Which pools of a cluster can serve a model, by what was built for their targets; or why none can."""
+"""Finds the pools of a cluster that can serve a model, by the builds for their targets; or explains why none can."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _EVERY_TARGET = [target.name for target in TARGETS]
 
 
 class Servable:
-    """Asks the tables of models, builds and aliases. Everything here blocks."""
+    """Reads the tables of models, builds and aliases. Everything here blocks."""
 
     def __init__(self, builds: Builds, models: Models, aliases: Aliases) -> None:
         self._builds, self._models = builds, models
         self._tables = Tables(builds, models, aliases, ())
 
     def pools(self, model: str, reference: Reference, targets: Mapping[str, Collection[str]]) -> list[str]:
-        """The pools that have a verified build of what a name stands for; at least one.
+        """Returns the pools that have a verified build of what a name refers to; at least one.
 
         Args:
-            targets: of the pools that are there.
+            targets: the targets of the running pools.
 
         Raises:
-            NotFound: there is no such model, version or alias.
-            NotReady: none has; the message says which targets it is built for, and which are there.
+            NotFound: the model, version or alias does not exist.
+            NotReady: no pool has one; the message contains the targets of its builds and of the running workers.
         """
         version = self._tables.plan(model, reference).version
         serving = self._builds.serving(model, version, _EVERY_TARGET)
@@ -48,18 +48,18 @@ class Servable:
             return sorted(found)
         if refused:
             pool = min(pool for _, pool in refused)
-            raise NotVerified(f"{_what(model, version)} does not compute on {pool} what it should")
+            raise NotVerified(f"{_what(model, version)} computes wrong outputs on pool {pool}")
         raise self._why_none(
             model, version, sorted(built), sorted({each for pool in targets.values() for each in pool})
         )
 
-    def check_known(self, model: str) -> None:
-        """Raises `NotFound`: there is no such model."""
-        self._tables.check_known(model, None)
+    def check_exists(self, model: str) -> None:
+        """Raises `NotFound` if the model does not exist."""
+        self._tables.check_exists(model, None)
 
     def index(self, workers: Collection[Worker]) -> list[Indexed]:
-        """Every version of every model: ready if a worker has it in memory, or loads it for the first request. By name,
-        the oldest version first.
+        """Returns every version of every model: ready if a worker has it in memory, or loads it for the first request.
+        By name, the oldest version first.
         """
         ready = {
             (model, version)
@@ -75,7 +75,9 @@ class Servable:
         ]
 
     def version(self, model: str, name: str, target: str) -> int | None:
-        """What a name stands for on a worker of a target; None where the tables have it no more."""
+        """Returns the version that a name refers to on a worker of a target; None if the tables no longer contain the
+        name.
+        """
         try:
             wanted = self._tables.plan(model, int(name) if name.isdigit() else name or None).version
         except NotFound:
@@ -91,26 +93,28 @@ class Servable:
             return error.message
         return ""
 
-    def _why_none(self, model: str, version: int | None, built: list[str], there: list[str]) -> OctetError:
-        targets = [*built, *there] if built else _EVERY_TARGET
+    def _why_none(self, model: str, version: int | None, built: list[str], running: list[str]) -> OctetError:
+        targets = [*built, *running] if built else _EVERY_TARGET
         error = why_not_ready(self._builds, self._models, model, version, targets)
         if isinstance(error, NotFound) or not built:
             return error
-        if not there:
-            return NotReady(f"no worker of {_or(built)} is there", hint=f"octet worker --target {built[0]} starts one")
+        if not running:
+            return NotReady(
+                f"no running worker supports {_or(built)}", hint=f"octet worker --target {built[0]} starts one"
+            )
         is_under_way = not isinstance(error, NotBuilt)
         if is_under_way or isinstance(error, NotVerified):
             return error
         return NotBuilt(
-            f"{_what(model, version)} has no build for any pool that is there: it is built for {_or(built)}, and there "
-            f"are workers of {_or(there)}",
-            hint=f"POST /api/v1/models/{model}/builds builds it for {there[0]}, or octet worker --target {built[0]} "
+            f"{_what(model, version)} has no build for any running pool: it is built for {_or(built)}, but the running "
+            f"workers support {_or(running)}",
+            hint=f"POST /api/v1/models/{model}/builds builds it for {running[0]}, or octet worker --target {built[0]} "
             "starts a worker",
         )
 
 
 def targets_of(workers: Collection[Worker]) -> dict[str, set[str]]:
-    """What the ready workers of each pool serve."""
+    """Returns the targets of the ready workers of each pool."""
     found: dict[str, set[str]] = {}
     for worker in workers:
         if worker.state is WorkerState.READY and worker.pool and worker.target:

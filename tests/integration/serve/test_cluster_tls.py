@@ -68,10 +68,10 @@ def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_s
 def test_only_workers_that_prove_who_they_are_are_sent_requests(members: Members) -> None:
     plain = members.worker("plain", None)
     eventually(lambda: "plain" in members.refusals(), WORK_TIMEOUT_S)
-    eventually(lambda: "cluster_ca asks for TLS" in str(members.refusals()["plain"]))
+    eventually(lambda: "cluster_ca requires TLS" in str(members.refusals()["plain"]))
     status, text = members.infer()
     assert status == 503
-    assert "it takes requests in plain text" in text
+    assert "it accepts requests in plain text" in text
     plain.process.terminate()
 
     members.worker("expired", members.authority, lasts=timedelta(hours=-1))

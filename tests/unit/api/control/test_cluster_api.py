@@ -32,7 +32,7 @@ def has_seen_the_worker(api: ControlPlane) -> bool:
 
 
 def test_without_a_target_a_model_is_built_for_the_best_that_a_worker_is_there_for(api: ControlPlane) -> None:
-    assert "no worker is there" in problem(api.push(), 422, "unknown_target")["detail"]
+    assert "no running worker has a target" in problem(api.push(), 422, "unknown_target")["detail"]
     eventually(lambda: has_seen_the_worker(api))
     assert api.push().json()["target"] == "aarch64"
     assert api.push(target="x86-64-v3").json()["target"] == "x86-64-v3"
@@ -63,7 +63,9 @@ def test_the_index_says_what_workers_have_in_memory(api: ControlPlane) -> None:
     api.push(target="aarch64")
     api.succeed()
     index = api.client.post("/v2/repository/index").json()
-    assert [(each["state"], each["reason"]) for each in index] == [("UNAVAILABLE", "no worker of aarch64 is there")]
+    assert [(each["state"], each["reason"]) for each in index] == [
+        ("UNAVAILABLE", "no running worker supports aarch64")
+    ]
     eventually(lambda: has_seen_the_worker(api))
     states = {each["name"]: each["state"] for each in api.client.post("/v2/repository/index").json()}
     assert states["digits"] == "READY"

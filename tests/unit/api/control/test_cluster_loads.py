@@ -78,7 +78,7 @@ def test_a_worker_that_cannot_be_reached_is_named(api: ControlPlane) -> None:
 @pytest.mark.parametrize("action", ["load", "unload"])
 def test_there_is_no_such_model_or_worker(api: ControlPlane, action: str) -> None:
     problem(api.client.post(f"/v2/repository/models/unknown/{action}", json={}), 404, "not_found")
-    assert "is there" in problem(api.client.post(f"{PATH}/{action}", json={}), 503, "not_ready")["detail"]
+    assert "running" in problem(api.client.post(f"{PATH}/{action}", json={}), 503, "not_ready")["detail"]
 
 
 def from_api(plane: ControlPlane, path: str, key: str = KEY) -> httpx.Response:

@@ -100,10 +100,10 @@ def test_another_shape_or_type_or_number_of_outputs(api: ControlPlane, other: An
     ("status", "answer", "headers", "why"),
     [
         (503, b'{"detail": "it is not built"}', {}, "it is not built"),
-        (200, b"no JSON", {}, "none of the Open Inference Protocol"),
-        (200, b"[]", {}, "none of the Open Inference Protocol"),
-        (500, b"{}", {}, "none of the Open Inference Protocol"),
-        (200, binary(np.zeros(3, np.int8))[0][:-1], binary(np.zeros(3, np.int8))[1], "none of the Open"),
+        (200, b"no JSON", {}, "does not conform to the Open Inference Protocol"),
+        (200, b"[]", {}, "does not conform to the Open Inference Protocol"),
+        (500, b"{}", {}, "does not conform to the Open Inference Protocol"),
+        (200, binary(np.zeros(3, np.int8))[0][:-1], binary(np.zeros(3, np.int8))[1], "does not conform to the Open"),
         (200, (2 << 20) * b" ", {}, "more than 1048576 bytes"),
     ],
 )

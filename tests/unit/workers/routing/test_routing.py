@@ -71,7 +71,7 @@ class Cluster:
             raise NotFound(f"no {model}")
         found = [pool for pool, names in targets.items() if not self.built[model, reference].isdisjoint(names)]
         if not found:
-            raise NotReady("no worker of x is there")
+            raise NotReady("no running worker supports x")
         assert self.may_answer.wait(GIVE_UP_S)
         return sorted(found)
 
@@ -219,8 +219,8 @@ async def test_who_takes_plain_text_is_sent_nothing_where_tls_is_asked_for(tmp_p
         assert cluster.told.workers["w2"]["server_name"] == "10.0.0.2"
         assert cluster.security.ca is not None
         assert cluster.authorities == cluster.security.ca.read_bytes()
-        assert "cluster_ca asks for TLS" in str(cluster.routing.refusal("w1"))
-        with pytest.raises(NotReady, match=r"worker w1 is sent nothing: it takes requests in plain text"):
+        assert "cluster_ca requires TLS" in str(cluster.routing.refusal("w1"))
+        with pytest.raises(NotReady, match=r"worker w1 gets no requests: it accepts requests in plain text"):
             await cluster.routing.resolve("digits")
         assert [target.name for target in cluster.routing.targets()] == ["x86-64-v4+vnni"]
 
@@ -244,7 +244,7 @@ async def test_whose_certificate_is_refused_is_known_until_it_is_not() -> None:
     async with following() as cluster:
         await cluster.sees(W1)
         cluster.routing.distrusted("w1", "certificate has expired")
-        assert cluster.routing.refusal("w1") == "its certificate is refused: certificate has expired"
+        assert cluster.routing.refusal("w1") == "its certificate was rejected: certificate has expired"
         cluster.routing.distrusted("w1", "")
         assert cluster.routing.refusal("w1") is None
 
@@ -293,7 +293,7 @@ async def test_a_worker_that_cannot_be_reached_is_named(listener: socket.socket)
 
 async def test_models_are_built_for_the_best_target_that_is_there_where_nobody_says() -> None:
     async with following() as cluster:
-        with pytest.raises(UnknownTarget, match="no worker is there"):
+        with pytest.raises(UnknownTarget, match="no running worker has a target"):
             cluster.routing.best_target()
         await cluster.sees(W1)
         assert cluster.routing.best_target().name == "x86-64-v3"
