@@ -59,7 +59,7 @@ class FakePlane:
 
     async def load(self, order: Mapping[str, Any]) -> int:
         if not self.is_there:
-            raise Restarting("the data plane is not there")
+            raise Restarting("the data plane is not running")
         await self.may_load.wait()
         for part in order["parts"]:
             if (failure := self.failures.get(part["artifact"])) is not None:

@@ -1,6 +1,6 @@
-"""Which artifact answers for which model version: finds it, has the data plane load it, and follows what changes.
+"""Decides which artifact serves which model version: finds it, has the data plane load it, and follows changes.
 
-Never imports the compiler. `artifacts.StoredArtifacts` knows the store, and is imported by name.
+Never imports the compiler. `artifacts.StoredArtifacts` reads the store; import it from its own module.
 """
 
 from service.core.queueing import Scheduling

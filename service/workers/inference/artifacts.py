@@ -1,4 +1,4 @@
-"""Artifacts of the store: whether they may be loaded, and what the data plane is told to load them."""
+"""Artifacts of the store: checks that they may be loaded, and builds the orders that make the data plane load them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class StoredArtifacts:
 
     Attributes:
         layout: the store.
-        crashes: what earlier crashes were put down to; None where nobody notes them.
+        crashes: the crash records of artifacts; None if crashes are not recorded.
         trust: whose artifacts may be loaded.
-        verifications: of artifacts that their builds could not run; None where nobody verifies them.
-        pool: that this server is of.
+        verifications: the verifications of artifacts that their builds could not run; None: they are not used.
+        pool: the pool that this server belongs to.
     """
 
     layout: OciLayout
@@ -51,13 +51,14 @@ class StoredArtifacts:
     pool: str = ""
 
     def check(self, artifact: Digest) -> None:
-        """
+        """Checks that an artifact may be loaded.
+
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
                 build attaches one.
-            Different: it differs from its reference runtime, and nobody accepted that.
-            NotReady: neither its build nor a worker has verified it, or not on this pool. If no verification waits, one
-                does now.
+            Different: it differs from its reference runtime, and no user has accepted the difference.
+            NotReady: neither its build nor a worker has verified it, or not on this pool. This queues a verification if
+                there is none.
             Untrusted: none of the trusted keys signed it.
             Quarantined: the server crashed too often while it ran.
             OctetError: it cannot run here.
@@ -71,7 +72,7 @@ class StoredArtifacts:
         StoredArtifact.read(self.layout, artifact, self.trust).check()
 
     def check_crashes(self, artifact: Digest) -> None:
-        """Raises `Quarantined`: the server crashed too often while it ran."""
+        """Raises `Quarantined` if the server crashed too often while the artifact ran."""
         self._is_suspect(artifact)
 
     def _require_verified(self, artifact: Digest, report: Mapping[str, Any]) -> None:
@@ -80,13 +81,13 @@ class StoredArtifacts:
         is_verified, what = may_serve(report), f"artifact {artifact}"
         if self.verifications is None:
             if not is_verified:
-                reason = report.get("reason", "its outputs were not those of its reference")
+                reason = report.get("reason", "its outputs differ from those of its reference")
                 raise NotReady(f"{what} was not verified: {reason}")
             return
         found = self.verifications.of_pools(artifact)
-        own = found.get(self.pool)
-        if own is not None and own.state is VerificationState.FAILED:
-            raise why_unverified(what, own)
+        in_pool = found.get(self.pool)
+        if in_pool is not None and in_pool.state is VerificationState.FAILED:
+            raise why_unverified(what, in_pool)
         if not is_verified:
             target = self.layout.manifest(artifact).annotations[TARGET_ANNOTATION]
             verification = found.get("") or self.verifications.submit(artifact, target)
@@ -94,7 +95,7 @@ class StoredArtifacts:
                 raise why_unverified(what, verification)
 
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
-        """What the data plane is told to load a model whose artifacts were checked, and its signature."""
+        """Returns the order to load a model whose artifacts were checked, and the model's signature."""
         sizes = [(1, identity.artifact), *((1, artifact) for artifact in identity.buckets), *identity.variants]
         return loads.load(
             identity.model,
@@ -105,18 +106,19 @@ class StoredArtifacts:
         )
 
     def forgive(self, artifact: Digest) -> None:
-        """Lets an artifact run that is in quarantine, or be verified once more that failed it."""
+        """Releases an artifact from quarantine, and queues its verification again if it failed."""
         if self.verifications is not None:
             self.verifications.again(artifact)
         if self.crashes is not None and self.crashes.forgive(artifact):
             _logger.warning("artifact %s may run again", artifact)
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
-        """As `service.cache.metadata_of`, with its errors."""
+        """Returns the metadata in the artifact's model file. Raises as `service.cache.metadata_of` does."""
         return metadata_of(self.layout, artifact)
 
     def weigh(self, artifact: Digest) -> Weight:
-        """What an instance maps, and computes in; on a card, code, constants and all tensors lie there.
+        """Returns the memory that an instance needs: mapped files and arena. On a GPU, code, constants and all tensors
+        are in the GPU's memory.
 
         Raises:
             CorruptBlob, NotFound: its manifest or its config is damaged or gone.
@@ -128,11 +130,14 @@ class StoredArtifacts:
             return Weight(mapped, config.plan.arena_bytes)
         signature = config.signature
         tensors_bytes = sum(_bytes(spec) for spec in (*signature.inputs, *signature.outputs))
-        states_bytes = 2 * sum(_bytes(state.spec) for state in signature.states)  # before a call, and after it
+        # one copy before a call, and one after it
+        states_bytes = 2 * sum(_bytes(state.spec) for state in signature.states)
         return Weight(mapped, config.plan.arena_bytes + tensors_bytes + states_bytes, "cuda")
 
     def hold(self, files: Collection[Digest]) -> None:
-        """Keeps files of the store that are mapped from being evicted from this machine, and no others."""
+        """Keeps these files from being evicted from this machine, because they are mapped. All other files may be
+        evicted.
+        """
         self.layout.blobs.pin(files)
 
     def _is_suspect(self, artifact: Digest) -> bool:

@@ -1,4 +1,4 @@
-"""Which builds may answer for a model, and in which order they are tried."""
+"""Finds the builds that may serve a model, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from service.workers.inference.identity import Identity
 from service.workers.inference.ports import Builds
 
 Candidate = tuple[Build, Identity]
-_Kind = tuple[int, str, str]
+_Group = tuple[int, str, str]
 _Bucketed = tuple[int, str, str, str]
-_Variants = dict[_Kind, tuple[tuple[int, Digest], ...]]
+_Variants = dict[_Group, tuple[tuple[int, Digest], ...]]
 
 
 def candidates(
     builds: Builds, targets: Sequence[str], model: str, version: int | None, is_usable: Callable[[Digest], bool]
 ) -> list[Candidate]:
-    """Builds that may answer: the newest version first, of it the best target, of that the newest build.
+    """Returns the builds that may serve a model: the newest version first, then the best target, then the newest build.
 
-    One that was tuned comes before the build that it was tuned from, whichever was asked for last.
+    A tuned build comes before the build that it was tuned from, whichever was requested last.
 
     Args:
-        targets: that run here, the best first.
+        targets: the targets that run here, the best first.
         version: None for every version.
-        is_usable: whether an artifact may be one of a model's batch variants or buckets.
+        is_usable: returns true if an artifact may be used as a batch variant or a bucket of a model.
     """
     serving = [build for build in builds.serving(model, version, targets) if build.artifact and build.target in targets]
     variants, buckets = _variants(serving, is_usable), _buckets(serving, is_usable)
@@ -37,45 +37,47 @@ def candidates(
             first, *larger = buckets.get(_bucketed(build), [build.artifact])
             if first == build.artifact:
                 of = model, build.version, build.target, build.numerics
-                identity = Identity(*of, first, variants.get(_kind(build), ()), tuple(larger))
+                identity = Identity(*of, first, variants.get(_group(build), ()), tuple(larger))
                 found.append((build, identity))
-    places = {_kind(build): -place for place, (build, _) in reversed(list(enumerate(found)))}
-    plain_at = {_kind(build): build.created_at for build, _ in reversed(found) if not _is_tuned(build)}
+    ranks = {_group(build): -rank for rank, (build, _) in reversed(list(enumerate(found)))}
+    plain_at = {_group(build): build.created_at for build, _ in reversed(found) if not _is_tuned(build)}
 
     def order(candidate: Candidate) -> tuple[int, int, int, bool]:
-        build, kind = candidate[0], _kind(candidate[0])
-        is_better = _is_tuned(build) and build.created_at >= plain_at.get(kind, build.created_at)
-        return -build.version, targets.index(build.target), -places[kind], not is_better
+        build, group = candidate[0], _group(candidate[0])
+        is_better = _is_tuned(build) and build.created_at >= plain_at.get(group, build.created_at)
+        return -build.version, targets.index(build.target), -ranks[group], not is_better
 
     return sorted(found, key=order)
 
 
 def _variants(serving: Sequence[Build], is_usable: Callable[[Digest], bool]) -> _Variants:
-    """The batch variants of each kind: of each size the newest that can be loaded."""
-    found: dict[_Kind, dict[int, Digest]] = {}
+    """Returns the batch variants of each group: for each batch size the newest that can be loaded."""
+    found: dict[_Group, dict[int, Digest]] = {}
     for build in serving:
         batch = batch_of(build.options)
         if batch > 1 and build.artifact and is_usable(build.artifact):
-            found.setdefault(_kind(build), {}).setdefault(batch, build.artifact)
-    return {kind: tuple(sorted(sizes.items())) for kind, sizes in found.items()}
+            found.setdefault(_group(build), {}).setdefault(batch, build.artifact)
+    return {group: tuple(sorted(sizes.items())) for group, sizes in found.items()}
 
 
 def _buckets(serving: Sequence[Build], is_usable: Callable[[Digest], bool]) -> dict[_Bucketed, list[Digest]]:
-    """The buckets of each model that has some, the smallest first: of each the newest that can be loaded."""
+    """Returns the buckets of each model that has some, the smallest first: for each bucket the newest that can be
+    loaded.
+    """
     found: dict[_Bucketed, dict[int, Digest]] = {}
     for build in serving:
         if buckets_of(build.options) and build.artifact and is_usable(build.artifact):
             found.setdefault(_bucketed(build), {}).setdefault(place_of(build.options), build.artifact)
-    return {kind: [places[place] for place in sorted(places)] for kind, places in found.items()}
+    return {group: [indexed[index] for index in sorted(indexed)] for group, indexed in found.items()}
 
 
 def _bucketed(build: Build) -> _Bucketed:
-    """What the buckets of a model have in common."""
-    return *_kind(build), json.dumps(buckets_of(build.options))
+    """Returns the key that all buckets of one model share."""
+    return *_group(build), json.dumps(buckets_of(build.options))
 
 
-def _kind(build: Build) -> _Kind:
-    """What the batch variants of a model have in common."""
+def _group(build: Build) -> _Group:
+    """Returns the key that all batch variants of one model share."""
     return build.version, build.target, build.numerics
 
 

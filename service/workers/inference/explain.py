@@ -1,4 +1,4 @@
-"""Why a model cannot answer: what a 404 or 503 tells its reader."""
+"""Explains why a model cannot answer: the text of a 404 or 503 response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.workers.inference.ports import Builds, Models
 def why_not_ready(
     builds: Builds, models: Models, model: str, version: int | None, targets: Sequence[str]
 ) -> NotFound | NotReady:
-    """The error for a model, or one version of it, that has no succeeded build for `targets`."""
+    """Returns the error for a model, or one version of it, that has no succeeded build for `targets`."""
     try:
         models.get(model)
         if version is not None:
@@ -32,33 +32,35 @@ def why_not_ready(
 
 
 def why_unverified(what: str, verification: Verification) -> NotReady:
-    """The error for an artifact that waits for its verification, or failed it."""
+    """Returns the error for an artifact that waits for its verification, or failed it."""
     target = verification.target
     if verification.state is VerificationState.FAILED:
         return NotVerified(
             f"{what} failed its verification on {verification.pool or target}: {verification.summary}",
-            hint=f"octet quarantine {verification.artifact} --forgive has it verified once more",
+            hint=f"octet quarantine {verification.artifact} --forgive verifies it once more",
         )
     return NotReady(
-        f"no worker of {target} has verified {what} yet", hint=f"octet worker --target {target} does; try again later"
+        f"no worker for {target} has verified {what} yet", hint=f"octet worker --target {target} does; try again later"
     )
 
 
 def _explain(
     what: str, build: Build, targets: Sequence[str], unverified: Mapping[Digest, Verification]
 ) -> NotReady | None:
-    """What one build, the newest first, says about it; None if it says nothing."""
+    """Returns the error that one build of the model causes; None if the build explains nothing. The newest build comes
+    first.
+    """
     if not build.state.is_final:
         stage = build.stage.value if build.stage else build.state.value
         return NotReady(f"{what} is being built ({stage})", hint=f"wait for build {build.id}")
     if build.state is BuildState.FAILED:
         message = (build.error or {}).get("message", "no reason was recorded")
-        return NotBuilt(f"{what} could not be built: {message}", hint=f"build {build.id} says more")
+        return NotBuilt(f"{what} could not be built: {message}", hint=f"see build {build.id} for details")
     if build.state is BuildState.DIFFERENT:
         message = (build.error or {}).get("message", "no reason was recorded")
         return Different(f"{what} differs from its reference: {message}", hint=(build.error or {}).get("hint"))
     if build.state is BuildState.SUCCEEDED and build.target not in targets:
-        hint = f"build it for {', '.join(targets)}" if targets else "no target runs here: octet doctor says why"
+        hint = f"build it for {', '.join(targets)}" if targets else "no target runs here: octet doctor shows why"
         return NotBuilt(f"{what} is built for {build.target}, which does not run here", hint=hint)
     if build.artifact and (verification := unverified.get(build.artifact)):
         return why_unverified(what, verification)

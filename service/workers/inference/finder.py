@@ -1,4 +1,6 @@
-"""The best artifact for a version of a model that is loaded here, or can be; and what somebody has unloaded."""
+"""Finds the best artifact for a version of a model that is loaded here, or can be. Remembers what users have
+unloaded.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from service.workers.inference.tables import Tables
 
 
 class CannotLoad(Exception):
-    """There are builds that could answer, but not here or not now.
+    """There are builds that could serve the model, but none can be loaded on this machine now.
 
     Attributes:
-        error: to show.
+        error: the error to report.
     """
 
     def __init__(self, error: OctetError) -> None:
@@ -29,14 +31,14 @@ class CannotLoad(Exception):
 
 
 class Unwanted(Exception):
-    """Before it was found, nobody wanted it any more."""
+    """The caller lost interest in the model before it was found."""
 
 
 class Finder:
-    """Asks the tables, and has the loader load. For one event loop; whatever blocks runs in a thread.
+    """Reads the tables, and has the loader load artifacts. For one event loop; blocking work runs in a thread.
 
     Attributes:
-        passed_over: the models and versions for which something better was there than what was found, and failed.
+        passed_over: the models and versions that have a better candidate than the one found, which failed to load.
     """
 
     def __init__(self, tables: Tables, loader: Loader) -> None:
@@ -51,16 +53,16 @@ class Finder:
         is_wanted: Callable[[], bool] = lambda: True,
         beside: Served | None = None,
     ) -> Served:
-        """The best that is loaded, or can be.
+        """Returns the best candidate that is loaded or can be loaded.
 
         Args:
-            is_wanted: asked when the tables have answered; if not, nothing is loaded.
-            beside: what the caller holds meanwhile.
+            is_wanted: called after the tables were read; if it returns false, nothing is loaded.
+            beside: a model that the caller holds meanwhile.
 
         Raises:
             CannotLoad: there are builds, but none can be loaded here.
-            NotFound, NotReady: there is no build that could be.
-            Unwanted: see above.
+            NotFound, NotReady: the model has no build that could be loaded.
+            Unwanted: `is_wanted` returned false.
         """
         failure: OctetError | None = None
         self.passed_over.discard((model, version))
@@ -75,38 +77,38 @@ class Finder:
                 self.passed_over.add((model, version))
         if failure is None:
             raise await asyncio.to_thread(self._tables.why_not_ready, model, version)
-        kind = type(failure) if isinstance(failure, NotReady) else NotReady
+        error_type = type(failure) if isinstance(failure, NotReady) else NotReady
         message = f"model {model!r} cannot be loaded here: {failure.message}"
-        here = kind(message, hint=failure.hint, retry_after_s=failure.retry_after_s)
-        raise CannotLoad(here) from failure
+        unloadable = error_type(message, hint=failure.hint, retry_after_s=failure.retry_after_s)
+        raise CannotLoad(unloadable) from failure
 
     async def allow(self, model: str, version: int | None) -> None:
-        """Takes a `forbid` back, and lets what could not be loaded be tried again."""
+        """Reverts `forbid`, and allows another attempt to load artifacts that could not be loaded."""
         self._unloaded -= {(model, None), (model, version)}
         for _, identity in await asyncio.to_thread(self._candidates, model, version):
             await self.forgive(identity.artifact)
 
     async def forbid(self, model: str, version: int | None) -> None:
-        """Finds a version, or any of a model, no more.
+        """From now on, finds no build of this version, or of any version of the model.
 
         Raises:
-            NotFound: there is no such model or version.
+            NotFound: the model or version does not exist.
         """
-        await asyncio.to_thread(self._tables.check_known, model, version)
+        await asyncio.to_thread(self._tables.check_exists, model, version)
         self._unloaded.add((model, version))
 
     def forget(self, model: str, versions: Collection[int], *, entirely: bool) -> None:
-        """What was forbidden of versions that are deleted is forbidden no more."""
+        """Removes what was recorded about deleted versions, so that they are no longer forbidden."""
         gone = {(model, version) for version in versions} | ({(model, None)} if entirely else set())
         self._unloaded -= gone
         self.passed_over -= gone
 
     async def forgive(self, artifact: Digest) -> None:
-        """Lets an artifact be tried again that crashed the server, or could not be loaded."""
+        """Allows another attempt to load an artifact that crashed the server or could not be loaded."""
         await asyncio.to_thread(self._loader.forgive, artifact)
 
     def is_unloaded(self, model: str, version: int) -> bool:
-        """Whether somebody has unloaded a version, or the whole model. From any thread."""
+        """Returns true if a user has unloaded this version, or the whole model. From any thread."""
         return not self._unloaded.isdisjoint({(model, None), (model, version)})
 
     async def _load(self, build: Build, identity: Identity, beside: Served | None) -> Served:
@@ -117,15 +119,15 @@ class Finder:
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity, beside)
-            with served.held():  # nothing takes its room meanwhile
+            with served.held():  # it cannot be unloaded to make room meanwhile
                 self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
-            if self.is_unloaded(identity.model, identity.version):  # while it was loaded
+            if self.is_unloaded(identity.model, identity.version):  # while it was being loaded
                 self._loader.unload(served)
-            elif self._loader.holds(served):  # and nobody was faster to unload it again
+            elif self._loader.holds(served):  # it was not unloaded again meanwhile
                 return served
 
     def _metadata(self, identity: Identity) -> ModelMetadata:
-        """What was said of a version, and what its file says."""
+        """Returns the metadata that was set for a version, combined with the metadata in its file."""
         return self._tables.models.metadata(identity.model, identity.version).over(
             self._loader.file_metadata(identity.artifact)
         )
@@ -135,5 +137,5 @@ class Finder:
 
 
 def is_answer(error: Exception) -> bool:
-    """Whether the tables say that nothing can answer for a name; if not, they could not be read."""
+    """Returns true if the error means that nothing can serve a name, and false if the tables could not be read."""
     return isinstance(error, NotFound | NotReady) and not isinstance(error, DatabaseUnreachable | DatabaseLost)

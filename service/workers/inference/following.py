@@ -1,4 +1,4 @@
-"""Which of the names that are answered for are to be looked at again."""
+"""Decides which of the served names must be resolved again."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ from collections.abc import Collection, Iterable
 from service.workers.inference.ports import Changes
 from service.workers.inference.routes import Name
 
-_SWEEP_S = 300.0  # after which every name has been looked at: news may be lost on the way
+_SWEEP_S = 300.0  # after this time every name is resolved again, because a change notification may be lost
 
 
 class Following:
-    """Looks for changes rather than at each name. For one event loop.
+    """Looks for changes of the tables instead of resolving every name again. For one event loop.
 
     Args:
-        changes: None where nobody tells of any: every name is always due.
+        changes: None if no changes are reported: then every name is always due.
     """
 
     def __init__(self, changes: Changes | None) -> None:
         self._changes, self._mark = changes, -1
         self._unsettled: set[Name] = set()
-        self._outdated: set[Name] = set()  # what is being loaded for them is not what the tables say by now
-        self._overtaken: set[Name] = set()  # nor is it to answer
+        self._outdated: set[Name] = set()  # loads in progress whose table contents have changed since they were read
+        self._overtaken: set[Name] = set()  # and of those, the ones whose result must not be used
         self._swept_s = -math.inf
 
     def settle(self, name: Name) -> None:
-        """It stands for what the tables said at the last `unsettle`: for good, if they have said nothing else since."""
+        """Marks the name as resolved to what the tables contained at the last `unsettle`. It stays so until the tables
+        change.
+
+        Does nothing if the tables have changed since then.
+        """
         if name not in self._outdated:
             self._unsettled.discard(name)
 
     def unsettle(self, name: Name) -> None:
-        """It does not, for a reason that may pass without any change of the tables."""
+        """Marks the name as unresolved, for a reason that may pass without any change of the tables."""
         self._unsettled.add(name)
         self._outdated.discard(name)
         self._overtaken.discard(name)
 
     def overtake(self, names: Iterable[Name]) -> None:
-        """What was read of the tables for them is so no more, and shall not be what answers from now on."""
+        """Marks the table contents that were read for these names as stale, so that their result is not used."""
         self._overtaken.update(names)
 
     def is_overtaken(self, name: Name) -> bool:
-        """Whether it was, since the last `unsettle`."""
+        """Returns true if `overtake` was called for the name since the last `unsettle`."""
         return name in self._overtaken
 
     def doubt(self) -> None:
-        """What is usable here has changed, and so may what any name stands for."""
+        """Makes all names due, because the set of usable artifacts on this machine has changed."""
         self._swept_s = -math.inf
 
     async def due(self, names: Collection[Name], looked_for: Iterable[Name]) -> list[Name]:
-        """Those that are to be looked at now.
+        """Returns the names that must be resolved again now.
 
         Args:
-            names: that are answered for.
-            looked_for: those for which tables are read, or models loaded, right now; as `names`, it is read at the end.
+            names: the names that are served.
+            looked_for: the names that are being resolved or loaded right now. Read after the changes, as `names` is.
         """
         began_s = time.monotonic()
         changed = await self._changed()

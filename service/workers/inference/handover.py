@@ -1,4 +1,6 @@
-"""What a new worker loads before it takes requests: what its pool's others have in memory. None then waits for it."""
+"""Preloads on a new worker the models that the other workers of its pool have in memory, so that no request has to wait
+for them.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,19 @@ _logger = logging.getLogger(__name__)
 
 
 def held_by(pool: str, workers: Collection[Worker]) -> list[tuple[str, str]]:
-    """What the workers of a pool have in memory, as they say it; what most of them have first."""
+    """Returns the models that the workers of a pool report as loaded; those that most workers have come first."""
     holders = Counter(name for worker in workers if worker.pool == pool for name in worker.loaded)
     return sorted(holders, key=lambda name: (-holders[name], name))
 
 
 async def take_over(find: Callable[[], Sequence[Name]], registry: Registry, within_s: float) -> None:
-    """Loads what `find` names, in that order, until one model drives another of them out of memory.
+    """Loads the models that `find` returns, in that order, until one of them evicts another from memory.
 
-    What cannot be loaded is logged. What is being loaded when the time is over goes on beside requests.
+    A model that cannot be loaded is logged. A load that is in progress when the time is over goes on while requests are
+    already served.
 
     Args:
-        find: blocks.
+        find: may block.
     """
     loaded: list[Name] = []
     try:
@@ -36,13 +39,15 @@ async def take_over(find: Callable[[], Sequence[Name]], registry: Registry, with
                 try:
                     await registry.resolve(*name)
                 except OctetError as error:
-                    _logger.warning("model %s, which others of the pool have, cannot be loaded: %s", name[0], error)
+                    _logger.warning("cannot load model %s, which other workers of the pool have: %s", name[0], error)
                     continue
                 loaded.append(name)
                 if not all(registry.answers(*each) for each in loaded):
-                    _logger.info("of what the pool's others have there is room for %d models", len(loaded) - 1)
+                    _logger.info(
+                        "memory is full: it has room for %d of the models of other workers in the pool", len(loaded) - 1
+                    )
                     return
     except OctetError as error:
-        _logger.warning("it is not known what others of the pool have in memory: %s", error)
+        _logger.warning("cannot find out which models other workers of the pool have: %s", error)
     except TimeoutError:
-        _logger.warning("not all is loaded that others of the pool have: requests are taken after %g s", within_s)
+        _logger.warning("not all models of the pool were loaded within %g s: accepting requests now", within_s)

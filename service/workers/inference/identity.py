@@ -1,4 +1,4 @@
-"""What a loaded model is."""
+"""Identifies a loaded model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from service.core.digest import Digest
 
 @dataclass(frozen=True)
 class Identity:
-    """Which model is loaded, and as what.
+    """The model that is loaded, and the artifacts that it is loaded from.
 
     Attributes:
-        artifact: of one sample, or of as many as the model file says.
+        artifact: the artifact for one sample, or for the batch size of the model file.
         variants: other batch sizes and their artifacts, ascending.
-        buckets: the artifacts of larger shapes, ascending, of a model that is built for several.
+        buckets: if the model is built for several shapes: the artifacts of the larger shapes, ascending.
     """
 
     model: str
@@ -28,6 +28,6 @@ class Identity:
 
     @property
     def others(self) -> Iterator[Digest]:
-        """The artifacts of its other sizes."""
+        """The artifacts of the other batch sizes and shapes."""
         yield from (artifact for _, artifact in self.variants)
         yield from self.buckets

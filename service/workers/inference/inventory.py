@@ -1,4 +1,4 @@
-"""Every model version that there is, and whether it is loaded here: the protocol's repository index."""
+"""Lists every model version and whether it is loaded here: the protocol's repository index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.workers.inference.ports import Builds, Models
 
 
 class ModelState(StrEnum):
-    """In the words of the protocol's model_repository extension."""
+    """The states of the protocol's model_repository extension."""
 
     READY = "READY"
     LOADING = "LOADING"
@@ -34,7 +34,7 @@ class Indexed:
 
 
 class Inventory:
-    """Looks at the tables, and at what is loaded. Reads tables: to be called in a thread."""
+    """Lists model versions from the tables and the loader. Reads tables: call it in a thread."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class Inventory:
     ) -> None:
         """
         Args:
-            is_unloaded: whether somebody has unloaded a version of a model.
+            is_unloaded: returns true if a user has unloaded a version of a model.
         """
         self._builds, self._models, self._targets, self._loader = builds, models, targets, loader
         self._is_unloaded = is_unloaded
 
     def index(self) -> list[Indexed]:
-        """Every version of every model; by name, the oldest version first."""
+        """Returns every version of every model; by name, the oldest version first."""
         return [self._look(each.name, each.number) for each in self._models.all_versions()]
 
     def _look(self, model: str, version: int) -> Indexed:
@@ -65,7 +65,7 @@ class Inventory:
         return not_loaded(model, version, self._why_not(model, version))
 
     def _why_not(self, model: str, version: int) -> str:
-        """Why it could not be loaded; empty if it could."""
+        """Returns why a version could not be loaded; empty if it could."""
         serving = self._builds.serving(model, version, self._targets)
         if not serving:
             return why_not_ready(self._builds, self._models, model, version, self._targets).message
@@ -76,7 +76,7 @@ class Inventory:
 
 
 def not_loaded(model: str, version: int, why_not: str) -> Indexed:
-    """The state of a version that is not in memory.
+    """Returns the state of a version that is not in memory.
 
     It is ready if the first request loads it: `GET /v2/models/NAME/ready` reports the same, and clients wait for this
     state before they send a request.

@@ -1,4 +1,6 @@
-"""From a build to a model that the data plane has loaded. What cannot be is remembered, and left alone for a while."""
+"""Loads the artifact of a build into the data plane. Remembers what cannot be loaded, and does not retry it for a
+while.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
 
 _logger = logging.getLogger(__name__)
-_PATIENCE_S = 5.0  # a model waits this long for others to be out of use, so that it has their memory
+_PATIENCE_S = 5.0  # how long a model waits for others to become unused, so that it can have their memory
 _LOOK_AGAIN_S = 0.005  # most predictions take less
-# Where a model has no room, and what to do about it.
+# For each device: where the memory is missing, and what to do about it.
 _BUDGETS: Mapping[Device, tuple[str, str]] = {
     "cpu": ("", "raise the server's OCTET_MODEL_MEMORY_BYTES"),
     "cuda": (" on a card", "raise the server's OCTET_CARD_MEMORY_BYTES, or give it fewer instances or a larger card"),
@@ -34,14 +36,14 @@ _BUDGETS: Mapping[Device, tuple[str, str]] = {
 
 
 class _NoRoom(Exception):
-    """A model does not fit; the argument is the error to show."""
+    """A model does not fit; the argument is the error to report."""
 
 
 class Loader:
-    """The models in memory, by what they are. For one event loop; whatever blocks runs in a thread.
+    """The models in memory, by identity. For one event loop; blocking work runs in a thread.
 
     Attributes:
-        loaded: those that are ready.
+        loaded: the models that are ready.
     """
 
     def __init__(
@@ -56,11 +58,11 @@ class Loader:
     ) -> None:
         """
         Args:
-            scheduling: the rules of each model, by its name.
-            plane: loads them.
+            scheduling: returns the rules of a model, by its name.
+            plane: loads the models.
             on_lost: called in a thread with a build whose artifact is damaged or gone.
-            forget: sends no more requests to what has to make room for another.
-            memory: what all models together may take.
+            forget: stops sending requests to a model that has to make room for another.
+            memory: the memory budget of all models together.
         """
         self._builds, self._artifacts = builds, artifacts
         self._scheduling, self._plane = scheduling, plane
@@ -75,13 +77,13 @@ class Loader:
         self.loaded: dict[Identity, Served] = {}
 
     async def load(self, build: Build, identity: Identity, beside: Served | None = None) -> Served:
-        """What is loaded as `identity`, or is from now on.
+        """Returns the model that is loaded as `identity`, loading it if necessary.
 
         Args:
-            beside: what the caller holds meanwhile, and so cannot make room for it.
+            beside: a model that the caller holds meanwhile, which therefore cannot make room for this one.
 
         Raises:
-            OctetError: it cannot be loaded here, now or when it was last tried.
+            OctetError: it cannot be loaded here, now or at the last attempt.
         """
         if served := self.loaded.get(identity):
             return served
@@ -91,30 +93,30 @@ class Loader:
         return await self._loading.join(identity, lambda: self._load_now(build, identity))
 
     def unload(self, served: Served) -> None:
-        """Takes it out of memory as soon as no request holds it."""
+        """Unloads the model as soon as no request uses it."""
         if self.holds(served):
             _logger.info("unloading %s version %d", served.identity.model, served.identity.version)
             del self.loaded[served.identity]
             served.retire()
-            self._leaving[served] = asyncio.create_task(self._see_off(served))
+            self._leaving[served] = asyncio.create_task(self._finish_unload(served))
 
     def holds(self, served: Served) -> bool:
-        """Whether it is loaded still."""
+        """Returns true if the model is still loaded."""
         return self.loaded.get(served.identity) is served
 
     def in_memory(self) -> list[Served]:
-        """Those that are ready, and those whose last requests are being answered. From any thread."""
+        """Returns the models that are ready, and those whose last requests are being answered. From any thread."""
         return [*list(self.loaded.values()), *list(self._leaving)]
 
     def is_usable(self, artifact: Digest) -> bool:
-        """Whether nothing is known against it."""
+        """Returns true if no failure is recorded for the artifact."""
         return artifact not in self._failures
 
     def is_loading(self, model: str, version: int) -> bool:
         return any((identity.model, identity.version) == (model, version) for identity in self._loading)
 
     def failure(self, artifact: Digest) -> OctetError | None:
-        """Why an artifact could not be loaded when it was last tried, or may not be."""
+        """Returns why an artifact could not be loaded at the last attempt, or may not be loaded; None if it may."""
         if (failure := self._failures.of(artifact)) is not None:
             return failure
         try:
@@ -124,28 +126,32 @@ class Loader:
         return None
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
-        """What the model file of a loaded artifact says of itself; nothing where that is damaged. Reads a file."""
+        """Returns the metadata in the model file of a loaded artifact; nothing if the file is damaged. Reads a file."""
         if artifact not in self._metadata:
             try:
                 self._metadata[artifact] = self._artifacts.file_metadata(artifact)
             except OctetError as error:
-                _logger.warning("the facts of artifact %s cannot be read: %s", artifact, error)
+                _logger.warning("cannot read the metadata of artifact %s: %s", artifact, error)
                 self._metadata[artifact] = NOTHING
         return self._metadata[artifact]
 
     def forgive(self, artifact: Digest) -> None:
-        """Lets an artifact be tried again at once, whatever it did before. Writes a file: to be called in a thread."""
+        """Allows an immediate attempt to load an artifact, whatever it did before. Writes a file: call it in a
+        thread.
+        """
         self._failures.forget(artifact)
         self._artifacts.forgive(artifact)
 
     def describe(self, served: Served, metadata: ModelMetadata) -> None:
-        """What is known of a loaded model, from now on."""
+        """Sets the metadata of a loaded model."""
         if served.metadata != metadata:
             served.metadata = metadata
             self._plane.describe(served.key, orders.describe(metadata))
 
     def lost(self, present: Collection[int]) -> list[Served]:
-        """Forgets what is loaded no more: all but what has these keys."""
+        """Forgets the models that are no longer loaded, and returns them. `present` contains the keys of those that
+        still are.
+        """
         gone = [served for served in self.in_memory() if served.key not in present]
         for served in gone:
             served.is_lost = True
@@ -153,7 +159,7 @@ class Loader:
         return gone
 
     async def close(self) -> None:
-        """Ends what is being loaded; what is loaded stays with the data plane."""
+        """Cancels the loads in progress. Loaded models stay in the data plane."""
         await self._loading.end()
         for leaving in self._leaving.values():
             leaving.cancel()
@@ -172,9 +178,10 @@ class Loader:
             raise error.args[0] from None  # nothing is wrong with the artifact
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
-        except Restarting:  # nor then
+        except Restarting:  # nor in this case
             raise
-        except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
+        # a library may raise anything when it is loaded: this model cannot run, but others can
+        except Exception as error:
             failure = self._failures.note(identity.artifact, error)
             _logger.exception("artifact %s cannot be served: %s", identity.artifact, failure)
             if failure is error:
@@ -187,7 +194,7 @@ class Loader:
         return served
 
     async def _start(self, identity: Identity) -> Served:
-        """In all its sizes; but for one sample, those that cannot be loaded are left out from now on."""
+        """Loads a model in all its sizes. Leaves out the sizes other than a single sample that cannot be loaded."""
         await asyncio.to_thread(self._artifacts.check, identity.artifact)
         usable = {each for each in identity.others if await asyncio.to_thread(self._is_good, each)}
         try:
@@ -197,7 +204,7 @@ class Loader:
         except NotReady as error:
             if not usable:
                 raise
-            _logger.error("of %s version %d only one size is served: %s", identity.model, identity.version, error)
+            _logger.error("%s version %d is served in one size only: %s", identity.model, identity.version, error)
             for artifact in usable:
                 self._failures.note(artifact, error)
             return await self._ordered(_without(identity, set(identity.others)))
@@ -207,20 +214,20 @@ class Loader:
         return Served(await self._plane.load(order), identity, signature)
 
     def _weigh(self, identity: Identity) -> Weight:
-        """All its sizes; raises what `Artifacts.weigh` raises for the first."""
+        """Returns the memory needed by all sizes. Raises what `Artifacts.weigh` raises for the first size."""
         weights = [self._artifacts.weigh(identity.artifact)]
         for artifact in identity.others:
-            with suppress(CorruptBlob, NotFound):  # as `_is_good` will find
+            with suppress(CorruptBlob, NotFound):  # `_is_good` will report it
                 weights.append(self._artifacts.weigh(artifact))
         one = together(weights)
         instances = self._scheduling(identity.model).instances_on(one.device)
         return replace(one, own_bytes=one.own_bytes * instances)
 
     async def _check_room(self, identity: Identity, beside: Served) -> None:
-        """Raises `NotReady`: the memory does not hold both, however long one waits."""
+        """Raises `NotReady` if the memory limit is too small for both models, even if all others are unloaded."""
         try:
             weight = await asyncio.to_thread(self._weigh, identity)
-        except (CorruptBlob, NotFound):  # as `_load_now` will find
+        except (CorruptBlob, NotFound):  # `_load_now` will report it
             return
         limit_bytes = self._memory.limit_bytes(weight.device)
         receipt = self._receipts.get(beside)
@@ -236,28 +243,29 @@ class Loader:
             )
 
     async def _take_room(self, identity: Identity, weight: Weight) -> object:
-        """Takes memory for a model; those that were not used for longest, and are not now, make room for it.
+        """Takes memory for a model. Unloads the least recently used models that are not in use, to make room for it.
 
         Raises:
-            _NoRoom: it is too large, or what is loaded is in use and stays so.
+            _NoRoom: it is too large, or the loaded models are in use and stay so.
         """
         limit_bytes = self._memory.limit_bytes(weight.device)
         where, hint = _BUDGETS[weight.device]
         what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}{where}"
         if limit_bytes and weight.total_bytes > limit_bytes:
             too_large = NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint)
-            raise _NoRoom(self._failures.note(identity.artifact, too_large))  # for its state to say
+            raise _NoRoom(self._failures.note(identity.artifact, too_large))  # so that the model's state reports it
         async with self._making_room:
-            until_s = monotonic() + _PATIENCE_S  # now: what waited before this held models that it does no more
+            # starts now: the previous holder of the lock may have held models that are free again
+            until_s = monotonic() + _PATIENCE_S
             while not self._memory.has_room(weight):
                 if monotonic() > until_s:
                     used = _mb(self._memory.used_bytes(weight.device))
-                    raise _NoRoom(NotReady(f"{what}, and models in use take {used} of {_mb(limit_bytes)}", hint=hint))
+                    raise _NoRoom(NotReady(f"{what}, but models in use take {used} of {_mb(limit_bytes)}", hint=hint))
                 await self._unload_least_recent(weight.device)
             return self._memory.take(weight)
 
     async def _unload_least_recent(self, device: Device) -> None:
-        """Unloads a model of that device that nobody holds; where there is none, waits a little."""
+        """Unloads the least recently used model of the device that is not held. If there is none, waits a little."""
         await self._plane.gather()
         of_device = [each for each in self.loaded.values() if self._memory.device(self._receipts[each]) == device]
         unused = [served for served in of_device if not served.is_held]
@@ -265,29 +273,30 @@ class Loader:
             await asyncio.sleep(_LOOK_AGAIN_S)
             return
         served = min(unused, key=lambda each: each.used_s)
-        _logger.info("%s version %d makes room", served.identity.model, served.identity.version)
+        _logger.info("unloading %s version %d to make room", served.identity.model, served.identity.version)
         self._forget(served)
         self.unload(served)
         await self._leaving[served]
 
-    async def _see_off(self, served: Served) -> None:
+    async def _finish_unload(self, served: Served) -> None:
         await served.unused()
-        if not served.is_lost:  # or its key may be that of another by now
+        if not served.is_lost:  # otherwise the key may belong to another model by now
             await self._plane.unload(served.key)
         self._memory.give_back(self._receipts.pop(served))
-        if all(served.identity.artifact != each.artifact for each in self.loaded):  # or each push would leave some here
+        # otherwise each push would leave an entry here
+        if all(served.identity.artifact != each.artifact for each in self.loaded):
             self._metadata.pop(served.identity.artifact, None)
         del self._leaving[served]
         self._artifacts.hold(self._memory.mapped)
 
     def _is_good(self, artifact: Digest) -> bool:
-        """Whether one size of a model can be loaded; the others can where it cannot."""
+        """Returns true if one size of a model can be loaded. If it cannot, the other sizes can still be."""
         try:
             self._artifacts.check(artifact)
         except (CorruptBlob, NotFound):
             _logger.exception("artifact %s, of one size of a model, is damaged or gone", artifact)
             self._builds.invalidate(artifact)
-        except Exception as error:  # as for the model itself
+        except Exception as error:  # any exception, as for the model itself
             _logger.exception("artifact %s, of one size of a model, cannot be served", artifact)
             self._failures.note(artifact, error)
         else:

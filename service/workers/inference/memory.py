@@ -1,4 +1,4 @@
-"""How much memory the loaded models take, and whether another has room."""
+"""Tracks how much memory the loaded models take, and whether there is room for another."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from service.core.target import Device
 
 @dataclass(frozen=True)
 class Weight:
-    """What a model takes of memory when it is loaded.
+    """The memory that a model takes when it is loaded.
 
     Attributes:
         mapped: the files that it maps, with their sizes: all models that map a file share its pages.
-        own_bytes: what it shares with no other: the memory that its instances compute in.
-        device: whose memory that is.
+        own_bytes: the memory that is not shared: the memory that its instances compute in.
+        device: the device whose memory this is.
     """
 
     mapped: Mapping[Digest, int]
@@ -25,12 +25,12 @@ class Weight:
 
     @property
     def total_bytes(self) -> int:
-        """If nothing else is loaded."""
+        """The memory that the model takes if nothing else is loaded."""
         return self.own_bytes + sum(self.mapped.values())
 
 
 def together(weights: Iterable[Weight]) -> Weight:
-    """What several models of one device take; a file that several map counts once."""
+    """Returns the memory that several models of one device take together; a file that several map counts once."""
     mapped: dict[Digest, int] = {}
     own_bytes = 0
     device: Device = "cpu"
@@ -42,24 +42,24 @@ def together(weights: Iterable[Weight]) -> Weight:
 
 
 class Memory:
-    """A budget for each device, and what is taken of it."""
+    """The memory budget of each device, and what is taken from it."""
 
     def __init__(self, limit_bytes: int, card_limit_bytes: int = 0) -> None:
         """
         Args:
-            limit_bytes: of all models of the CPU together; 0: there is no limit.
-            card_limit_bytes: of those for cards.
+            limit_bytes: for all models on the CPU together; 0: unlimited.
+            card_limit_bytes: for all models on GPUs together; 0: unlimited.
         """
         self._limits: dict[Device, int] = {"cpu": limit_bytes, "cuda": card_limit_bytes}
         self._taken: dict[object, Weight] = {}
 
     def limit_bytes(self, device: Device) -> int:
-        """0: there is no limit."""
+        """Returns the limit of a device; 0: unlimited."""
         return self._limits[device]
 
     @property
     def mapped(self) -> Collection[Digest]:
-        """The files of all that is loaded."""
+        """The files that the loaded models map."""
         return {digest for weight in list(self._taken.values()) for digest in weight.mapped}
 
     def used_bytes(self, device: Device) -> int:
@@ -73,7 +73,7 @@ class Memory:
         return [weight for weight in list(self._taken.values()) if weight.device == device]
 
     def take(self, weight: Weight) -> object:
-        """Takes it, whether there is room or not; what `give_back` wants."""
+        """Takes memory, whether there is room or not, and returns the receipt for `give_back`."""
         receipt = object()
         self._taken[receipt] = weight
         return receipt

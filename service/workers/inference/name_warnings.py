@@ -1,4 +1,4 @@
-"""Warnings about the names of models: each logged once, and again where it comes back after it was solved."""
+"""Warnings about the names of models: each is logged once, and again if the problem comes back after it was solved."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ _logger = logging.getLogger(__name__)
 
 
 class NameWarnings:
-    """For one event loop."""
+    """Remembers the current warning of each name. For one event loop."""
 
     def __init__(self) -> None:
-        self._said: dict[Name, str] = {}
+        self._current: dict[Name, str] = {}
 
     def report(self, name: Name, warning: str) -> None:
-        """`warning` is what is wrong with `name` now; empty for nothing."""
-        said = self._said.pop(name, "")
+        """Logs `warning` if it is new for `name`; an empty string removes it."""
+        previous = self._current.pop(name, "")
         if warning:
-            self._said[name] = warning
-            if warning != said:
+            self._current[name] = warning
+            if warning != previous:
                 _logger.warning("%s: %s", spoken(name), warning)
 
 
 def spoken(name: Name) -> str:
-    """As a person would say it."""
+    """Returns the name as it is written in messages."""
     model, reference = name
     return f"model {model}" if reference is None else f"model {model}@{reference}"

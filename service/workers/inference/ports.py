@@ -1,4 +1,6 @@
-"""What the registry needs of others: the stores of `db`, `artifacts.StoredArtifacts` and `DataPlane` satisfy it."""
+"""The interfaces that the registry needs: the stores of `db`, `artifacts.StoredArtifacts` and `DataPlane` implement
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,46 +20,50 @@ from service.workers.inference.memory import Weight
 
 class Builds(Protocol):
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
-        """The succeeded and verified builds of a version, newest-asked first; for None of every version, the newest
-        first.
+        """Returns the succeeded and verified builds of a version, the most recently requested first; if `version` is
+        None, those of all versions, the newest version first.
         """
 
     def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
-        """Those of the artifacts that wait for a worker's verification, or failed it. None of them is served."""
+        """Returns those of the artifacts that wait for a worker's verification, or failed it. None of them is
+        served.
+        """
 
     def refusing(self, artifacts: Collection[Digest]) -> Collection[tuple[Digest, str]]:
-        """Artifacts and the pools on which they do not compute what they should."""
+        """Returns artifacts with the pools on which they do not compute the expected outputs."""
 
     def list(
         self, model: str | None = None, state: BuildState | None = None, limit: int = 50, cursor: str | None = None
     ) -> tuple[list[Build], str | None]: ...
 
     def invalidate(self, artifact: Digest) -> object:
-        """The artifact is lost or damaged: the builds that made it no longer serve."""
+        """Marks the builds that produced a lost or damaged artifact, so that they no longer serve."""
 
 
 class Models(Protocol):
     def get(self, name: str) -> object:
-        """Raises `NotFound`."""
+        """Returns the model. Raises `NotFound`."""
 
     def version(self, name: str, number: int) -> Any:
-        """Raises `NotFound`."""
+        """Returns one version of a model. Raises `NotFound`."""
 
     def metadata(self, name: str, number: int) -> ModelMetadata:
-        """What was said of a version; nothing of one that there is not."""
+        """Returns the metadata that was set for a version; empty metadata if the version does not exist."""
 
     def all_versions(self) -> Sequence[Any]:
-        """Every version of every model, each with its `name` and `number`; by name, the oldest version first."""
+        """Returns every version of every model, each with its `name` and `number`; by name, the oldest version
+        first.
+        """
 
 
 class Aliases(Protocol):
     def find(self, model: str, name: str) -> Alias | None:
-        """What a name of versions, such as `stable`, stands for; None if nobody has set it."""
+        """Returns the alias of a model with this name, such as `stable`; None if it is not set."""
 
 
 class Changes(Protocol):
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:
-        """A mark to ask with the next time, and the models that have changed since `mark`; None: any may have.
+        """Returns a mark for the next call, and the models that have changed since `mark`; None: any may have changed.
 
         Blocks. The first mark is -1.
         """
@@ -65,7 +71,8 @@ class Changes(Protocol):
 
 class Artifacts(Protocol):
     def check(self, artifact: Digest) -> None:
-        """
+        """Checks that an artifact may be loaded.
+
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone.
             NotReady: no worker of its target has verified it, or it crashed the server too often.
@@ -73,42 +80,45 @@ class Artifacts(Protocol):
         """
 
     def check_crashes(self, artifact: Digest) -> None:
-        """Raises `Quarantined`: it crashed the server too often. Reads no file of the artifact."""
+        """Raises `Quarantined` if the artifact crashed the server too often. Reads no file of the artifact."""
 
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
-        """What the data plane is told to load a model whose artifacts were checked, and its
-        signature. Raises as `check`."""
+        """Returns the order to load a model whose artifacts were checked, and the model's signature. Raises as `check`
+        does.
+        """
 
     def weigh(self, artifact: Digest) -> Weight:
-        """What an instance of it would take of memory. Raises `CorruptBlob`, `NotFound`."""
+        """Returns the memory that an instance of it would take. Raises `CorruptBlob`, `NotFound`."""
 
     def hold(self, files: Collection[Digest]) -> None:
-        """What the data plane maps from now on, and is not to be evicted from this machine."""
+        """Keeps these files, which the data plane maps, from being evicted from this machine. All other files may be
+        evicted.
+        """
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
-        """What the file that it was made of says. Raises `CorruptBlob`, `NotFound`."""
+        """Returns the metadata of the file that the artifact was built from. Raises `CorruptBlob`, `NotFound`."""
 
     def forgive(self, artifact: Digest) -> None:
-        """Holds earlier crashes against an artifact no more."""
+        """Deletes the record of earlier crashes of an artifact."""
 
 
 class Plane(Protocol):
-    """What keeps models in memory, and answers: `service.workers.data_plane.plane.DataPlane`."""
+    """Keeps models in memory and answers requests: `service.workers.data_plane.plane.DataPlane`."""
 
     async def load(self, order: Mapping[str, Any]) -> int:
-        """The key of what is loaded from now on, or was already. Raises `OctetError`."""
+        """Loads a model if it is not loaded, and returns its key. Raises `OctetError`."""
 
     def describe(self, key: int, members: dict[str, Any]) -> None:
-        """What is known of a loaded model: `orders.describe`."""
+        """Sets the metadata of a loaded model: `orders.describe`."""
 
     async def unload(self, key: int) -> None:
-        """Returns when its last request is over."""
+        """Unloads a model, and returns when its last request is over."""
 
     def leftovers(self) -> Collection[int]:
-        """What is loaded, and was never asked for here."""
+        """Returns the keys of loaded models that this process has not requested."""
 
     async def gather(self) -> None:
-        """Has it report now."""
+        """Makes it report its counts now."""
 
     def order(self, members: dict[str, Any]) -> None:
-        """What stands until another order of this type: `orders.routes`."""
+        """Sends an order that stays in force until another order of its type: `orders.routes`."""

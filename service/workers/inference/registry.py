@@ -1,8 +1,10 @@
-"""Which models are loaded here: found when first asked for, kept, and replaced by newer builds of themselves.
+"""The models that this server serves: each is loaded at the first request for it, and replaced when a newer build
+exists.
 
-They are loaded in the data plane, which answers by what it was told last. The tables are asked when it first asks for a
-name, and then when something of its model has changed, by one task for all of them. What shall answer is loaded and
-warm before the name is switched to it; what answered goes when its last request is over.
+The data plane has the models in memory, and answers requests by the routes that it received last. The registry reads
+the tables when the data plane first requests a name, and again when the model has changed; one task does this for all
+names. A new model is loaded and warm before the name is switched to it. The old model is unloaded when its last request
+is over.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Registry:
-    """The loaded models. For one event loop; whatever blocks runs in a thread.
+    """The loaded models. For one event loop; blocking work runs in a thread.
 
     Attributes:
-        on_names: told which names are answered for, whenever that changes: models, and versions as they are asked for.
+        on_names: called with the served names whenever they change: models, and versions as requests name them.
     """
 
     def __init__(
@@ -61,18 +63,18 @@ class Registry:
         """Loads nothing yet.
 
         Args:
-            builds: where succeeded builds are found, and lost ones reported.
-            models: tells an unknown model from one that has no build.
-            artifacts: what the builds made.
-            plane: loads it, and is told who answers.
+            builds: finds succeeded builds, and marks lost ones.
+            models: distinguishes an unknown model from one without a build.
+            artifacts: the artifacts of the builds.
+            plane: loads the artifacts, and receives the routes.
             targets: canonical names of the targets that run here, the best first.
-            aliases: say which versions the names of versions stand for; None where there are none.
-            changes: of what the tables say of models; None where nobody tells.
-            scheduling: the rules of each model, by its name.
+            aliases: maps names of versions to versions; None: no aliases.
+            changes: reports the models whose rows have changed; None if changes are not reported.
+            scheduling: returns the rules of a model, by its name.
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
-            refresh_s: how often it is asked what has changed.
-            memory_bytes: what the models may take together; 0: there is no limit.
-            card_memory_bytes: and those for cards, there.
+            refresh_s: the interval between requests for changes.
+            memory_bytes: the memory limit of all models on the CPU together; 0: unlimited.
+            card_memory_bytes: the memory limit of all models on GPUs together; 0: unlimited.
         """
         self._tables = Tables(builds, models, aliases, tuple(targets))
         self._plane = plane
@@ -81,8 +83,8 @@ class Registry:
         self._loader = Loader(builds, artifacts, scheduling, plane, on_lost, self._forget, self._memory)
         self._finder = Finder(self._tables, self._loader)
         self._inventory = Inventory(builds, models, self._tables.targets, self._loader, self._finder.is_unloaded)
-        self._current = Routes(self._tell)
-        self._earlier: dict[Name, orders.Named] = {}  # answered for, and not looked for yet
+        self._current = Routes(self._send_routes)
+        self._earlier: dict[Name, orders.Named] = {}  # served by an earlier control plane, and not resolved yet
         self._warnings, self._following = NameWarnings(), Following(changes)
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
@@ -92,14 +94,14 @@ class Registry:
 
     @property
     def unready(self) -> str:
-        """Why requests are not welcome yet, or no longer; empty while they are."""
+        """Why requests are refused now, at startup or shutdown; empty if they are accepted."""
         if self._closed:
             return "the server is shutting down"
         return self._starting[0] if self._starting else "models are being loaded" if self._preloading else ""
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are welcome: when everything was preloaded, until `close`."""
+        """True if requests are accepted: after everything was preloaded, until `close`."""
         return not self.unready
 
     @property
@@ -109,26 +111,26 @@ class Registry:
 
     @property
     def memory_bytes(self) -> int:
-        """What the loaded models take together. From any thread."""
+        """The memory that all loaded models on the CPU take together. From any thread."""
         return self._memory.used_bytes("cpu")
 
     def in_memory(self) -> list[Served]:
-        """The loaded models, and those that are on their way out. From any thread."""
+        """Returns the loaded models, and those that are being unloaded. From any thread."""
         return self._loader.in_memory()
 
     def told(self, report: Mapping[str, Any]) -> None:
-        """The data plane has said how its models are used."""
+        """Takes over the figures of a report of the data plane about the use of its models."""
         uses = {each["key"]: each for each in report["models"]}
         for served in self._loader.in_memory():
             if (use := uses.get(served.key)) is not None:
                 served.told(use["admitted"], use["queued"], use["used_s"])
 
     async def found(self, present: Collection[int], routes: Mapping[Name, orders.Named]) -> None:
-        """A data plane is there, another than before or for the first time: what it lacks is loaded again.
+        """Handles a new connection to a data plane, the first one or another: loads again what it lacks.
 
         Args:
-            present: the keys of what is loaded; of that, what nobody answers with goes.
-            routes: who answers, by what an earlier control plane said; they go on until better is known.
+            present: the keys of the loaded models. Those that no route uses are unloaded.
+            routes: the routes that an earlier control plane set. They stay in force until the names are resolved.
         """
         self._earlier = {name: each for name, each in self._earlier.items() if each.main in present} | dict(routes)
         lost = self._loader.lost(present)
@@ -137,18 +139,18 @@ class Registry:
             self._current.drop(name)
         for name in dict.fromkeys([*wanted, *routes]):
             await self._follow(name)
-        self._tell()
+        self._send_routes()
         for key in self._plane.leftovers():
             await self._plane.unload(key)
 
     async def _follow(self, name: Name) -> None:
-        """Makes a name that was answered for stand for what the tables say, as soon as they can be read."""
+        """Resolves a name that an earlier control plane served, as soon as the tables can be read."""
         while not self._closed:
             try:
                 await self._refreshed(name)
             except OctetError as error:
                 if not is_answer(error):
-                    log_trouble(_logger, error, "could not look for %s", spoken(name))
+                    log_trouble(_logger, error, "cannot resolve %s", spoken(name))
                     await asyncio.sleep(self._refresh_s)
                     continue
                 _logger.error("%s is not served any more: %s", spoken(name), error)
@@ -156,52 +158,53 @@ class Registry:
             return
 
     async def resolve(self, model: str, version: Reference = None) -> None:
-        """Has the data plane know who answers for a name.
+        """Loads what serves a name, and sends the data plane its route.
 
         Args:
             model: its name.
-            version: a number or an alias; None for what is stable, or else for the newest that is ready.
+            version: a number or an alias; None for the `stable` version, or else the newest that is ready.
 
         Raises:
-            NotFound: there is no such model, version or alias.
-            NotReady: no verified artifact of it runs here; the hint says why.
+            NotFound: the model, version or alias does not exist.
+            NotReady: no verified artifact of it runs here; the hint explains why.
         """
         if not self.answers(model, version):
             await self._refreshed((model, version))
 
     def answers(self, model: str, version: Reference = None) -> bool:
-        """Whether what answers for a name is in memory."""
+        """Returns true if the model that serves a name is in memory."""
         return (model, version) in self._current
 
     def served(self, key: int) -> Served | None:
-        """What is loaded under that key."""
+        """Returns the model that is loaded under that key."""
         return next((served for served in self._loader.in_memory() if served.key == key), None)
 
     async def versions(self, model: str, reference: Reference = None) -> list[int]:
-        """The versions of a model that have a build for this host, in ascending order.
+        """Returns the versions of a model that have a build for this host, in ascending order.
 
         Args:
-            reference: only those that it stands for; None: all.
+            reference: only the versions that it refers to; None: all.
 
         Raises:
-            NotFound: there is no such model or alias.
+            NotFound: the model or alias does not exist.
         """
         return await asyncio.to_thread(self._tables.versions, model, reference)
 
     async def load(self, model: str, version: int | None = None) -> None:
-        """Makes a model ready: its newest version, or the one named. What could not be loaded is tried again at once.
+        """Loads the newest version of a model, or the given one. Retries at once what could not be loaded before.
 
         Raises:
-            NotFound: there is no such model or version.
-            NotReady: no verified artifact of it runs here; the hint says why.
+            NotFound: the model or version does not exist.
+            NotReady: no verified artifact of it runs here; the hint explains why.
         """
         await self._finder.allow(model, version)
         await self._refreshed((model, version))
 
     def preload(self, names: Sequence[Name] | None) -> Coroutine[None, None, None]:
-        """Loads models before requests are welcome: from this call until the coroutine that it returns is over.
+        """Loads models before requests are accepted. They are refused from this call until the returned coroutine has
+        ended.
 
-        What cannot be loaded is logged; it does not keep the others from being served.
+        A model that cannot be loaded is logged. The others are served in spite of it.
 
         Args:
             names: None for every model that has a build for this host.
@@ -211,7 +214,7 @@ class Registry:
 
     @contextmanager
     def starting(self, reason: str) -> Iterator[None]:
-        """Requests are not welcome yet, for this reason, as long as the block runs; those that come are answered."""
+        """While the block runs, `unready` returns this reason. Requests that arrive anyway are answered."""
         self._starting.append(reason)
         try:
             yield
@@ -220,7 +223,8 @@ class Registry:
 
     @asynccontextmanager
     async def prepared(self, model: str, version: int) -> AsyncIterator[None]:
-        """A version is ready, and stays so until the block ends: what it is switched to there needs not load it.
+        """Loads a version, and keeps it loaded until the block ends, so that a switch to it in the block need not load
+        it.
 
         Raises:
             NotFound, NotReady: as `load`.
@@ -237,12 +241,12 @@ class Registry:
             self._retire_if_replaced([served])
 
     async def unload(self, model: str, version: int | None = None) -> None:
-        """Takes a model, or one version of it, out of memory; requests for it are refused until `load`.
+        """Unloads a model, or one version of it, and refuses requests for it until `load`.
 
-        Those that were taken are answered. It is for this process only, and until it ends.
+        Requests that were already accepted are answered. This applies to this process only, and until it ends.
 
         Raises:
-            NotFound: there is no such model or version.
+            NotFound: the model or version does not exist.
         """
         await self._finder.forbid(model, version)
         for name, route in list(self._current.items()):
@@ -253,16 +257,16 @@ class Registry:
                 self._loader.unload(served)
 
     async def refresh(self, model: str) -> None:
-        """Makes the names of a model that are asked for here stand for what the tables say, now."""
+        """Resolves all requested names of a model again, now."""
         self._following.overtake(name for name in self._refreshing if name[0] == model)
         for name in [name for name in self._current if name[0] == model]:
             await self._check(name)
 
     async def deleted(self, model: str, versions: Collection[int], *, entirely: bool) -> None:
-        """Forgets versions that the tables do not have any more; requests under way are answered.
+        """Forgets versions that were deleted from the tables. Requests in progress are answered.
 
         Args:
-            entirely: they were all that the model had.
+            entirely: these were all versions of the model.
         """
         self._finder.forget(model, versions, entirely=entirely)
         await self.refresh(model)
@@ -271,15 +275,15 @@ class Registry:
                 self._loader.unload(served)
 
     def failure(self, artifact: Digest) -> OctetError | None:
-        """Why an artifact could not be loaded here when it was last tried. From any thread."""
+        """Returns why an artifact could not be loaded here at the last attempt. From any thread."""
         return self._loader.failure(artifact)
 
     async def index(self) -> list[Indexed]:
-        """Every version of every model, and whether it is loaded here; by name, the oldest version first."""
+        """Returns every version of every model, and whether it is loaded here; by name, the oldest version first."""
         return await asyncio.to_thread(self._inventory.index)
 
     async def close(self) -> None:
-        """Follows the tables no more; what is loaded goes on answering."""
+        """Stops following the tables. The loaded models go on answering."""
         self._closed = True
         if self._refresher:
             self._refresher.cancel()
@@ -297,20 +301,20 @@ class Registry:
             self._preloading = False
 
     async def _refreshed(self, name: Name) -> None:
-        """Makes the best that there is for `name` the current one, and loads it where it has to."""
+        """Resolves `name` to the best artifact that exists, and loads it if necessary."""
         await self._look_for(name)
-        while name not in self._current:  # a look for what is newer, joined here, has given it up
+        while name not in self._current:  # an attempt that this call joined has dropped the name again
             await self._look_for(name)
 
     async def _look_for(self, name: Name) -> None:
-        """Does so unless another model takes the room of the current one meanwhile, which it then keeps."""
+        """Resolves the name. If another model takes the memory of the current one meanwhile, the name stays dropped."""
         await self._refreshing.join(name, lambda: self._resolve(name))
 
     async def _resolve(self, name: Name) -> None:
         if self._closed:
             raise NotReady("the server is shutting down")
         model, was_current = name[0], name in self._current
-        self._following.unsettle(name)  # until the best that the tables say is what answers
+        self._following.unsettle(name)  # until the best candidate of the tables serves the name
         wanted, versions = await asyncio.to_thread(self._planned, *name)
         try:
             main = await self._finder.find(model, wanted.version, lambda: not was_current or name in self._current)
@@ -319,7 +323,7 @@ class Registry:
         except CannotLoad as failure:
             if name not in self._current:
                 raise failure.error from failure.__cause__
-            self._warnings.report(name, f"what answers goes on: {failure.error}")
+            self._warnings.report(name, f"the loaded version stays in use: {failure.error}")
             return
         with main.held():  # while the canary is loaded
             canary = await self._canary(name, wanted, main)
@@ -329,14 +333,14 @@ class Registry:
             tried = {(model, wanted.version), (model, wanted.canary)}
             if (canary or wanted.canary is None) and self._finder.passed_over.isdisjoint(tried):
                 self._following.settle(name)
-        else:  # somebody unloaded one of them meanwhile, or the tables say another by now
+        else:  # one of them was unloaded meanwhile, or the tables have changed
             try:
                 await self._resolve(name)
             finally:
                 self._retire_if_replaced(route)
 
     async def _canary(self, name: Name, wanted: Plan, main: Served) -> Served | None:
-        """The version on trial; without it, the others get its requests."""
+        """Returns the canary version; None if it cannot be loaded, so that the main version gets its requests."""
         warning, canary = "", None
         if wanted.canary is not None:
             try:
@@ -347,19 +351,19 @@ class Registry:
         return canary
 
     async def forgive(self, artifact: Digest) -> None:
-        """Lets an artifact be tried again that crashed the server, or could not be loaded."""
+        """Allows another attempt to load an artifact that crashed the server or could not be loaded."""
         await self._finder.forgive(artifact)
         self._following.doubt()
 
     def is_unloaded(self, model: str, version: int) -> bool:
-        """Whether somebody has unloaded a version, or the whole model. From any thread."""
+        """Returns true if a user has unloaded this version, or the whole model. From any thread."""
         return self._finder.is_unloaded(model, version)
 
     def _planned(self, model: str, version: Reference) -> tuple[Plan, Sequence[int]]:
         return self._tables.plan(model, version), tuple(self._tables.versions(model, None))
 
-    def _tell(self) -> None:
-        """Tells the data plane who answers."""
+    def _send_routes(self) -> None:
+        """Sends the data plane the current routes."""
         named = [route.named(*name) for name, route in self._current.items()]
         named += [earlier for name, earlier in self._earlier.items() if name not in self._current]
         self._plane.order(orders.routes(named))
@@ -370,7 +374,7 @@ class Registry:
         self._current[name] = route
         self._retire_if_replaced(old)
         if self._refresher is None:
-            # Of no request, though one has begun it.
+            # The task belongs to no request, although a request starts it.
             self._refresher = asyncio.create_task(self._keep_fresh(), context=Context())
 
     def _retire_if_replaced(self, models: Iterable[Served]) -> None:
@@ -382,7 +386,7 @@ class Registry:
         return any(served in route for route in self._current.values())
 
     def _forget(self, served: Served) -> None:
-        """The next request for a name that it answers for has to load again what does."""
+        """Drops the names that the model serves: the next request for one of them has to load it again."""
         forgotten = [name for name, route in self._current.items() if served in route]
         self._retire_if_replaced([each for name in forgotten for each in self._current.drop(name)])
 
@@ -394,12 +398,12 @@ class Registry:
                     await self._check(name)
 
     async def _check(self, name: Name) -> None:
-        """Loads what has replaced `name`; unloads it where nothing stands for it any more."""
+        """Resolves `name` again, and drops it if nothing can serve it any more."""
         try:
             await self._look_for(name)
         except Exception as error:
             if is_answer(error):
                 _logger.warning("%s is no longer served: %s", spoken(name), error)
                 self._retire_if_replaced(self._current.drop(name))
-            else:  # what is loaded goes on answering
-                log_trouble(_logger, error, "could not look for a newer build of %s", spoken(name))
+            else:  # the loaded model goes on answering
+                log_trouble(_logger, error, "cannot look for a newer build of %s", spoken(name))

@@ -1,4 +1,4 @@
-"""Who answers for a name: one loaded model, or two versions of it that share the requests."""
+"""The loaded models that serve a name: one model, or two versions of it that share the requests."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from service.workers.data_plane import orders
 from service.workers.inference.ports import Aliases
 from service.workers.inference.served import Served
 
-Reference = int | str | None  # a version, an alias, or what answers those who name none
+Reference = int | str | None  # a version, an alias, or None for requests without a version
 Name = tuple[str, Reference]  # a model, and which version of it
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to answer.
+    """The versions that a name is to be served by.
 
     Attributes:
         version: None for the newest that is ready.
-        canary: another version, which gets `percent` of the requests; None for none.
+        canary: another version, which gets `percent` of the requests; None: no canary.
     """
 
     version: int | None
@@ -30,10 +30,11 @@ class Plan:
 
 
 def plan(aliases: Aliases | None, model: str, reference: Reference) -> Plan:
-    """What is to answer for `reference`: who names no version gets what is stable, if anything was said to be.
+    """Returns the versions that `reference` refers to. Without a version, this is the alias `stable`, or the newest if
+    `stable` is not set.
 
     Raises:
-        NotFound: there is no such alias.
+        NotFound: the alias does not exist.
     """
     if isinstance(reference, int):
         return Plan(reference)
@@ -55,9 +56,9 @@ class Route:
     """The loaded models of a plan.
 
     Attributes:
-        main: answers all requests but the canary's.
+        main: answers all requests except the canary's share.
         percent: the canary's share.
-        versions: that there are of the model.
+        versions: all versions that the model has.
     """
 
     main: Served
@@ -71,7 +72,7 @@ class Route:
             yield self.canary
 
     def named(self, model: str, version: Reference) -> orders.Named:
-        """What the data plane is told of who answers for a name."""
+        """Returns the route in the form that the data plane receives."""
         return orders.Named(
             model,
             "" if version is None else str(version),
@@ -83,7 +84,7 @@ class Route:
 
 
 class Routes(dict[Name, Route]):
-    """Who answers, by name. `changed` is called after every change."""
+    """The routes by name. Calls `changed` after every change."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ class Routes(dict[Name, Route]):
         self._changed()
 
     def drop(self, name: Name) -> Iterable[Served]:
-        """Takes a name out; who answered for it."""
+        """Removes a name, and returns the models that served it."""
         route = super().pop(name, None)
         self._changed()
         return route or ()

@@ -1,4 +1,4 @@
-"""A model that is loaded in the data plane, and who holds on to it."""
+"""A model that is loaded in the data plane, with the count of its holders."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from service.workers.inference.identity import Identity
 
 
 class Served:
-    """A loaded model. It outlives its replacement for as long as somebody holds it. For the event loop's thread.
+    """A loaded model. It stays loaded after it was replaced, until its last holder has released it. Only for the event
+    loop's thread.
 
     Attributes:
-        key: by which the data plane knows it.
-        identity: what is loaded.
+        key: identifies it in the data plane.
+        identity: the model, version and artifacts that are loaded.
         signature: its inputs and outputs.
-        metadata: labels and preprocessing, as the registry last found them.
-        admitted: requests that hold a place with it, when the data plane was last asked.
+        metadata: labels and preprocessing, as the registry last read them.
+        admitted: the requests that occupy a slot of it, according to the data plane's last report.
         queued: those of them that wait for a thread.
-        is_lost: whether the data plane that had it is gone.
+        is_lost: true if the data plane that had it is gone.
     """
 
     def __init__(self, key: int, identity: Identity, signature: ModelSignature) -> None:
         self.key, self.identity, self.signature = key, identity, signature
         self.metadata: ModelMetadata = NOTHING
         self.admitted = self.queued = 0
-        self.used_s = monotonic()  # when it was asked for last
+        self.used_s = monotonic()  # the time of the last request
         self.is_lost = False
         self._holders = 0
         self._retired = False
-        self._unused = asyncio.Event()  # for good
+        self._unused = asyncio.Event()  # permanently
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody would miss it."""
+        """True if a holder or an admitted request needs the model."""
         return self._holders > 0 or self.admitted > 0
 
     def told(self, admitted: int, queued: int, used_s: float) -> None:
-        """What the data plane says of it."""
+        """Takes over the figures of the data plane's last report."""
         self.admitted, self.queued = admitted, queued
         self.used_s = max(self.used_s, used_s)
 
@@ -56,12 +57,14 @@ class Served:
             self._end_if_unused()
 
     def retire(self) -> None:
-        """Nobody new will come: the model goes when its last holder lets go of it."""
+        """Marks the model as replaced: there will be no new holders, and it is unloaded when the last one has released
+        it.
+        """
         self._retired = True
         self._end_if_unused()
 
     async def unused(self) -> None:
-        """Waits until nobody here holds it, after `retire`."""
+        """Waits until it has no holders in this process, after `retire`."""
         await self._unused.wait()
 
     def _end_if_unused(self) -> None:

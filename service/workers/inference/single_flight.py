@@ -1,4 +1,4 @@
-"""Single-flight: callers that ask the same question at the same time share one computation."""
+"""Single-flight: callers that request the same key at the same time share one computation."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ Answer = TypeVar("Answer")
 
 
 class SingleFlight(Generic[Key, Answer]):
-    """Computations under way, by key; forgotten when they end. For one event loop."""
+    """Computations in progress, by key; forgotten when they end. For one event loop."""
 
     def __init__(self) -> None:
         self._tasks: dict[Key, asyncio.Task[Answer]] = {}
 
     async def join(self, key: Key, compute: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer of the computation for `key` that is under way, or else of `compute`, which it starts.
+        """Returns the result of the computation for `key` that is in progress, or else of `compute`, which it starts.
 
-        The computation goes on when a caller is canceled: the others, and the next one, still want it.
+        The computation goes on when a caller is canceled: other callers, and the next one, still need the result.
         """
         task = self._tasks.get(key)
-        if task is None or task.done():  # one that is over answers whoever asked before its end
+        if task is None or task.done():  # a finished task only serves callers that joined before its end
             task = self._tasks[key] = asyncio.ensure_future(_run(compute))
             task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)
 
     def __iter__(self) -> Iterator[Key]:
-        """The keys of what is under way now, from any thread."""
+        """Iterates over the keys of the computations in progress, from any thread."""
         return iter(list(self._tasks))
 
     async def end(self) -> None:
-        """Cancels everything under way and waits for it."""
+        """Cancels all computations in progress and waits for them."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -42,7 +42,8 @@ class SingleFlight(Generic[Key, Answer]):
         if self._tasks.get(key) is task:
             del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # callers have it; asyncio would log it where all of them were canceled
+            # marks it as retrieved: callers got it, and asyncio would log it if all of them were canceled
+            task.exception()
 
 
 async def _run(compute: Callable[[], Awaitable[Answer]]) -> Answer:

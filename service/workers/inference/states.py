@@ -1,4 +1,4 @@
-"""What is to be said of model versions at a glance: whether they answer here, and if not, why not."""
+"""Summarizes the state of model versions: whether they are served here, and if not, why not."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ Version = tuple[str, int]
 
 
 class Loaded(Protocol):
-    """What a server knows of the models in its memory: `Registry` satisfies it."""
+    """The models in a server's memory: `Registry` implements it."""
 
     @property
     def targets(self) -> Sequence[str]:
-        """Those that run here, the best first."""
+        """The targets that run here, the best first."""
 
     def is_unloaded(self, model: str, version: int) -> bool:
-        """Whether somebody has unloaded it."""
+        """Returns true if a user has unloaded the version."""
 
     def failure(self, artifact: Digest) -> OctetError | None:
-        """Why an artifact could not be loaded when it was last tried."""
+        """Returns why an artifact could not be loaded at the last attempt."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a model version stands.
+    """The state of a model version.
 
     Attributes:
-        reason: what a person should know of it, in a line; empty where it is ready.
-        build: the one that answers, or that would: for this machine if there is one. None where none has succeeded.
+        reason: one line of explanation for users; empty if it is ready.
+        build: the build that serves it, or that would: for this machine if there is one. None if none has succeeded.
     """
 
     state: VersionState
@@ -46,27 +46,29 @@ class Standing:
 
 
 def standings(
-    versions: Iterable[Version], wanted: Sequence[Build], here: Loaded, held: Mapping[Digest, Record]
+    versions: Iterable[Version], wanted: Sequence[Build], server: Loaded, quarantine: Mapping[Digest, Record]
 ) -> dict[Version, Standing]:
-    """How each version stands.
+    """Returns the state of each version.
 
     Args:
-        wanted: the builds that the models want, as they asked for them, what was asked for last first.
-        held: the artifacts in quarantine.
+        wanted: the builds that the models have requested, the last requested first.
+        quarantine: the artifacts in quarantine.
     """
     builds: dict[Version, list[Build]] = {}
     for build in wanted:
         builds.setdefault((build.model, build.version), []).append(build)
-    return {version: _standing(version, builds.get(version, []), here, held) for version in versions}
+    return {version: _standing(version, builds.get(version, []), server, quarantine) for version in versions}
 
 
-def _standing(version: Version, builds: Sequence[Build], here: Loaded, held: Mapping[Digest, Record]) -> Standing:
+def _standing(
+    version: Version, builds: Sequence[Build], server: Loaded, quarantine: Mapping[Digest, Record]
+) -> Standing:
     built = [build for build in builds if build.state is BuildState.SUCCEEDED and not build.invalidated]
     alone = [build for build in built if batch_of(build.options) == 1]
-    running_here = [build for build in alone if build.target in here.targets]
+    running_here = [build for build in alone if build.target in server.targets]
     if running_here:
-        answering = min(running_here, key=lambda build: here.targets.index(build.target))
-        return _loadable(version, answering, running_here, here, held)
+        answering = min(running_here, key=lambda build: server.targets.index(build.target))
+        return _loadable(version, answering, running_here, server, quarantine)
     best = alone[0] if alone else None
     for build in builds:
         if not build.state.is_final:
@@ -79,11 +81,11 @@ def _standing(version: Version, builds: Sequence[Build], here: Loaded, held: Map
 
 
 def _loadable(
-    version: Version, answering: Build, builds: Collection[Build], here: Loaded, held: Mapping[Digest, Record]
+    version: Version, answering: Build, builds: Collection[Build], server: Loaded, quarantine: Mapping[Digest, Record]
 ) -> Standing:
-    if here.is_unloaded(*version):
-        return Standing(VersionState.UNLOADED, "somebody unloaded it, until it is loaded again", answering)
-    failures = [_failure(build, here, held) for build in builds]
+    if server.is_unloaded(*version):
+        return Standing(VersionState.UNLOADED, "a user unloaded it; it stays so until it is loaded again", answering)
+    failures = [_failure(build, server, quarantine) for build in builds]
     failure = failures[0]
     if failure is None or not all(failures):
         return Standing(VersionState.READY, "", answering)
@@ -91,17 +93,17 @@ def _loadable(
     return Standing(state, failure.message, answering)
 
 
-def _failure(build: Build, here: Loaded, held: Mapping[Digest, Record]) -> OctetError | None:
+def _failure(build: Build, server: Loaded, quarantine: Mapping[Digest, Record]) -> OctetError | None:
     if build.artifact is None:
         return None
-    record = held.get(build.artifact)
-    return here.failure(build.artifact) if record is None else quarantined(build.artifact, record)
+    record = quarantine.get(build.artifact)
+    return server.failure(build.artifact) if record is None else quarantined(build.artifact, record)
 
 
 def _not_built(builds: Sequence[Build]) -> Standing:
-    """By the build that was asked for last."""
+    """Returns the state according to the build that was requested last."""
     if not builds:
-        return Standing(VersionState.NOT_BUILT, "no build of it was asked for")
+        return Standing(VersionState.NOT_BUILT, "no build of it was requested")
     last = builds[0]
     if last.state is BuildState.FAILED:
         return Standing(VersionState.FAILED, str((last.error or {}).get("message", "no reason was recorded")))
@@ -109,4 +111,4 @@ def _not_built(builds: Sequence[Build]) -> Standing:
         return Standing(VersionState.DIFFERENT, str((last.error or {}).get("message", "no reason was recorded")))
     if last.state is BuildState.CANCELED:
         return Standing(VersionState.CANCELED, f"build {last.id} was canceled")
-    return Standing(VersionState.NOT_BUILT, "what was built of it is lost, or answers only in batches")
+    return Standing(VersionState.NOT_BUILT, "its artifacts are lost, or exist only for batches")

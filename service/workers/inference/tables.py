@@ -1,4 +1,4 @@
-"""What the tables of models, builds and aliases say, as the registry asks it. Everything here blocks."""
+"""Reads the tables of models, builds and aliases for the registry. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from service.workers.inference.routes import Name, Plan, Reference, plan
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables, seen from a host.
+    """The tables, as seen from one host.
 
     Attributes:
-        aliases: None where there are none.
-        targets: that run here, the best first.
+        aliases: None: no aliases.
+        targets: the targets that run here, the best first.
     """
 
     builds: Builds
@@ -28,28 +28,32 @@ class Tables:
     targets: Sequence[str]
 
     def built(self) -> list[Name]:
-        """Every model that has a build for this host."""
+        """Returns every model that has a build for this host."""
         models = dict.fromkeys(each.name for each in self.models.all_versions())
         return [(model, None) for model in models if self.builds.serving(model, None, self.targets)]
 
     def plan(self, model: str, reference: Reference) -> Plan:
-        """Raises `NotFound`: there is no such model, version or alias."""
+        """Returns the versions that a reference refers to. Raises `NotFound` if the model does not exist, version or
+        alias.
+        """
         try:
             return plan(self.aliases, model, reference)
         except NotFound:
-            self.models.get(model)  # it may be the model that there is not
+            self.models.get(model)  # raises if the model itself does not exist
             raise
 
     def candidates(self, model: str, version: int | None, is_usable: Callable[[Digest], bool]) -> list[Candidate]:
-        """The builds that could answer, the best first."""
+        """Returns the builds that could serve the model, the best first."""
         return candidates(self.builds, self.targets, model, version, is_usable)
 
     def why_not_ready(self, model: str, version: int | None) -> OctetError:
-        """Why nothing here answers for a model."""
+        """Returns why nothing here serves a model."""
         return why_not_ready(self.builds, self.models, model, version, self.targets)
 
     def versions(self, model: str, reference: Reference) -> list[int]:
-        """Those that have a build for this host, in ascending order; of a reference, those that it stands for."""
+        """Returns the versions that have a build for this host, in ascending order; with a reference, those that it
+        stands for.
+        """
         self.models.get(model)
         built = sorted({build.version for build in self.builds.serving(model, None, self.targets)})
         if reference is None:
@@ -59,8 +63,8 @@ class Tables:
             return built[-1:]
         return [version for version in built if version in (wanted.version, wanted.canary)]
 
-    def check_known(self, model: str, version: int | None) -> None:
-        """Raises `NotFound`."""
+    def check_exists(self, model: str, version: int | None) -> None:
+        """Raises `NotFound` if the model or version does not exist."""
         self.models.get(model)
         if version is not None:
             self.models.version(model, version)

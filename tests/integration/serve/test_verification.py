@@ -71,7 +71,7 @@ def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_s
 @pytest.mark.slow
 def test_what_nobody_has_verified_is_served_when_a_worker_has(members: Members) -> None:
     artifact = members.built("digits_int8.tflite", "digits")
-    why = f"no worker of {RUNS_HERE} has verified model 'digits' yet"
+    why = f"no worker for {RUNS_HERE} has verified model 'digits' yet"
     assert why in members.refusal("digits")
     members.worker()
     eventually(lambda: members.found(artifact).state.is_final, WORK_TIMEOUT_S)

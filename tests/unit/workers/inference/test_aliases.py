@@ -114,7 +114,7 @@ async def test_a_promoted_version_that_cannot_be_loaded_leaves_the_one_before_an
         for _ in range(3):
             await registry.refresh("m")
             assert version_of(plane) == 1
-        assert caplog.text.count("what answers goes on") == 1
+        assert caplog.text.count("the loaded version stays in use") == 1
     plane.end()
     async with serving(tables) as registry:
         with pytest.raises(NotReady, match="no memory"):

@@ -147,7 +147,7 @@ async def test_without_a_data_plane_a_model_is_refused_and_not_held_against_it(
 ) -> None:
     async with serving(tables_of("a"), ONCE) as registry:
         plane.is_there = False
-        with pytest.raises(NotReady, match="the data plane is not there"):
+        with pytest.raises(NotReady, match="the data plane is not running"):
             await registry.resolve("a")
         plane.is_there = True
         await registry.resolve("a")

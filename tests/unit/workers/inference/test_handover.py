@@ -57,7 +57,7 @@ async def test_what_cannot_be_loaded_keeps_the_others_from_nothing(
 ) -> None:
     async with serving(models("a", "b")) as registry:
         assert await taken_over(registry, [("a", None), ("cats", None), ("b", 1)]) == ["a", "b"]
-    assert "model cats, which others of the pool have, cannot be loaded" in caplog.text
+    assert "cannot load model cats, which other workers of the pool have" in caplog.text
 
 
 async def test_it_ends_where_memory_does(serving: Serving, plane: FakePlane) -> None:
@@ -74,7 +74,7 @@ async def test_it_ends_when_its_time_is_over_and_the_load_goes_on(
     async with serving(models("a", "b")) as registry:
         plane.may_load.clear()
         assert await taken_over(registry, [("a", None), ("b", None)], within_s=0.05) == []
-        assert "not all is loaded that others of the pool have: requests are taken after 0.05 s" in caplog.text
+        assert "not all models of the pool were loaded within 0.05 s" in caplog.text
         plane.may_load.set()
         async with asyncio.timeout(PATIENCE_S):
             await registry.resolve("a")

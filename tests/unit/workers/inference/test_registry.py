@@ -146,7 +146,7 @@ async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(
         tables.broken = True
         await eventually_async(lambda: tables.asked > 2)
         assert is_switched(plane, build)
-    is_said = "could not look for a newer build" in caplog.text
+    is_said = "cannot look for a newer build" in caplog.text
     assert is_said != isinstance(error, DatabaseUnreachable), "the database's own log says once that it is away"
 
 
