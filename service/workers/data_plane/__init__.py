@@ -1,4 +1,5 @@
-"""The data plane, from the side of Python: what it is told, and how it is started. docs/adr/0042 says why there is one.
+"""The data plane as seen from Python: the orders that it receives, and how it is started. docs/adr/0042 explains why it
+exists.
 
-The process itself is `octet-plane`, of C++ (`service/native/plane`).
+The process itself is `octet-plane`, written in C++ (`service/native/plane`).
 """

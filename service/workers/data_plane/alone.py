@@ -1,6 +1,6 @@
-"""The data plane alone: models from folders, no control plane. It needs no database, and compiles nothing.
+"""Runs the data plane alone: it serves models from folders, without a control plane, a database or a compiler.
 
-With a certificate or keys there is a process beside it that reads their files again (`updates`).
+If it uses a certificate or API keys, a second process reads their files again when they change (`updates`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Source:
     """A model to serve.
 
     Attributes:
-        folder: what `octet compile` wrote.
+        folder: the output folder of `octet compile`.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Source:
 
 
 def source_of(text: str) -> Source:
-    """`NAME=DIR`, or `DIR`, whose name is the model's. Raises `InvalidInput`."""
+    """Parses `NAME=DIR`, or `DIR` for a model with the folder's name. Raises `InvalidInput` if DIR is not a folder."""
     name, separator, folder = text.partition("=")
     path = Path(folder if separator else text)
     if not path.is_dir():
-        raise InvalidInput(f"{path} is no folder", hint="octet compile FILE --output DIR writes one")
+        raise InvalidInput(f"{path} is not a folder", hint="octet compile FILE --output DIR writes one")
     return Source(name if separator else path.resolve().name, path)
 
 
@@ -59,24 +59,24 @@ def serve(
     keys: Callable[[], orders.Members] | None = None,
     target: str | None = None,
 ) -> NoReturn:
-    """Becomes the data plane, which serves until SIGTERM or SIGINT comes.
+    """Replaces this process by the data plane, which serves until SIGTERM or SIGINT arrives.
 
     Args:
-        on_bound: called with the ports, which take connections by then.
-        keys: the order that says which there are now; None: none is asked for.
-        target: of folders that hold a model for several, the one to serve; None: each holds it for one.
+        on_bound: called with the ports, which already accept connections.
+        keys: returns the order with the current API keys; None: requests need no key.
+        target: the target to serve, if folders contain a model for several targets; None: each folder has one target.
 
     Raises:
-        Conflict: a port is taken.
-        InvalidInput: others than this machine reach the address, and no key is asked for; two models have one name;
-            or the files of the certificate are none.
+        Conflict: a port is already in use.
+        InvalidInput: other machines can reach the address, but no key is required; or two models have the same name; or
+            the certificate's files are not valid.
         Untrusted: none of the trusted keys signed a model.
-        OctetError: a model cannot run here.
+        OctetError: a model cannot run on this machine.
     """
     if keys is None and settings.auth is not Auth.OFF and not ip_address(settings.host).is_loopback:
         raise InvalidInput(
-            f"other machines can reach {settings.host}, and no API key is asked for",
-            hint="listen on 127.0.0.1, name the file of the keys with --keys, or say OCTET_AUTH=off",
+            f"other machines can reach {settings.host}, but requests need no API key",
+            hint="listen on 127.0.0.1, pass a file of keys with --keys, or set OCTET_AUTH=off",
         )
     if len({source.name for source in sources}) < len(sources):
         raise InvalidInput("two models have the same name", hint="name them: NAME=DIR")
@@ -84,32 +84,34 @@ def serve(
     if certificate is not None:
         program.require_tls()
 
-    def standing() -> list[Said]:
-        said: list[Said] = [(keys() if keys else orders.keys(is_asked=False, cluster_key=settings.key_of_cluster), b"")]
+    def current_orders() -> list[Said]:
+        messages: list[Said] = [
+            (keys() if keys else orders.keys(is_asked=False, cluster_key=settings.key_of_cluster), b"")
+        ]
         if certificate is not None:
             pair = certificate.pair()
-            said.append(orders.certificate(pair.cert_pem, pair.key_pem))
-        return said
+            messages.append(orders.certificate(pair.cert_pem, pair.key_pem))
+        return messages
 
-    first, inherited = standing(), dict[str, int]()
+    first, inherited = current_orders(), dict[str, int]()
     if keys or certificate:
-        channel = keep_saying(standing, first)  # before anything listens, which it would hold on to
+        channel = keep_saying(current_orders, first)  # before the ports listen, which that process would keep open
         channel.setblocking(False)
         inherited["updates"] = channel.detach()
     listeners = {"http": _listen(settings.host, settings.port)}
     if settings.grpc:
         listeners["grpc"] = _listen(settings.host, settings.port_of_grpc)
     program.raise_descriptors()
-    said = [(orders.configure(settings), b""), *first]
+    messages = [(orders.configure(settings), b""), *first]
     named: list[orders.Named] = []
     trust = Trust.of(settings)
     uses_cards = False
     for key, source in enumerate(sources, 1):
         order = _load(key, source, settings, target, trust)
         uses_cards |= parse_target(order["target"]).device == "cuda"
-        said.append((order, b""))
+        messages.append((order, b""))
         named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
-    said.append((orders.routes(named), b""))
+    messages.append((orders.routes(named), b""))
     grpc = listeners.get("grpc")
     on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
     systemd = ServiceManager()
@@ -118,7 +120,7 @@ def serve(
         inherited["notify"] = notify.detach()
     inherited |= {name: listener.fileno() for name, listener in listeners.items()}
     folders = [source.folder for source in sources]
-    program.become(inherited, folders, program.writable(settings), said, uses_cards=uses_cards)
+    program.become(inherited, folders, program.writable(settings), messages, uses_cards=uses_cards)
 
 
 def _load(key: int, source: Source, settings: Settings, target: str | None, trust: Trust) -> orders.Members:
@@ -129,22 +131,24 @@ def _load(key: int, source: Source, settings: Settings, target: str | None, trus
         artifacts = [(batch, artifact) for batch, artifact in artifacts if artifact.config.target == target]
     if not artifacts:
         for_it = f" for {target}" if target else ""
-        raise NotFound(f"{source.folder} holds no artifact{for_it}", hint="octet compile FILE --output DIR writes one")
+        raise NotFound(
+            f"{source.folder} contains no artifact{for_it}", hint="octet compile FILE --output DIR writes one"
+        )
     targets = sorted({artifact.config.target for _, artifact in artifacts})
     if len(targets) > 1:
         raise InvalidInput(
-            f"{source.folder} holds artifacts for {' and '.join(targets)}", hint="name one with --target"
+            f"{source.folder} contains artifacts for {' and '.join(targets)}", hint="choose one with --target"
         )
     for _, artifact in artifacts:
         artifact.check()
-    if all(batch > 1 for batch, _ in artifacts):  # a call of it is one sample, of so many rows
+    if all(batch > 1 for batch, _ in artifacts):  # then a call takes one sample, which has this many rows
         artifacts = [(1, artifact) for _, artifact in artifacts]
     scheduling = scheduling_of(settings.serving(source.name))
     try:
         order, _ = loads.load(source.name, "1", artifacts, scheduling)
     except ValueError as error:
         raise InvalidInput(
-            f"the folder's {len(artifacts)} artifacts are not one model",
+            f"the folder's {len(artifacts)} artifacts are not variants of one model",
             hint="compile each into a folder of its own",
         ) from error
     return {**order, "key": key}
@@ -158,7 +162,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
     except OSError as error:
-        raise Conflict(f"port {port} of {host} cannot be listened on: {error.strerror}") from error
+        raise Conflict(f"cannot listen on port {port} of {host}: {error.strerror}") from error
     listener.setblocking(False)
     return listener
 

@@ -1,6 +1,6 @@
-"""Frames between the control plane and the data plane: a JSON object, and bytes behind it.
+"""Frames between the control plane and the data plane: a JSON object, followed by bytes.
 
-Each begins with the lengths of both, little-endian uint32.
+Each frame begins with the lengths of both, as little-endian uint32.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ def frame(message: Mapping[str, Any], data: bytes = b"") -> bytes:
 
 
 class Frames:
-    """Those in a stream of bytes, as they become whole."""
+    """Splits a stream of bytes into frames, as they become complete."""
 
     def __init__(self) -> None:
         self._received = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
-        """Raises `ValueError` where what comes is no frame."""
+        """Appends `data` and returns the frames that are now complete. Raises `ValueError` if the data is not a
+        frame.
+        """
         self._received += data
         found = []
         while len(self._received) >= _HEAD.size:

@@ -1,4 +1,4 @@
-"""A connection to the data plane: frames both ways, and descriptors that come with some."""
+"""A connection to the data plane: frames in both directions, some with a file descriptor."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Hear = Callable[[Members, bytes, int], None]
 
 _MOST_AT_ONCE = 256 << 10
 _MOST_DESCRIPTORS = 16
-_SILENT_S, _ASK_EVERY_S, _QUESTIONS = 2, 1, 3  # of a connection's other end, which is lost when it answers no question
+_SILENT_S, _PROBE_EVERY_S, _PROBES = 2, 1, 3  # TCP keepalive: the peer is lost if it leaves 3 probes unanswered
 
 
 @dataclass
 class _Unsent:
-    """A frame, or what is left of it, and the descriptor that goes with its first byte."""
+    """A frame, or the unsent rest of it, and the descriptor that is sent with its first byte."""
 
     rest: memoryview
     passed: socket.socket | None
 
     def send(self, connection: socket.socket) -> bool:
-        """Whether that was all."""
+        """Sends as much as possible. Returns true if the frame is complete."""
         descriptors = [] if self.passed is None else [self.passed.fileno()]
         sent = socket.send_fds(connection, [self.rest], descriptors) if descriptors else connection.send(self.rest)
         self.close()
@@ -42,14 +42,16 @@ class _Unsent:
 
 
 class Link:
-    """For one event loop, from its making until `lost` is called, once, or `close`."""
+    """Sends and receives frames, for one event loop. It works from construction until `lost` is called, once, or
+    `close`.
+    """
 
     def __init__(self, connection: socket.socket, hear: Hear, lost: Callable[[], None]) -> None:
         """
         Args:
-            connection: a Unix socket, which does not block and is this object's from now on.
-            hear: called with each frame, and the descriptor that came with it, which is its to close; else -1.
-            lost: the other end is closed, or says what is no frame.
+            connection: a non-blocking Unix socket. This object owns it from now on.
+            hear: called with each frame and the descriptor that came with it, or -1. The callee closes the descriptor.
+            lost: called when the other end has closed the connection, or has sent something that is not a frame.
         """
         self._connection, self._hear, self._lost = connection, hear, lost
         self._loop = asyncio.get_running_loop()
@@ -62,10 +64,11 @@ class Link:
         return self._connection.fileno() >= 0
 
     def send(self, message: Members, data: bytes = b"", passed: socket.socket | None = None) -> None:
-        """What cannot be sent at once is when the other end reads; to one that is gone nothing is.
+        """Sends a frame. What cannot be sent at once is sent when the other end reads. Does nothing if the connection
+        is closed.
 
         Args:
-            passed: a descriptor that goes with the frame, and is closed here then, or where nobody is there.
+            passed: a socket to send with the frame. It is closed here once it is sent, or if the connection is closed.
         """
         if not self.is_open:
             if passed is not None:
@@ -115,7 +118,7 @@ class Link:
             self._end()
             return
         for message, rest in frames:
-            if not self.is_open:  # by what was heard just now
+            if not self.is_open:  # the previous message caused the link to close
                 return
             carries = message.get("type") == "connection"
             self._hear(message, rest, self._descriptors.popleft() if carries and self._descriptors else -1)
@@ -127,7 +130,7 @@ class Link:
 
 
 async def connected_to(host: str, port: int) -> socket.socket:
-    """A TCP connection for a data plane, which does not block; its other end is noticed to be lost, however it ends.
+    """Opens a non-blocking TCP connection to a data plane. Its loss is detected, however the other end ends.
 
     Raises:
         OSError: it cannot be reached.
@@ -141,9 +144,9 @@ async def connected_to(host: str, port: int) -> socket.socket:
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
             (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_S),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _ASK_EVERY_S),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _QUESTIONS),
-            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * (_SILENT_S + _QUESTIONS * _ASK_EVERY_S)),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_EVERY_S),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * (_SILENT_S + _PROBES * _PROBE_EVERY_S)),
         ):
             connection.setsockopt(level, option, value)
         await loop.sock_connect(connection, address)

@@ -1,4 +1,4 @@
-"""The order to load a model, of whose artifacts the data plane runs the code."""
+"""The order to load a model. The data plane runs the code of the model's artifacts."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ def load(
     *,
     is_suspect: bool = False,
 ) -> tuple[Members, ModelSignature]:
-    """The order to load a model, and its signature: of one sample, with its buckets.
+    """Returns the order to load a model, and its signature: the one of a single sample, with its buckets.
 
     Args:
-        artifacts: checked, by the number of samples of a call; of 1 there are several where it has buckets.
+        artifacts: artifacts that were checked, each with the number of samples of a call. There are several for one
+            sample if the model has buckets.
 
     Raises:
-        ValueError: those of one sample are not one model.
+        ValueError: the artifacts of one sample are not variants of one model.
     """
     ones = [artifact.config.signature for batch, artifact in artifacts if batch == 1]
     signature = opened(ones) if len(ones) > 1 else ones[0]
 
-    def place(size: tuple[int, StoredArtifact]) -> tuple[int, int]:
+    def sort_key(size: tuple[int, StoredArtifact]) -> tuple[int, int]:
         batch, artifact = size
         is_bucket = batch == 1 and bool(signature.buckets)
         return batch, signature.buckets.index(artifact.config.signature) if is_bucket else 0
 
-    parts = [part(*size) for size in sorted(artifacts, key=place)]
+    parts = [part(*size) for size in sorted(artifacts, key=sort_key)]
     target = str(artifacts[0][1].config.target)
     return load_parts(model, version, target, parts, signature, scheduling, is_suspect=is_suspect), signature
 
@@ -54,7 +55,7 @@ def load_parts(
     *,
     is_suspect: bool = False,
 ) -> Members:
-    """As `load`, of parts that the caller vouches for."""
+    """Returns the order to load a model, like `load`, from parts that the caller has checked."""
     return {
         "type": "load",
         "model": model,
@@ -78,7 +79,7 @@ def load_parts(
 
 
 def part(batch: int, artifact: StoredArtifact) -> Members:
-    """An artifact that was checked, for calls of `batch` samples."""
+    """Returns the part of a load order for a checked artifact whose calls take `batch` samples."""
     return {
         "batch": batch,
         "artifact": str(artifact.digest),

@@ -1,4 +1,4 @@
-"""What the data plane is told: limits, models, who answers under which name, and keys."""
+"""The orders that the data plane receives: limits, models, the routes of model names, and API keys."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from service.core.usage import KnownKey
 Members = dict[str, Any]
 
 _EPOCH = date(1970, 1, 1)
-_HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
-_MAX_CALLS = 1000  # under way at a time: each holds a message before it is known which model's queue it belongs to
-_BUFFERED_MESSAGES = 16  # of the largest, together
-_LEAST_MESSAGE_BYTES = 256 << 20  # or a stream of many small ones would find no room
-_MAX_PICTURES = 256  # that wait to be decoded
-_LARGEST_PICTURES = 8  # of the largest, together
+_HEAD_BYTES = 64 << 10  # the size of a message beyond its tensors
+_MAX_CALLS = 1000  # concurrent calls: each holds a message before it is known which model's queue it belongs to
+_BUFFERED_MESSAGES = 16  # the total buffer, in messages of the largest size
+_LEAST_MESSAGE_BYTES = 256 << 20  # otherwise a stream of many small messages would find no room
+_MAX_PICTURES = 256  # pictures that wait to be decoded
+_LARGEST_PICTURES = 8  # the total buffer, in pictures of the largest size
 _LEAST_PICTURE_BYTES = 256 << 20
 _MOST_CONNECTIONS = 100_000
 
@@ -33,9 +33,9 @@ class Named:
     """A loaded model under one name.
 
     Attributes:
-        version: a number or an alias; empty for requests that name none.
-        main, canary: keys of loads; no canary: 0.
-        versions: that there are of the model.
+        version: a number or an alias; empty for requests without a version.
+        main, canary: keys of loads; `canary` is 0 without a canary.
+        versions: all versions that the model has.
     """
 
     model: str
@@ -48,15 +48,15 @@ class Named:
 
 @dataclass(frozen=True)
 class Worker:
-    """Another machine's data plane, or one beside, that answers predictions.
+    """A data plane, on another machine or on this one, to which predictions are forwarded.
 
     Attributes:
-        id: another after each start.
-        capacity: calls at once.
-        state: `ready`, or it is sent nothing more.
-        loaded: model and version, as they are asked for, of what it has in memory.
-        key: what it knows the router by; empty for the cluster's.
-        server_name: what its certificate has to be for; empty: it is spoken to in plain text.
+        id: changes with each start of the worker.
+        capacity: the number of concurrent calls.
+        state: `ready`; in any other state it gets no more requests.
+        loaded: the model and version, as requests name them, of each model that it has in memory.
+        key: the key that the router sends to it; empty: the cluster's key.
+        server_name: the name that its certificate must be valid for; empty: the connection is in plain text.
     """
 
     id: str
@@ -70,10 +70,10 @@ class Worker:
 
 @dataclass(frozen=True)
 class Servable:
-    """Where a name can be answered.
+    """The pools that can answer requests for a name.
 
     Attributes:
-        pools: whose workers could load it.
+        pools: the pools whose workers could load the model.
         reason: why there are none; a sentence without its full stop.
     """
 
@@ -84,11 +84,11 @@ class Servable:
 
 
 def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> Members:
-    """The limits of connections, as `settings` have them.
+    """Returns the order that sets the limits of connections, as in `settings`.
 
     Args:
-        not_ready: why requests are not welcome; empty where they are.
-        traced: which part of the requests to tell of that do not say it themselves; below 0: of none at all.
+        not_ready: why requests are refused; empty if they are accepted.
+        traced: the share of requests to trace, of those that do not decide it themselves; negative: trace none.
     """
     return {
         "type": "configure",
@@ -108,23 +108,24 @@ def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> 
 
 
 def describe(metadata: ModelMetadata) -> Members:
-    """What is known of a loaded model."""
+    """Returns the order with the metadata of a loaded model."""
     known = metadata.to_json()
     return {"type": "describe", "labels": list(metadata.labels), **({"parameters": known} if known else {})}
 
 
 def unload(key: int) -> Members:
-    """A model goes when its last request is over."""
+    """Returns the order to unload a model when its last request is over."""
     return {"type": "unload", "key": key}
 
 
 def routes(named: Sequence[Named]) -> Members:
-    """Who answers, from now on, in place of all that was said before."""
+    """Returns the order with all routes from model names to loaded models. It replaces all earlier routes."""
     return {"type": "routes", "routes": [asdict(each) for each in named]}
 
 
 def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
-    """The order to encrypt new connections, and the bytes behind it. Before the first one they are in plain text.
+    """Returns the order to encrypt new connections, and the bytes after it. Before the first one they are in plain
+    text.
 
     Args:
         chain, key: PEM, the server's certificate first; the key without a password.
@@ -133,7 +134,10 @@ def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
 
 
 def authority(certificates: bytes) -> tuple[Members, bytes]:
-    """The order to know workers by certificates of these authorities, PEM, and the bytes behind it; empty: by none."""
+    """Returns the order to trust workers with certificates of these authorities (PEM), and the bytes after it.
+
+    Empty: workers are trusted by no certificate.
+    """
     return {"type": "authority"}, certificates
 
 
@@ -146,14 +150,14 @@ def workers(
     *,
     resets: bool = True,
 ) -> Members:
-    """Who answers predictions from now on: no model of this process does.
+    """Returns the order to forward predictions to these workers: no model of this process answers any.
 
     Args:
-        cluster_key: what they know the API by.
-        workers, models: in the place of what was said of the same id, or name.
-        gone: ids of workers that are there no more.
-        forgotten: names, each with its version, of which nothing is known any more.
-        resets: whether this is all, and what else was said before counts no more.
+        cluster_key: the key that workers accept from the API.
+        workers, models: replace the earlier rows with the same id, or name.
+        gone: ids of workers to remove.
+        forgotten: names to remove, each with its version.
+        resets: the rows are complete, so all other earlier rows are removed.
     """
     return {
         "type": "workers",
@@ -167,12 +171,13 @@ def workers(
 
 
 def keys(is_asked: bool, known: Iterable[KnownKey] = (), cluster_key: str = "") -> Members:
-    """Who may ask.
+    """Returns the order with the keys whose requests are accepted.
 
     Args:
-        is_asked: whether requests need a key.
-        known: the keys, and what is known of their use.
-        cluster_key: what comes with it was admitted by the API; of a worker. The data plane gets its digest.
+        is_asked: true if requests need a key.
+        known: the keys and their use so far.
+        cluster_key: a request with this key was already admitted by the API (used on workers). The data
+            plane gets only its digest.
     """
     digest = sha256(cluster_key.encode()).hexdigest() if cluster_key else ""
     return {"type": "keys", "is_asked": is_asked, "keys": [_key(each) for each in known], "cluster_sha256": digest}

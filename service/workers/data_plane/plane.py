@@ -1,7 +1,8 @@
-"""The data plane as the control plane sees it: orders that are said again to each that comes, and what it asks.
+"""The data plane as seen from the control plane: the orders that each new data plane process receives, and its
+questions.
 
-docs/adr/0042 has the protocol. The data plane may go and come back, with nothing of what it was told; and so may the
-control plane, which then finds there what another has left.
+docs/adr/0042 describes the protocol. The data plane may end, and start again without any of its orders. The control
+plane may restart too, and then finds the models that its predecessor had loaded.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from service.workers.data_plane.link import Link
 from service.workers.data_plane.table import Table
 
 _logger = logging.getLogger(__name__)
-_PATIENCE_S = 10.0  # for a data plane that is on its way
+_PATIENCE_S = 10.0  # how long to wait for a data plane that is starting
 _PAUSE_S = 0.1
-_TELL_AFTER_S = 2.0  # that it cannot be reached: until then it is on its way
-_KEY_BYTES = 6  # a whole number in any JSON
+_WARN_AFTER_S = 2.0  # a warning that it cannot be reached is logged after this time: before, it may be starting
+_KEY_BYTES = 6  # fits a whole number in any JSON
 _WITHDRAWN = {"problem": {"code": "deadline_passed", "title": "Withdrawn.", "http": 504, "grpc": 4}}
 
 Members = dict[str, Any]
@@ -36,12 +37,12 @@ Said = tuple[Members, bytes]
 
 @dataclass(frozen=True)
 class Found:
-    """What is there when a data plane is reached.
+    """The state of a data plane when a connection to it is made.
 
     Attributes:
-        models: the keys of what is loaded.
-        routes: who answers, by what an earlier control plane said.
-        pid: of its process, as it says.
+        models: the keys of the loaded models.
+        routes: the routes that an earlier control plane set.
+        pid: the id of its process, as it reports it.
     """
 
     models: Collection[int]
@@ -51,10 +52,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Answer:
-    """To a question.
+    """The answer to a question of the data plane.
 
     Attributes:
-        passed: a descriptor that goes with it, and is closed once it was sent.
+        passed: a socket that is sent with the answer, and closed once it was sent.
     """
 
     members: Members
@@ -63,37 +64,39 @@ class Answer:
 
 
 class Routing(Protocol):
-    """Where workers are."""
+    """Opens connections to workers."""
 
     async def connect(self, worker: str) -> socket.socket:
-        """A TCP connection to a worker, by its id, for the caller; `link.connected_to` opens one.
+        """Opens a TCP connection to the worker with this id; the caller owns it. `link.connected_to` opens one.
 
         Raises:
-            OctetError: it cannot be reached, within two seconds.
+            OctetError: it cannot be reached within two seconds.
         """
         ...
 
 
 class Unheard:
-    """What the data plane tells, and asks. These methods do nothing, and refuse."""
+    """Handles the reports and questions of the data plane. The methods of this base class ignore reports and refuse
+    questions.
+    """
 
     async def found(self, found: Found) -> None:
-        """A data plane was reached: the first, or another."""
+        """A data plane was reached: the first one, or one that replaces it."""
 
     def lost(self) -> None:
-        """It is there no more."""
+        """The connection to the data plane has ended."""
 
     def reported(self, report: Members) -> None:
-        """What it counted since the last report."""
+        """The data plane sent its counts since the last report."""
 
     def traced(self, trace: Members) -> None:
         """A request that is traced was answered."""
 
     def distrusted(self, worker: str, reason: str) -> None:
-        """The certificate of a worker is not one that it goes by."""
+        """The certificate of a worker was rejected."""
 
     def connected(self, descriptor: int) -> None:
-        """Requests that it does not answer come here; the descriptor is the callee's to close."""
+        """The data plane passes on a connection whose requests it does not answer. The callee closes the descriptor."""
         socket.socket(fileno=descriptor).close()
 
     async def asked(self, question: Members, data: bytes) -> Answer:
@@ -101,35 +104,35 @@ class Unheard:
 
 
 class DataPlane:
-    """For one event loop.
+    """Connects to the data plane, again and again, and sends it orders. For one event loop.
 
     Attributes:
-        listener: who is told and asked.
+        listener: gets the reports and questions of the data plane.
     """
 
     def __init__(self, address: bytes, name: str = "data plane") -> None:
         """
         Args:
-            address: of the Unix socket where it takes the control plane's connection.
+            address: of the Unix socket on which the data plane accepts the control plane's connection.
             name: for the log.
         """
         self._address, self._name = address, name
         self.listener: Unheard = Unheard()
         self._link: Link | None = None
         self._reached, self._gone = asyncio.Event(), asyncio.Event()
-        self._standing: dict[str, Said] = {}  # orders that are said to each that comes, by their type
+        self._standing: dict[str, Said] = {}  # orders that each new data plane receives, by their type
         self._table: Table | None = None
         self._loading: dict[int, asyncio.Future[None]] = {}
         self._leaving: dict[int, asyncio.Future[None]] = {}
-        self._present: set[int] = set()  # what is loaded
-        self._own: set[int] = set()  # and was asked for here
+        self._present: set[int] = set()  # the keys of loaded models
+        self._own: set[int] = set()  # and of those, the ones that this process requested
         self._gathering: dict[int, asyncio.Future[None]] = {}
         self._gathers = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pictures: dict[int, asyncio.Task[None]] = {}  # that are being decoded, by question
+        self._pictures: dict[int, asyncio.Task[None]] = {}  # being decoded, by question
 
     async def run(self) -> None:
-        """Reaches it, whenever it is there, until canceled."""
+        """Connects to the data plane, and reconnects whenever the connection is lost, until canceled."""
         try:
             while True:
                 self._gone.clear()
@@ -139,7 +142,7 @@ class DataPlane:
             self._lose()
 
     async def reached(self) -> None:
-        """Waits until there is one, which has heard what stands."""
+        """Waits until a data plane is connected and has received the standing orders."""
         await self._reached.wait()
 
     @property
@@ -148,11 +151,11 @@ class DataPlane:
 
     @property
     def present(self) -> Collection[int]:
-        """The keys of what is loaded."""
+        """The keys of the loaded models."""
         return frozenset(self._present)
 
     def order(self, members: Members, data: bytes = b"") -> None:
-        """Has it do something, now and whenever it comes anew: in the place of an earlier order of this type."""
+        """Sends an order now and to each new data plane. It replaces an earlier order of the same type."""
         if self._standing.get(members["type"]) == (members, data):
             return
         self._standing[members["type"]] = members, data
@@ -160,16 +163,17 @@ class DataPlane:
             self._send(members, data)
 
     def follow(self, table: Table) -> None:
-        """Has it know what has changed in the table since it was told of it; each that comes is told all of it."""
+        """Sends the changes of the table since they were last sent. Each new data plane receives the whole table."""
         self._table = table
         if self._reached.is_set() and table.has_changed:
             self._send(table.changes())
 
     async def load(self, order: Mapping[str, Any]) -> int:
-        """Has a model loaded, and returns its key: the same as another process gave what is there already.
+        """Loads a model and returns its key. The key is derived from the order, so a model that an earlier control
+        plane loaded has the same key.
 
         Raises:
-            OctetError: it cannot be loaded; or there is no data plane, and none comes.
+            OctetError: it cannot be loaded; or no data plane runs, and none starts in time.
         """
         await self._patiently()
         key = self._key_of(order)
@@ -181,12 +185,12 @@ class DataPlane:
         return key
 
     def describe(self, key: int, members: Members) -> None:
-        """What is known of a loaded model, from now on."""
+        """Sets the metadata of a loaded model."""
         if key in self._present:
             self._send({**members, "type": "describe", "key": key})
 
     async def unload(self, key: int) -> None:
-        """Lets a model go, and waits until its last request is over."""
+        """Unloads a model, and waits until its last request is over."""
         if key not in self._present:
             return
         self._present.discard(key)
@@ -196,11 +200,13 @@ class DataPlane:
         await done
 
     def leftovers(self) -> Collection[int]:
-        """What is loaded, and was asked for by an earlier control plane only."""
+        """Returns the keys of loaded models that only an earlier control plane requested."""
         return self._present - self._own - self._loading.keys()
 
     async def gather(self) -> None:
-        """Has everything reported that was counted until now; where nobody is there, nothing is."""
+        """Makes the data plane report all its counts up to now, and waits for the report. Does nothing without a data
+        plane.
+        """
         if not self._reached.is_set():
             return
         self._gathers += 1
@@ -223,10 +229,10 @@ class DataPlane:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._reached.wait()
         except TimeoutError:
-            raise Restarting(f"the {self._name} is not there", hint="try again later") from None
+            raise Restarting(f"the {self._name} is not running", hint="try again later") from None
 
     async def _connection(self) -> socket.socket:
-        loop, is_told = asyncio.get_running_loop(), False
+        loop, is_logged = asyncio.get_running_loop(), False
         began_s = loop.time()
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -236,9 +242,9 @@ class DataPlane:
                 return connection
             except OSError as error:
                 connection.close()
-                if not is_told and loop.time() - began_s > _TELL_AFTER_S:
+                if not is_logged and loop.time() - began_s > _WARN_AFTER_S:
                     _logger.warning("the %s cannot be reached: %s", self._name, error)
-                    is_told = True
+                    is_logged = True
                 await asyncio.sleep(_PAUSE_S)
             except BaseException:
                 connection.close()
@@ -280,11 +286,11 @@ class DataPlane:
 
     def _greeted(self, hello: Members) -> None:
         if hello["protocol"] != PROTOCOL:
-            raise RuntimeError(f"the data plane speaks version {hello['protocol']} of the protocol, not {PROTOCOL}")
+            raise RuntimeError(f"the data plane uses version {hello['protocol']} of the protocol, not {PROTOCOL}")
         self._present = set(hello["models"])
         self._own &= self._present
         routes = [orders.Named(**each) for each in hello["routes"]]
-        if self._table is not None:  # first, or requests would not be forwarded
+        if self._table is not None:  # before the orders, or requests would not be forwarded
             self._send(self._table.whole())
         for order in self._standing.values():
             self._send(*order)
@@ -315,7 +321,7 @@ class DataPlane:
         answer = await self.listener.asked(question, data)
         carries = {"passes": True} if answer.passed is not None else {}
         members = {"type": "answer", "question": question["question"], **carries, **answer.members}
-        if link is not None:  # one that is closed says nothing
+        if link is not None:  # a closed link drops it
             link.send(members, answer.data, answer.passed)
         elif answer.passed is not None:
             answer.passed.close()
@@ -323,7 +329,7 @@ class DataPlane:
     def _decoded(self, question: int, link: Link | None, task: asyncio.Task[None]) -> None:
         if self._pictures.get(question) is task:  # the next data plane counts its questions from 1, too
             del self._pictures[question]
-        if task.cancelled() and link is not None:  # any response releases what the picture holds there
+        if task.cancelled() and link is not None:  # any response releases what the data plane holds for the picture
             link.send({"type": "answer", "question": question, **_WITHDRAWN})
 
     def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -331,12 +337,12 @@ class DataPlane:
             try:
                 await work
             except Exception:
-                _logger.exception("what the data plane has asked for failed")
+                _logger.exception("cannot handle a message of the data plane")
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # it was canceled before it began
+        task.add_done_callback(lambda _: work.close())  # if the task was canceled before it began
         return task
 
 
@@ -347,7 +353,7 @@ def _settle(done: asyncio.Future[None] | None, error: Exception | None = None) -
         done.set_result(None)
     else:
         done.set_exception(error)
-        done.exception()  # who waited may have left
+        done.exception()  # marks it as retrieved, because the waiter may be gone
 
 
 def _failure(message: Members) -> OctetError:

@@ -17,30 +17,32 @@ from service.core.settings import Settings
 from service.workers.data_plane.frames import frame
 
 PATH = Path(__file__).parents[2] / "native" / "octet-plane"
-GIVE_UP = signal.SIGUSR1  # tells it to answer what is under way with 503, and to end
-_SHARED_MEMORY = Path("/dev/shm")  # where shm_open's files are
+GIVE_UP = signal.SIGUSR1  # makes it answer all requests in progress with 503, and end
+_SHARED_MEMORY = Path("/dev/shm")  # where shm_open keeps its files
 _OPENSSL = "libssl.so.3"
 
 
 def require_tls() -> None:
-    """Raises `Unsupported`: the program cannot encrypt here."""
+    """Checks that the program can encrypt on this machine. Raises `Unsupported` if it cannot."""
     try:
         ctypes.CDLL(_OPENSSL)
     except OSError as error:
         raise Unsupported(
-            f"TLS needs OpenSSL 3, and {_OPENSSL} is not on this machine", hint="install libssl3, or openssl-libs"
+            f"TLS needs OpenSSL 3, but {_OPENSSL} is not on this machine", hint="install libssl3, or openssl-libs"
         ) from error
 
 
 def raise_descriptors() -> None:
-    """Every idle connection is one, and the default is a thousand."""
+    """Raises the limit of open descriptors to its maximum: each idle connection needs one, and the default is 1000 or
+    so.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def writable(settings: Settings) -> Sequence[Path]:
-    """What `settings` let it change."""
+    """Returns the folders whose files the data plane may change, according to `settings`."""
     return [_SHARED_MEMORY] if settings.shared_memory else []
 
 
@@ -55,14 +57,14 @@ def become(
     """Replaces this process by the data plane: see `service/native/plane/main.cc`.
 
     Args:
-        descriptors: that it inherits.
-        readable: where artifacts are; it may open no other files.
-        writable: but those that are here, and change them.
-        orders: that it obeys before it takes a connection.
-        uses_cards: whether NVIDIA's driver is to be started there, and may use its devices.
+        descriptors: the descriptors that it inherits, by name.
+        readable: the folders of artifacts; it may open no other files.
+        writable: the folders in which it may open and change existing files too.
+        orders: the orders that it executes before it accepts a connection.
+        uses_cards: start NVIDIA's driver there, and allow its devices.
 
     Raises:
-        Unsupported: it was not built.
+        Unsupported: the program was not built.
     """
     if not PATH.is_file():
         raise Unsupported(f"{PATH.name} was not built", hint="run make setup or pip install to build it")
@@ -80,5 +82,6 @@ def become(
         arguments += "--writes", str(path)
     if uses_cards and (driver := driver_folder()) is not None:
         arguments += "--cards", str(driver.resolve())
-        os.environ["CUDA_CACHE_DISABLE"] = "1"  # it has no home to keep compiled code in, and nothing to compile
+        # it has no home directory to keep compiled code in, and nothing to compile
+        os.environ["CUDA_CACHE_DISABLE"] = "1"
     os.execv(PATH, arguments)

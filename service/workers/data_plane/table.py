@@ -1,4 +1,6 @@
-"""Who answers predictions in the place of a data plane, as rows of which it is told those that change."""
+"""The workers and models to which a data plane forwards predictions, as rows, with the changes since they were last
+sent.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ Row = TypeVar("Row")
 
 
 class _Rows(Generic[Key, Row]):
-    """Rows by key, and which of them have changed since that was last asked."""
+    """Rows by key, with those that have changed since the last call of `whole` or `changes`."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
-        self._before: dict[Key, Row | None] = {}  # what those were then that were put or dropped
+        self._before: dict[Key, Row | None] = {}  # the earlier values of rows that were put or dropped
 
     def put(self, key: Key, row: Row) -> None:
         if (before := self._rows.get(key)) != row:
@@ -50,7 +52,9 @@ class _Rows(Generic[Key, Row]):
 
 
 class Table:
-    """For one event loop. `DataPlane.follow` says it to a data plane, which has then heard of all changes."""
+    """The table of workers and models, for one event loop. `DataPlane.follow` sends it, or its changes, to a data
+    plane.
+    """
 
     def __init__(self) -> None:
         self._cluster_key, self._has_new_key = "", False
@@ -58,21 +62,21 @@ class Table:
         self._models = _Rows[tuple[str, str], orders.Servable]()
 
     def set_key(self, cluster_key: str) -> None:
-        """What workers know the API by, where they have no key of their own."""
+        """Sets the key that workers accept, unless they have a key of their own."""
         self._has_new_key = self._has_new_key or cluster_key != self._cluster_key
         self._cluster_key = cluster_key
 
     @property
     def has_changed(self) -> bool:
-        """Since the last call of `whole` or `changes`."""
+        """True if the table has changed since the last call of `whole` or `changes`."""
         return self._has_new_key or self._workers.has_changed or self._models.has_changed
 
     def set_workers(self, workers: Iterable[orders.Worker]) -> None:
-        """These are there, and no others."""
+        """Replaces all workers."""
         self._workers.replace({each.id: each for each in workers})
 
     def set_models(self, models: Iterable[orders.Servable]) -> None:
-        """These names are known, and no others."""
+        """Replaces all models."""
         self._models.replace({(each.model, each.version): each for each in models})
 
     def put_model(self, servable: orders.Servable) -> None:
@@ -82,12 +86,14 @@ class Table:
         self._models.drop((model, version))
 
     def whole(self) -> Members:
-        """The order to know this table and nothing else."""
+        """Returns the order that replaces the data plane's whole table by this one."""
         self._has_new_key = False
         return orders.workers(self._cluster_key, self._workers.whole(), self._models.whole())
 
     def changes(self) -> Members:
-        """The order that makes of the table, as it was at the last call of one of these two, what it is now."""
+        """Returns the order that updates the data plane's table from its state at the last call of `whole` or
+        `changes`.
+        """
         self._has_new_key = False
         workers, gone = self._workers.changes()
         models, forgotten = self._models.changes()

@@ -1,4 +1,6 @@
-"""What may change while a data plane runs alone: a process beside it reads files again, and says what has changed."""
+"""A process beside a data plane that runs alone: it reads the certificate and keys again, and sends what has
+changed.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +21,30 @@ _EVERY_MS = 500
 Said = tuple[Members, bytes]
 
 
-def keep_saying(standing: Callable[[], Iterable[Said]], said: Iterable[Said]) -> socket.socket:
-    """Forks a process that says the orders again that change, and ends with whoever holds the channel to it.
+def keep_saying(current_orders: Callable[[], Iterable[Said]], sent: Iterable[Said]) -> socket.socket:
+    """Forks a process that sends an order again when it changes. The process ends when the other end of its channel
+    closes.
 
-    The data plane cannot read the files: a renewed one has another inode, and to see that it would need rights to the
-    whole folder, which artifacts would have, too.
+    The data plane cannot read the files itself: a renewed file has another inode. To open it, the data plane would need
+    rights to the whole folder, and the code of artifacts would have these rights too.
 
     Args:
-        standing: the orders that hold now, one of a type.
-        said: those that held until now.
+        standing: returns the current orders, one of each type.
+        said: the orders that the data plane already has.
 
     Returns:
-        The channel, which the orders come from.
+        The channel from which the data plane receives the orders.
     """
-    ours, theirs = socket.socketpair()
+    local, remote = socket.socketpair()
     if os.fork():
-        ours.close()
-        return theirs
+        local.close()
+        return remote
     status = 1
     try:
-        theirs.close()
+        remote.close()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)  # it is needed until the last request is answered
-        _say(ours, standing, {order[0]["type"]: order for order in said})
+        _send_changes(local, current_orders, {order[0]["type"]: order for order in sent})
         status = 0
     except OSError:  # the data plane has ended meanwhile
         pass
@@ -49,16 +52,16 @@ def keep_saying(standing: Callable[[], Iterable[Said]], said: Iterable[Said]) ->
         os._exit(status)
 
 
-def _say(channel: socket.socket, standing: Callable[[], Iterable[Said]], said: dict[str, Said]) -> None:
+def _send_changes(channel: socket.socket, current_orders: Callable[[], Iterable[Said]], sent: dict[str, Said]) -> None:
     end = select.poll()
     end.register(channel, 0)
     while not end.poll(_EVERY_MS):
         try:
-            orders = list(standing())
-        except OctetError as error:  # a file that cannot be read now: what was said before holds
+            orders = list(current_orders())
+        except OctetError as error:  # a file that cannot be read now: the earlier orders stay valid
             _logger.error("%s", error.message)
             continue
         for order in orders:
-            if said.get(order[0]["type"]) != order:
+            if sent.get(order[0]["type"]) != order:
                 channel.sendall(frame(*order))
-                said[order[0]["type"]] = order
+                sent[order[0]["type"]] = order

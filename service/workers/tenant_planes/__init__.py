@@ -1,7 +1,7 @@
-"""A data plane for each tenant, behind the public one, which computes nothing then: docs/adr/0057.
+"""Runs one data plane for each tenant. The public data plane then only forwards requests to them: docs/adr/0057.
 
-`places` says where they are reached; `files`, what of the store they read; `member`, what one of them is believed;
-`planes` is all of them together, in the place of the one.
+`places` defines the addresses of these data planes; `files`, which files of the store they can read; `member`, which
+reports of one data plane are accepted; `planes` combines all of them with the interface of a single data plane.
 """
 
 from service.workers.tenant_planes.files import TenantFiles

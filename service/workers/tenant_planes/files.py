@@ -1,4 +1,4 @@
-"""The files of artifacts that a tenant's data plane may read: hard links in its folder while it loads."""
+"""The artifact files that a tenant's data plane may read: hard links in its folder while it loads a model."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ _FILES = ("library", "constants")
 
 
 class TenantFiles:
-    """For one event loop.
+    """Links artifact files into the folders of tenants' data planes. For one event loop.
 
-    A data plane maps what it loads, so that the names can go when it has. It gives up its rights before it knows which
-    models there will be, and the store's folder has the files of all tenants: rights to it would be rights to those.
+    A data plane maps the files that it loads, so the links can be removed afterwards. It cannot read the store itself:
+    it gives up its rights before it is known which models it will load, and the store's folder contains the files of
+    all tenants.
     """
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
         """
         Args:
-            folder_of: of a tenant's data plane; on the store's file system.
+            folder_of: returns the folder of a tenant's data plane, which must be on the store's file system.
         """
         self._folder_of = folder_of
-        self._lent: Counter[Path] = Counter()
+        self._link_counts: Counter[Path] = Counter()
 
     def clear(self, tenant: str) -> None:
-        """Takes away what a control plane before has left."""
+        """Removes what an earlier control plane has left in the tenant's folder."""
         with suppress(FileNotFoundError):
             for each in self._folder_of(tenant).iterdir():
                 shutil.rmtree(each) if each.is_dir() else each.unlink(missing_ok=True)
 
     @contextmanager
     def lent(self, tenant: str, order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The order to load a model, by names of its files that the tenant's data plane may read until the block ends.
+        """Returns the order to load a model, with names of its files that the tenant's data plane may read until the
+        block ends.
 
-        The same order has the same names each time: by its digest a later control plane finds what is loaded.
+        The same order gets the same names each time: a later control plane recognizes a loaded model by the order's
+        digest.
 
         Raises:
             NotReady: the folder cannot be written, or is not on the store's file system.
@@ -55,7 +58,7 @@ class TenantFiles:
                 ]
                 yield {**order, "parts": parts}
         except OSError as error:
-            raise NotReady(f"the artifact's files cannot be linked into {folder}: {error.strerror or error}") from error
+            raise NotReady(f"cannot link the artifact's files into {folder}: {error.strerror or error}") from error
 
     @contextmanager
     def _linked(self, folder: Path, names: Mapping[str, Path]) -> Iterator[None]:
@@ -63,15 +66,15 @@ class TenantFiles:
         done = []
         try:
             for stored, name in names.items():
-                if not self._lent[name]:
+                if not self._link_counts[name]:
                     name.unlink(missing_ok=True)
                     os.link(stored, name)
-                self._lent[name] += 1
+                self._link_counts[name] += 1
                 done.append(name)
             yield
         finally:
             for name in done:
-                self._lent[name] -= 1
-                if not self._lent[name]:
-                    del self._lent[name]
+                self._link_counts[name] -= 1
+                if not self._link_counts[name]:
+                    del self._link_counts[name]
                     name.unlink(missing_ok=True)

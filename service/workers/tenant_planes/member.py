@@ -1,7 +1,8 @@
-"""One tenant's data plane, as the control plane sees it, which believes it of that tenant's models alone.
+"""One tenant's data plane, as seen from the control plane, which accepts its reports about that tenant's models only.
 
-Its process runs what was compiled from the tenant's uploads. What it says of others' models is passed over, its counts
-of keys are nobody's, and it hands over no connections: who comes to the control plane by one says by headers who it is.
+Its process runs code that was compiled from the tenant's uploads, so it is not trusted. Reports about other tenants'
+models are ignored, its counts of keys are discarded, and it cannot pass connections to the control plane: the headers
+of such a connection state who the client is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from service.core.tenant import owner_of
 from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
-from service.workers.tenant_planes.places import said
+from service.workers.tenant_planes.places import display_name
 from service.workers.tenant_planes.reports import Model, cards_in, rejected_in, uses_in
 
 _logger = logging.getLogger(__name__)
@@ -40,40 +41,40 @@ class Member(Unheard):
     """The data plane of one tenant.
 
     Attributes:
-        tenant: empty for the operator's models.
-        models: by the keys of what was loaded by it.
-        generation: which process it is, from 1; 0 before the first was reached.
-        uses: what it said last of its models.
+        tenant: the tenant's name; empty for the operator's models.
+        models: the models that it loaded, by key.
+        generation: the number of its process, from 1; 0 before the first one was reached.
+        uses: its last report about its models.
     """
 
     def __init__(self, tenant: str, address: bytes, all: Heard) -> None:
         """
         Args:
-            all: who hears of it.
+            all: gets the events of this member.
         """
         self.tenant, self._all = tenant, all
-        self.plane = DataPlane(address, f"data plane of {said(tenant)}")
+        self.plane = DataPlane(address, f"data plane of {display_name(tenant)}")
         self.plane.listener = self
         self.models: dict[int, Model] = {}
         self.generation = 0
         self.uses: Mapping[int, Members] = {}
         self.cards: list[Members] = []
         self._busy = self._questions = self._pid = 0
-        self._has_complained = False
+        self._has_logged = False
         self._running = asyncio.create_task(self.plane.run())
 
     @property
     def id(self) -> str:
-        """Another for each process."""
+        """An id that changes with each process."""
         return f"{self.tenant or '~'}/{self.generation}"
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the tenant is loaded, or about to be."""
+        """True if nothing of the tenant is loaded or about to be loaded."""
         return not self.models and not self.plane.present and not self._busy
 
     def resident_bytes(self) -> int:
-        """What its process has in memory, shared or not; 0 where there is none. From any thread."""
+        """Returns the memory of its process, shared or not; 0 if no process runs. From any thread."""
         with suppress(OSError, ValueError):
             return int(Path(f"/proc/{self._pid}/statm").read_text().split()[1]) * _PAGE_BYTES if self._pid else 0
         return 0
@@ -84,7 +85,7 @@ class Member(Unheard):
             await self._running
 
     def begin(self) -> None:
-        """It is wanted until as many calls of `end`, whatever is loaded."""
+        """Keeps this member from being idle, whatever is loaded, until `end` was called as often as `begin`."""
         self._busy += 1
 
     def end(self) -> None:
@@ -92,7 +93,7 @@ class Member(Unheard):
 
     async def found(self, found: Found) -> None:
         self.generation += 1
-        self._pid, self._has_complained = int(found.pid), False
+        self._pid, self._has_logged = int(found.pid), False
         self.models = {key: each for key, each in self.models.items() if key in found.models}
         routes = [each for each in found.routes if owner_of(each.model) == self.tenant]
         self.begin()
@@ -108,11 +109,11 @@ class Member(Unheard):
 
     def reported(self, report: Members) -> None:
         try:
-            self._all.member_reported(self, self._own(report))
-        except Exception:  # whatever it says: the others' reports are heard
-            if not self._has_complained:
-                _logger.exception("the data plane of %s reports what makes no sense", said(self.tenant))
-            self._has_complained = True
+            self._all.member_reported(self, self._accepted(report))
+        except Exception:  # whatever it reports, the reports of the others must be processed
+            if not self._has_logged:
+                _logger.exception("the data plane of %s sent an invalid report", display_name(self.tenant))
+            self._has_logged = True
 
     def traced(self, trace: Members) -> None:
         if owner_of(str(trace.get("model", self.tenant and f"{self.tenant}~"))) == self.tenant:
@@ -137,14 +138,14 @@ class Member(Unheard):
                 return key in self.models
         return False
 
-    def _own(self, report: Members) -> Members:
-        """What of a report is believed, but for its models: these are `uses`."""
+    def _accepted(self, report: Members) -> Members:
+        """Returns the accepted part of a report. The figures of its models are in `uses`."""
         self.uses, self.cards = uses_in(report, self.models), cards_in(report)
         return {"gather": 0, "rejected": rejected_in(report), "not_allowed": {}, "forwards": [], "used": {}}
 
 
 class Heard:
-    """Who hears of members."""
+    """Gets the events of members."""
 
     async def member_found(self, member: Member, found: Found) -> None:
         raise NotImplementedError
@@ -166,5 +167,5 @@ class Heard:
 
 
 def quiet(uses: Collection[Members]) -> list[Members]:
-    """The same models, of which nothing was counted."""
+    """Returns the entries of the same models without counts."""
     return [{**each, "changes": {"answers": []}} for each in uses]

@@ -1,4 +1,4 @@
-"""Where the data planes of tenants are reached, and what they and the public one know each other by."""
+"""The addresses of the tenants' data planes, and the keys by which they and the public data plane authenticate."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from pathlib import Path
 
 from service.core.settings import Settings
 
-_OPERATOR, _FRONT = "~operator", "~front"  # a tenant's name has no ~
+_OPERATOR, _FRONT = "~operator", "~front"  # cannot be a tenant's name, which has no ~
 
 
 @dataclass(frozen=True)
 class Places:
-    """All that its processes have to agree on, by one secret of the supervisor's.
+    """The addresses and keys that all processes derive from one secret of the supervisor.
 
-    The names are of sockets without a file, and nobody foresees them.
+    The addresses are abstract sockets, which have no file. Without the secret, they cannot be guessed.
     """
 
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     def control(self, tenant: str) -> bytes:
-        """The name of the Unix socket where a tenant's data plane takes the control plane's connection."""
+        """Returns the address of the Unix socket on which a tenant's data plane accepts the control plane's
+        connection.
+        """
         return self._name("control", tenant)
 
     def http(self, tenant: str) -> bytes:
-        """Of the one where it takes requests."""
+        """Returns the address of the Unix socket on which a tenant's data plane accepts requests."""
         return self._name("http", tenant)
 
     def key(self, tenant: str) -> str:
-        """What the public data plane shows it with each request: it learns that, so each has another."""
+        """Returns the key that the public data plane sends with each request. The tenant's data plane learns the key,
+        so each tenant has a different one.
+        """
         return self._digest("key", tenant)
 
     def _name(self, what: str, tenant: str) -> bytes:
@@ -41,15 +45,15 @@ class Places:
 
 
 def folder_of(settings: Settings, tenant: str) -> Path:
-    """What a tenant's data plane may read; of the operator's models where the tenant is empty."""
+    """Returns the folder that a tenant's data plane may read; an empty name means the operator's models."""
     return settings.planes_dir / (tenant or _OPERATOR)
 
 
 def folder_of_front(settings: Settings) -> Path:
-    """What the public one may read, and has nothing in it."""
+    """Returns the folder that the public data plane may read, which is empty."""
     return settings.planes_dir / _FRONT
 
 
-def said(tenant: str) -> str:
-    """Whose, in messages."""
+def display_name(tenant: str) -> str:
+    """Returns how a message names the tenant."""
     return f"tenant {tenant}" if tenant else "the operator"

@@ -1,4 +1,6 @@
-"""The data planes of all tenants, and the public one that forwards to them, in the place of one that has all models."""
+"""The data planes of all tenants, and the public one that forwards to them, with the interface of a single data
+plane.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +19,32 @@ from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
 from service.workers.data_plane.table import Table
 from service.workers.tenant_planes.files import TenantFiles
 from service.workers.tenant_planes.member import Heard, Member, quiet
-from service.workers.tenant_planes.places import Places, said
+from service.workers.tenant_planes.places import Places, display_name
 from service.workers.tenant_planes.reports import Model
 
 _logger = logging.getLogger(__name__)
-_PATIENCE_S = 2.0  # for a count of what a tenant's data plane did: others do not wait for one that hangs
-_FIRST_REQUEST_S = 60.0  # of a connection
-_LINGER_S = 10.0  # without models: what is unloaded is often loaded again
-_CAPACITY = 1e6  # there is no other that could take what is too much for one
+_PATIENCE_S = 2.0  # for the counts of a tenant's data plane: others do not wait for one that hangs
+_FIRST_REQUEST_S = 60.0  # for the first request of a connection
+_LINGER_S = 10.0  # without models: a model is often loaded again soon after it was unloaded
+_CAPACITY = 1e6  # unlimited: no other data plane could take the excess
 _READY = "ready"
 
 Members = dict[str, Any]
 
 
 class Processes(Protocol):
-    """What starts data planes, and ends them: the supervisor."""
+    """Starts and ends data planes: the supervisor."""
 
     def want(self, tenant: str, wanted: bool) -> None:
-        """Has the data plane of a tenant run from now on, or end."""
+        """Requests that the data plane of a tenant be started, or ended if `wanted` is false."""
         ...
 
 
 class TenantPlanes(Heard):
-    """Satisfies what `DataPlane` does, for one event loop. Has processes run for the tenants that have models loaded.
+    """Has the interface of `DataPlane`, for one event loop. Requests a process for each tenant that has models loaded.
 
     Attributes:
-        listener: who is told and asked.
+        listener: gets the reports and questions.
     """
 
     def __init__(
@@ -50,26 +52,26 @@ class TenantPlanes(Heard):
     ) -> None:
         """
         Args:
-            front: the public one.
-            running: tenants whose data planes are there, from an earlier control plane.
+            front: the public data plane.
+            running: tenants whose data planes an earlier control plane started.
         """
         self._front, self._places, self._processes, self._files = front, places, processes, files
         self._front.listener = _Front(self)
         self.listener: Unheard = Unheard()
-        self._there = list(running)
+        self._initial_tenants = list(running)
         self._members: dict[str, Member] = {}
-        self._standing: dict[str, Members] = {}  # what each data plane is told, by type
+        self._standing: dict[str, Members] = {}  # the orders for each data plane, by type
         self._named: list[orders.Named] = []
         self._table = Table()  # the workers in it are data planes of tenants
-        self._finding: dict[object, Member] = {}  # whose leftovers a task may end
+        self._finding: dict[object, Member] = {}  # by task: the member whose leftovers that task may unload
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Reaches them, whenever they are there, until canceled."""
-        for tenant in self._there:
+        """Connects to the data planes, and reconnects whenever a connection is lost, until canceled."""
+        for tenant in self._initial_tenants:
             await asyncio.to_thread(self._files.clear, tenant)
             self._member(tenant)
-        self._tell()  # or the public one would not know that it is a router
+        self._send_table()  # before the public data plane starts, which must know that it is a router
         try:
             await self._front.run()
         finally:
@@ -77,11 +79,11 @@ class TenantPlanes(Heard):
                 await member.close()
 
     async def reached(self) -> None:
-        """Waits until the public one is there, which has heard what stands."""
+        """Waits until the public data plane is connected and has received the standing orders."""
         await self._front.reached()
 
     async def load(self, order: Mapping[str, Any]) -> int:
-        """As `DataPlane.load`, in the data plane of the model's tenant."""
+        """Loads a model as `DataPlane.load` does, in the data plane of the model's tenant."""
         member = self._member(owner_of(order["model"]))
         member.begin()
         try:
@@ -108,32 +110,36 @@ class TenantPlanes(Heard):
             self.member_rests(member)
 
     def leftovers(self) -> Collection[int]:
-        """Of the data plane that the caller was told was found; of the others it is not known yet what is needed."""
+        """Returns the leftovers of the data plane whose `found` event the current task handles, and nothing in other
+        tasks: which models the other data planes need is not known yet.
+        """
         member = self._finding.get(asyncio.current_task())
         return member.plane.leftovers() if member is not None else ()
 
     async def gather(self) -> None:
-        """Has everything reported; what hangs is left out."""
-        await asyncio.gather(self._front.gather(), *(_gathered(each) for each in self._members.values()))
+        """Makes all data planes report their counts. Leaves out a data plane that hangs."""
+        await asyncio.gather(self._front.gather(), *(_gather_with_timeout(each) for each in self._members.values()))
 
     def order(self, members: Members, data: bytes = b"") -> None:
-        """As `DataPlane.order`: the public one has certificates and keys, the tenants' the names of their models."""
+        """Sends an order as `DataPlane.order` does. Certificates and keys go to the public data plane, and routes to
+        the data planes of the tenants that own the models.
+        """
         match members["type"]:
             case "routes":
                 self._named = [orders.Named(**each) for each in members["routes"]]
                 for member in self._members.values():
                     self._name(member)
-                self._tell()
+                self._send_table()
             case "configure":
                 self._front.order(members, data)
-                self._standing["configure"] = _behind(members)
+                self._standing["configure"] = _behind_front(members)
                 for member in self._members.values():
                     member.plane.order(self._standing["configure"])
             case _:
                 self._front.order(members, data)
 
     async def connect(self, worker: str) -> socket.socket:
-        """A connection to a tenant's data plane, which does not block, for the caller. Raises `NotReady`."""
+        """Opens a non-blocking connection to a tenant's data plane; the caller owns it. Raises `NotReady`."""
         member = next((each for each in self._members.values() if each.id == worker), None)
         if member is None:
             raise NotReady("the data plane of this model has ended meanwhile", hint="try again later")
@@ -143,22 +149,22 @@ class TenantPlanes(Heard):
             await asyncio.get_running_loop().sock_connect(connection, self._places.http(member.tenant))
         except OSError as error:
             connection.close()
-            raise NotReady(f"the data plane of {said(member.tenant)} cannot be reached: {error}") from error
+            raise NotReady(f"the data plane of {display_name(member.tenant)} cannot be reached: {error}") from error
         except BaseException:
             connection.close()
             raise
         return connection
 
     def resident_bytes(self) -> dict[str, int]:
-        """By tenant, of the processes that are there. From any thread."""
+        """Returns the memory of each running data plane, by tenant. From any thread."""
         found = {tenant: member.resident_bytes() for tenant, member in list(self._members.items())}
         return {tenant: size for tenant, size in found.items() if size}
 
-    # What members say.
+    # Events of members.
 
     async def member_found(self, member: Member, found: Found) -> None:
         self._name(member)
-        self._tell()
+        self._send_table()
         others = [each for each in self._members.values() if each is not member]
         present = {*found.models, *(key for each in others for key in (*each.models, *each.plane.present))}
         task = asyncio.current_task()
@@ -173,7 +179,7 @@ class TenantPlanes(Heard):
             asyncio.get_running_loop().call_later(_LINGER_S, self._end_idle, member)
 
     def member_lost(self, member: Member) -> None:
-        self._tell()
+        self._send_table()
 
     def member_reported(self, member: Member, report: Members) -> None:
         models = [*member.uses.values(), *self._others(member)]
@@ -188,10 +194,10 @@ class TenantPlanes(Heard):
     def front_reported(self, report: Members) -> None:
         self.listener.reported({**report, "models": self._others(None), "cards": self._cards()})
 
-    # What is said to them.
+    # Orders to members.
 
     def _member(self, tenant: str) -> Member:
-        """Of a tenant that has models from now on."""
+        """Returns the data plane of a tenant. If there is none yet, requests its process."""
         member = self._members.get(tenant)
         if member is None:
             member = self._members[tenant] = Member(tenant, self._places.control(tenant), self)
@@ -205,7 +211,7 @@ class TenantPlanes(Heard):
         if self._members.get(member.tenant) is not member or not member.is_idle:
             return
         del self._members[member.tenant]
-        self._tell()
+        self._send_table()
         self._processes.want(member.tenant, False)
         task = asyncio.get_running_loop().create_task(member.close())
         self._ending.add(task)
@@ -214,8 +220,8 @@ class TenantPlanes(Heard):
     def _name(self, member: Member) -> None:
         member.plane.order(orders.routes([each for each in self._named if owner_of(each.model) == member.tenant]))
 
-    def _tell(self) -> None:
-        """Tells the public one who answers for which names."""
+    def _send_table(self) -> None:
+        """Sends the public data plane the table of who answers for which names."""
         by_tenant = defaultdict[str, list[orders.Named]](list)
         for each in self._named:
             by_tenant[owner_of(each.model)].append(each)
@@ -226,7 +232,7 @@ class TenantPlanes(Heard):
                 loaded = tuple((each.model, each.version) for each in by_tenant[tenant] if each.main in present)
                 key = self._places.key(tenant)
                 workers.append(orders.Worker(member.id, tenant, _CAPACITY, _READY, loaded, key))
-            reason = f"the data plane of {said(tenant)} ended, and is starting again"
+            reason = f"the data plane of {display_name(tenant)} ended, and is starting again"
             models += [orders.Servable(each.model, each.version, (), reason) for each in by_tenant[tenant]]
         self._table.set_workers(workers)
         self._table.set_models(models)
@@ -239,7 +245,7 @@ class TenantPlanes(Heard):
         return quiet([use for each in self._members.values() if each is not member for use in each.uses.values()])
 
     def _cards(self) -> list[Members]:
-        """Of each card what all data planes take."""
+        """Returns the memory that all data planes together use, for each GPU."""
         found: dict[int, Members] = {}
         for each in (card for member in self._members.values() for card in member.cards):
             before = found.setdefault(each["card"], {**each, "used_bytes": 0})
@@ -248,7 +254,7 @@ class TenantPlanes(Heard):
 
 
 class _Front(Unheard):
-    """The public data plane, which has no models."""
+    """Passes on the events of the public data plane, which has no models."""
 
     def __init__(self, planes: TenantPlanes) -> None:
         self._planes = planes
@@ -266,9 +272,9 @@ class _Front(Unheard):
         return await self._planes.listener.asked(question, data)
 
 
-def _behind(configure: Members) -> Members:
-    """What a data plane behind the public one is told, which is its only client."""
-    # It opens connections in advance, and closes those that rest for half as long.
+def _behind_front(configure: Members) -> Members:
+    """Returns the `configure` order for a tenant's data plane, whose only client is the public one."""
+    # The public data plane opens connections in advance, and closes those that are idle for half as long.
     return {
         **configure,
         "head_timeout_s": _FIRST_REQUEST_S,
@@ -278,7 +284,7 @@ def _behind(configure: Members) -> Members:
     }
 
 
-async def _gathered(member: Member) -> None:
+async def _gather_with_timeout(member: Member) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE_S):
             await member.plane.gather()

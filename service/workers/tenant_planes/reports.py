@@ -1,6 +1,7 @@
-"""What a tenant's data plane reports, of which nothing is believed that could harm the counts of others.
+"""Checks the reports of a tenant's data plane, so that they cannot corrupt the counts of other tenants.
 
-Its numbers go into metrics that all tenants' are read with, and into the choice of what makes room for what.
+The numbers go into metrics that are read together with those of all tenants, and into the decision which model is
+unloaded to make room.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Members = dict[str, Any]
 
 @dataclass(frozen=True)
 class Model:
-    """What was loaded under a key, by the order to load it."""
+    """The model that was loaded under a key, as named in the order to load it."""
 
     model: str
     version: str
@@ -33,10 +34,10 @@ class Model:
 
 
 def uses_in(report: Members, models: Mapping[int, Model]) -> dict[int, Members]:
-    """What is said of the models that were loaded there, by key; their names are those of the orders.
+    """Returns the report's entries of models that were loaded there, by key, with the names from the load orders.
 
     Raises:
-        ValueError, TypeError, LookupError, AttributeError: it makes no sense.
+        ValueError, TypeError, LookupError, AttributeError: the report is not valid.
     """
     found = {}
     for each in report["models"]:
@@ -48,12 +49,12 @@ def uses_in(report: Members, models: Mapping[int, Model]) -> dict[int, Members]:
 
 
 def rejected_in(report: Members) -> dict[str, int]:
-    """How many requests were refused, by reason. Raises as `uses_in`."""
+    """Returns how many requests were refused, by reason. Raises as `uses_in` does."""
     return {reason: _count(report["rejected"][reason]) for reason in _REASONS if reason in report["rejected"]}
 
 
 def cards_in(report: Members) -> list[Members]:
-    """The cards, and what is taken of them. Raises as `uses_in`."""
+    """Returns the GPUs and their memory in use. Raises as `uses_in` does."""
     return [
         {"card": _count(each["card"]), "name": str(each["name"])[:_LONGEST_NAME]}
         | {name: _count(each[name]) for name in ("memory_bytes", "used_bytes")}
@@ -76,23 +77,23 @@ def _changes(said: Members) -> Members:
 def _code(protocol: object, code: str) -> str:
     if (protocol == "grpc" and code in _CODES) or (protocol == "rest" and int(code) in _STATUSES):
         return code
-    raise ValueError(f"no code of {str(protocol)[:_LONGEST_NAME]}")
+    raise ValueError(f"not a status code of {str(protocol)[:_LONGEST_NAME]}")
 
 
 def _histogram(said: Members) -> Members:
     counts = said["counts"]
     if not isinstance(counts, list) or len(counts) > _MOST_BUCKETS:
-        raise ValueError("no histogram")
+        raise ValueError("not a histogram")
     return {"counts": [_count(each) for each in counts], "sum": _real(said["sum"])}
 
 
 def _count(number: object) -> int:
     if not isinstance(number, int) or not 0 <= number < _MOST:
-        raise ValueError("no count")
+        raise ValueError("not a count")
     return number
 
 
 def _real(number: object) -> float:
     if not isinstance(number, (int, float)) or not math.isfinite(number) or abs(number) >= _MOST:
-        raise ValueError("no number of seconds")
+        raise ValueError("not a number of seconds")
     return float(number)

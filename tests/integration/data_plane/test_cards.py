@@ -92,9 +92,9 @@ def test_the_target_is_chosen_of_several(model: Path, library: Path, machine: Pa
     command = [sys.executable, "-m", "service.cli", "worker", "serve", f"m={tmp_path / 'both'}", "--port=0", "--json"]
     environment = os.environ | {"LD_LIBRARY_PATH": str(machine)}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=GIVE_UP_S)
-    assert "holds artifacts for cuda-sm_75 and cuda-sm_80" in json.loads(run.stdout)["error"]["message"]
+    assert "contains artifacts for cuda-sm_75 and cuda-sm_80" in json.loads(run.stdout)["error"]["message"]
     run = subprocess.run([*command, "--target=cuda-sm_90"], env=environment, capture_output=True, text=True)
-    assert "holds no artifact for cuda-sm_90" in json.loads(run.stdout)["error"]["message"]
+    assert "contains no artifact for cuda-sm_90" in json.loads(run.stdout)["error"]["message"]
     with ending(tmp_path / "both", "--target=cuda-sm_80", LD_LIBRARY_PATH=str(machine)) as (url, _):
         assert predict(url, np.zeros(16)).status_code == 200
 

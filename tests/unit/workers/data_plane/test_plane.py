@@ -212,7 +212,7 @@ async def test_a_load_waits_for_a_data_plane_that_is_on_its_way(plane: DataPlane
 
 async def test_a_load_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_plane, "_PATIENCE_S", 0.01)
-    with pytest.raises(Restarting, match="the data plane is not there"):
+    with pytest.raises(Restarting, match="the data plane is not running"):
         await DataPlane(b"\0nobody").load(ORDER)
 
 
