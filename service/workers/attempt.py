@@ -1,4 +1,4 @@
-"""One worker's attempt at one build: keeps the lease, passes progress on, and says when to stop."""
+"""One worker's attempt at one build: renews the lease, reports progress, and interrupts the build when it must stop."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from service.core.settings import Settings
 from service.db import BuildStore, Claim, Watch
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 0.5  # how soon a cancellation is seen; a look is one read
-_FRACTION_S = 0.2  # progress within a stage is written no more often than this
+_LOOK_S = 0.5  # a cancellation is seen within this time; each check is one read
+_FRACTION_S = 0.2  # progress within a stage is written at most this often
 
 
 class Stopping(BuildCanceled):
-    """This worker was told to stop: others go on with the build."""
+    """This worker is stopping. Another worker will do the build."""
 
 
 class Attempt:
-    """A `core.build.Progress` over the builds table; a context manager that keeps the claim meanwhile.
+    """A `core.build.Progress` that writes to the builds table; a context manager that renews the claim's lease
+    meanwhile.
 
-    A thread renews the lease and looks for a cancellation. What it finds is raised by the next call of `stage`, which
-    the pipeline makes ten times a second, whatever it does.
+    A thread renews the lease and checks for a cancellation. The next call of `stage` raises what the thread found. The
+    pipeline calls `stage` ten times a second, whatever it does.
 
     Attributes:
         last_stage: the stage that was begun last.
@@ -41,27 +42,29 @@ class Attempt:
         self.last_stage: Stage | None = None
         self._fraction, self._written_s = 0.0, 0.0
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="octet-heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._renew_lease, name="octet-heartbeat", daemon=True)
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        """Raises `LeaseLost`, `Stopping`, or, if the build was canceled, `BuildCanceled` itself."""
+        """Records the progress. Raises `LeaseLost`, `Stopping`, or, if the build was canceled, `BuildCanceled`
+        itself.
+        """
         self._check()
         is_recent = time.monotonic() - self._written_s < _FRACTION_S
         if stage is self.last_stage and (fraction == self._fraction or is_recent):
             return
         self.last_stage, self._fraction, self._written_s = stage, fraction, time.monotonic()
-        self._tell(lambda: self._builds.progress(self._claim, stage, fraction))
+        self._write(lambda: self._builds.progress(self._claim, stage, fraction))
 
     def log(self, line: str) -> None:
-        """Raises as `stage` does."""
+        """Records a line of the build's log. Raises as `stage` does."""
         self._check()
-        self._tell(lambda: self._builds.log(self._claim, line))
+        self._write(lambda: self._builds.log(self._claim, line))
 
-    def _tell(self, write: Callable[[], None]) -> None:
+    def _write(self, write: Callable[[], None]) -> None:
         try:
             write()
-        except (DatabaseBusy, DatabaseUnreachable) as error:  # a build is worth more than what is said about it
-            log_trouble(_logger, error, "build %s: its progress is not known", self._claim.build.id)
+        except (DatabaseBusy, DatabaseUnreachable) as error:  # a build is worth more than its progress report
+            log_trouble(_logger, error, "build %s: cannot write its progress", self._claim.build.id)
 
     def __enter__(self) -> Attempt:
         self._thread.start()
@@ -77,9 +80,9 @@ class Attempt:
         if self._interruption is not None:
             raise self._interruption
         if self._stop.is_set():
-            raise Stopping("this worker stops")
+            raise Stopping("this worker is stopping")
 
-    def _keep(self) -> None:
+    def _renew_lease(self) -> None:
         beaten_s = time.monotonic()
         watch = Watch(self._builds.bell)
         while not self._over.wait(min(_LOOK_S, self._every_s)):
@@ -92,11 +95,11 @@ class Attempt:
             except BuildCanceled as interruption:
                 self._interruption = interruption
                 return
-            except NotFound:  # all models that wanted it were deleted
+            except NotFound:  # all models that requested it were deleted
                 self._interruption = LeaseLost(f"build {self._claim.build.id} is no longer requested")
                 return
-            except Exception as error:  # the database is busy or full: the lease lasts longer than that, or is lost
-                log_trouble(_logger, error, "build %s: no heartbeat", self._claim.build.id)
+            except Exception as error:  # the database is busy or full: the lease outlasts that, or is lost
+                log_trouble(_logger, error, "build %s: cannot renew its lease", self._claim.build.id)
                 if time.monotonic() - beaten_s > self._lease_s:
-                    self._interruption = LeaseLost(f"build {self._claim.build.id} could not be kept")
+                    self._interruption = LeaseLost(f"build {self._claim.build.id} could not renew its lease in time")
                     return

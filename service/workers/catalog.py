@@ -1,8 +1,8 @@
-"""Models, builds and aliases, written into the store's index too: a database that was lost is rebuilt from the store.
+"""Writes models, builds and aliases into the store's index too, so that a lost database can be rebuilt from the store.
 
-The index says which file a model version is, which artifact answers which build key for whom, and what the aliases of
-a model stand for. What only the database knows is lost with it: builds that failed, that wait or that run, and the
-history of all.
+The index contains the file of each model version, the artifact of each build key with the versions that requested it,
+and the versions that a model's aliases point at. All other data is lost with the database: builds that failed, wait or
+run, and the history.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Restored:
 
 
 def record_version(layout: OciLayout, models: ModelStore, version: ModelVersion) -> None:
-    """Lists the file of a model version in the index; to be called after each push.
+    """Lists the file of a model version in the index. Call it after each push.
 
     Raises:
         NotFound: the file is not stored, or the version was deleted meanwhile.
         StorageFull: no space is left.
     """
 
-    def asked() -> dict[str, str]:
-        known = models.version(version.name, version.number)
-        return model_annotation(known.name, known.number, known.created_at)
+    def current_annotation() -> dict[str, str]:
+        current = models.version(version.name, version.number)
+        return model_annotation(current.name, current.number, current.created_at)
 
     source = Descriptor(SOURCE_MEDIA_TYPE, version.source, version.size_bytes)
     manifest = Manifest(
@@ -72,7 +72,7 @@ def record_version(layout: OciLayout, models: ModelStore, version: ModelVersion)
         (source,),
         {FORMAT_ANNOTATION: version.format},
     )
-    layout.put_manifest(manifest, asked)
+    layout.put_manifest(manifest, current_annotation)
 
 
 def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion) -> None:
@@ -85,8 +85,8 @@ def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion
     annotation = model_annotation_name(version.name, version.number)
 
     def forget(index: IndexAnnotations) -> None:
-        for entry, told in index.entries:
-            if entry.artifact_type == METADATA_MEDIA_TYPE and told.pop(annotation, "") and not models_in(told):
+        for entry, found in index.entries:
+            if entry.artifact_type == METADATA_MEDIA_TYPE and found.pop(annotation, "") and not models_in(found):
                 index.removed.add(entry.digest)
 
     layout.rewrite(forget)
@@ -94,16 +94,16 @@ def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion
         said = layout.put_blob_descriptor(METADATA_MEDIA_TYPE, version.metadata.to_text().encode())
         empty = layout.put_blob_descriptor(EMPTY_MEDIA_TYPE, b"{}")
 
-        def asked() -> dict[str, str]:
+        def current_annotation() -> dict[str, str]:
             known = models.version(version.name, version.number)
             return model_annotation(known.name, known.number, known.created_at)
 
-        layout.put_manifest(Manifest(METADATA_MEDIA_TYPE, empty, (said,)), asked)
+        layout.put_manifest(Manifest(METADATA_MEDIA_TYPE, empty, (said,)), current_annotation)
 
 
 def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
-    """Writes to the index whom a succeeded build answers; to be called when it has succeeded, and whenever a request
-    was answered by one that had. Does nothing for builds that no version requests.
+    """Writes to the index which model versions a succeeded build serves. Call it when a build has succeeded, and
+    whenever a request is answered by an earlier build. Does nothing if no version requests the build.
 
     Raises:
         NotFound: the artifact is not listed.
@@ -116,26 +116,27 @@ def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
 def delete_model(
     layout: OciLayout, models: ModelStore, aliases: AliasStore, name: str, number: int | None = None, *, force: bool
 ) -> Deleted:
-    """`ModelStore.delete`, in the database and in the index: a process that is killed in the middle leaves both as
-    before.
+    """Deletes a model, or one version of it, from the database and the index. If the process is killed in the middle,
+    both are as before.
 
-    The tables change while the index is locked, which is written last: an index that still has the model restores its
-    rows (`synchronize`), and one without it is only ever written when they are gone. The files become garbage.
+    The tables change while the index is locked, and the index is written last. An index that still lists the model
+    restores its rows (`synchronize`), and one without the model is only ever written after the rows are gone. The files
+    become garbage.
 
     Raises:
-        NotFound: there is no such model or version.
-        Conflict: an alias points at it, and `force` is not said.
-        StorageFull: no space is left for the index. The tables have forgotten the model.
+        NotFound: the model or version does not exist.
+        Conflict: an alias points at it, and `force` is not set.
+        StorageFull: no space is left for the index. The rows are already deleted from the tables.
     """
     deleted: list[Deleted] = []
 
     def change(index: IndexAnnotations) -> None:
         deleted.append(models.delete(name, number, force=force))
         gone = {model_annotation_name(name, each) for each in deleted[0].versions}
-        for entry, told in index.entries:
-            for annotation in gone & told.keys():
-                del told[annotation]
-            if entry.artifact_type in (SOURCE_MEDIA_TYPE, METADATA_MEDIA_TYPE) and not models_in(told):
+        for entry, found in index.entries:
+            for annotation in gone & found.keys():
+                del found[annotation]
+            if entry.artifact_type in (SOURCE_MEDIA_TYPE, METADATA_MEDIA_TYPE) and not models_in(found):
                 index.removed.add(entry.digest)
         _write_aliases(index.own, aliases, name)
 
@@ -144,9 +145,9 @@ def delete_model(
 
 
 def record_aliases(layout: OciLayout, aliases: AliasStore, model: str | None = None) -> None:
-    """Writes the aliases of a model, or of all, to the index; to be called after each change of one.
+    """Writes the aliases of one model, or of all models, to the index. Call it after each change of an alias.
 
-    The table is read under the index's lock, so that of two changes the later one is also the last that is written.
+    The table is read under the index's lock, so that of two changes the later one is also written last.
 
     Raises:
         StorageFull: no space is left.
@@ -162,12 +163,12 @@ def _write_aliases(annotations: dict[str, str], aliases: AliasStore, model: str 
 
 
 def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, aliases: AliasStore) -> Restored:
-    """Makes the database and the index agree; to be called when the service starts.
+    """Makes the database and the index agree. Call it when the service starts.
 
-    What the database lost is restored from the index; then what a killed process did not get to write to the index is
-    written. What both know is not changed.
+    First restores from the index what the database lost, then writes to the index what a killed process had not yet
+    written. Entries that both have are not changed.
     """
-    with layout.lock():  # or a model that another process deletes meanwhile would come back
+    with layout.lock():  # otherwise a model that another process deletes meanwhile would be restored
         said = _listed_metadata(layout)
         restored = Restored(
             versions=sum(
@@ -179,7 +180,7 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
         )
     if restored != Restored(0, 0, 0):
         _logger.warning(
-            "restored %d model versions, %d builds and %d aliases from the store, which the database did not have",
+            "restored %d model versions, %d builds and %d aliases from the store: the database did not have them",
             restored.versions,
             restored.builds,
             restored.aliases,
@@ -201,14 +202,14 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
 def _record_builds(layout: OciLayout, builds: BuildStore) -> None:
     listed = {entry.digest: entry.annotations for entry in layout.index()}
     for build in _all_built(builds):
-        # Of several builds with one artifact the newest is recorded, so it comes first and is the only one.
+        # If several builds have the same artifact, only the newest is recorded: it comes first.
         annotations = listed.pop(build.artifact, None) if build.artifact and not build.invalidated else None
         if annotations is not None and not _annotations_of(builds, build).items() <= annotations.items():
             record_build(layout, builds, build)
 
 
 def _annotations_of(builds: BuildStore, build: Build) -> dict[str, str]:
-    """The annotations of the versions that request a build; empty if there are none."""
+    """Returns the annotations of the versions that request a build; empty if there are none."""
     annotations: dict[str, str] = {}
     for model, version, asked_at in builds.requests(build.id):
         annotations |= model_annotation(model, version, asked_at)
@@ -224,7 +225,7 @@ def _listed_versions(layout: OciLayout) -> Iterator[ModelVersion]:
 
 
 def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
-    """The metadata of versions, by name and number. A damaged entry is ignored."""
+    """Returns the metadata of versions, by name and number. A damaged entry is ignored."""
     found: dict[tuple[str, int], ModelMetadata] = {}
     for entry, manifest in _manifests(layout, METADATA_MEDIA_TYPE):
         (said,) = manifest.layers
@@ -238,13 +239,13 @@ def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
 
 
 def _listed_builds(layout: OciLayout) -> list[_ListedBuild]:
-    """The listed builds. The earliest requester comes first, because the build requested last is served."""
+    """Returns the listed builds, the one that was requested last at the end, because that one is served."""
     found: list[_ListedBuild] = []
     for entry, manifest in _manifests(layout, ARTIFACT_TYPE):
         requests = models_in(entry.annotations)
         key = entry.annotations.get(BUILD_KEY_ANNOTATION)
         if key is None or not requests:
-            continue  # its build was killed before it succeeded, and will find it again
+            continue  # the worker was killed before the build succeeded; the next attempt finds the artifact again
         if not all(layout.blobs.exists(part.digest) for part in (manifest.config, *manifest.layers)):
             _logger.warning("artifact %s is incomplete, and is not restored", entry.digest)
             continue
@@ -266,7 +267,7 @@ def _manifests(layout: OciLayout, artifact_type: str) -> Iterator[tuple[Descript
 
 
 def _different(layout: OciLayout, artifact: Digest) -> Different | None:
-    """Why an artifact is not served, if its numerics report says that it differs from its reference."""
+    """Returns why an artifact is not served, if its numerics report shows that it differs from its reference."""
     try:
         return different_from(json.loads(layout.attached(artifact, Report.NUMERICS) or b"{}"))
     except (NotFound, CorruptBlob, InvalidInput, ValueError) as error:
@@ -275,7 +276,7 @@ def _different(layout: OciLayout, artifact: Digest) -> Different | None:
 
 
 def _all_built(builds: BuildStore) -> Iterator[Build]:
-    """Every build that has an artifact."""
+    """Yields every build that has an artifact."""
     for state in [state for state in BuildState if state.has_artifact]:
         cursor: str | None = None
         while True:

@@ -1,8 +1,8 @@
-"""The compile worker: claims builds and runs the compiler on them, one at a time, until it is told to stop. A build
-that takes long is passed by smaller ones: another thread builds these beside it, again one at a time.
+"""The compile worker: claims builds and runs the compiler on them, one at a time, until it is stopped. If a build takes
+long, a second thread builds smaller ones at the same time, again one at a time.
 
-It may be killed at any moment. What it held is built by the next worker when the lease is over; what it had stored is
-found again by content; what it left in scratch is swept when the next one starts.
+It may be killed at any moment. The next worker builds what it had claimed when the lease expires; blobs that it had
+stored are found again by content; its scratch folders are swept when the next worker starts.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ def quantize_or_compile(
 
 
 class CompileWorker:
-    """Builds what the table asks for.
+    """Runs the builds that are queued in the database.
 
     Args:
         targets: the targets to build for; empty: all.
-        compile: the compiler, and what quantizes; a test may give another function.
-        on_quantized: told of a quantization and of its result, before that counts as done.
-        on_build: told of the build that is worked on from now on, or None.
+        compile: compiles or quantizes; a test may give another function.
+        on_quantized: called with a quantization and its result, before it is marked as succeeded.
+        on_build: called with the id of the build that this worker starts, and with None when it ends.
         on_idle: called when nothing was built for `settings.compiler_idle_s`; again only after another build.
-        passes: the worker whose long builds this one passes; it claims nothing else.
+        passes: the worker that this one assists: it claims small builds only while that worker runs a long build.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class CompileWorker:
         self._passed_by: CompileWorker | None = None
         if passes is not None:
             passes._passed_by = self
-        self._began_s: float | None = None  # when the build under way was claimed
+        self._began_s: float | None = None  # when the current build was claimed
 
     def run(self, stop: threading.Event) -> None:
-        """Works until `stop` is set; a build under way is then given back."""
+        """Works until `stop` is set. A build in progress is then released for another worker."""
         while not stop.is_set():
             try:
                 rung = self._builds.bell.rung()
@@ -119,12 +119,13 @@ class CompileWorker:
                 else:
                     self._idle()
                     self._builds.bell.wait(rung, stop)
-            except Exception as error:  # the database is gone or the disk is full: that may pass, and this worker stays
-                log_trouble(_logger, error, "the compile worker could not reach its builds")
+            # the database may be unreachable or the disk full: that may pass, and this worker goes on
+            except Exception as error:
+                log_trouble(_logger, error, "the compile worker cannot look for queued builds")
                 stop.wait(_TROUBLE_S)
 
     def work_once(self, stop: threading.Event) -> bool:
-        """Claims and ends one build; whether there was one."""
+        """Claims and finishes one build. Returns false if there was none to claim."""
         if self._passes is not None and not self._passes.has_long_build():
             return False
         claim = self._builds.claim(self._owner, self._settings.lease_s, self._targets, self._passes is not None)
@@ -133,7 +134,7 @@ class CompileWorker:
         self._began_s = time.monotonic()
         self._on_build(claim.build.id)
         try:
-            with suppress(LeaseLost):  # another worker has it, or it is over: nothing that we say counts
+            with suppress(LeaseLost):  # another worker has it, or it is over: our result does not count
                 self._work(claim, stop)
         finally:
             self._began_s = None
@@ -141,13 +142,13 @@ class CompileWorker:
         return True
 
     def has_long_build(self) -> bool:
-        """Whether the build under way has taken so long that others may pass it. From any thread."""
+        """Returns true if the current build has taken so long that smaller builds may overtake it. From any thread."""
         began_s = self._began_s
         return began_s is not None and time.monotonic() - began_s >= self._settings.build_passing_s
 
     def _idle(self) -> None:
         if self._passed_by is not None and self._passed_by._began_s is not None:
-            self._idle_since_s = time.monotonic()  # the process is not idle
+            self._idle_since_s = time.monotonic()  # the other thread builds, so the process is not idle
         if time.monotonic() - self._idle_since_s >= self._settings.compiler_idle_s:
             self._idle_since_s = math.inf
             self._on_idle()
@@ -168,36 +169,36 @@ class CompileWorker:
                     self._on_quantized(build, artifact)
                 report = {"verified": True} if is_quantization(build.options) else self._numerics_of(artifact)
         except LeaseLost:
-            _logger.warning("build %s is another worker's now", build.id)
+            _logger.warning("build %s now belongs to another worker", build.id)
         except Stopping:
             self._builds.release(claim)
-            _logger.info("build %s was given back", build.id)
+            _logger.info("released build %s for another worker", build.id)
         except (DatabaseBusy, DatabaseUnreachable, StoreUnreachable) as error:
             self._builds.release(claim)
-            _logger.warning("build %s was given back: %s", build.id, error)
+            _logger.warning("released build %s for another attempt: %s", build.id, error)
             stop.wait(_TROUBLE_S)
         except BuildCanceled:
             self._builds.finish(claim, canceled=True)
             _logger.info("build %s was canceled", build.id)
         except OctetError as error:
-            error.stage = error.stage or attempt.last_stage  # a child may die before it has said anything
+            error.stage = error.stage or attempt.last_stage  # a child may die before it has reported a stage
             self._builds.finish(claim, error=error)
             _logger.info("build %s failed: %s", build.id, error.message)
         except Exception as error:
-            _logger.exception("build %s failed in a way that was not foreseen", build.id)
+            _logger.exception("build %s failed with an unexpected error", build.id)
             self._builds.finish(claim, error=_unforeseen(error, attempt.last_stage))
         else:
             different = different_from(report)
             self._builds.finish(claim, artifact=artifact, is_verified=may_serve(report), different=different)
             if different is not None:
-                _logger.warning("build %s is different, and is not served: %s", build.id, different.message)
+                _logger.warning("build %s is not served, because it differs: %s", build.id, different.message)
             else:
                 _logger.info("build %s succeeded: %s", build.id, artifact)
             if not is_quantization(build.options):
                 record_build(self._layout, self._builds, replace(build, artifact=artifact))
 
     def _numerics_of(self, artifact: Digest) -> dict[str, Any]:
-        """The numerics report of an artifact; empty if it has none."""
+        """Returns the numerics report of an artifact; empty if it has none."""
         report: dict[str, Any] = json.loads(self._layout.attached(artifact, Report.NUMERICS) or b"{}")
         return report
 
@@ -205,9 +206,9 @@ class CompileWorker:
         inputs = claim.inputs
         if inputs.toolchain != versions(parse_target(inputs.target), inputs.options):
             raise BuildFailed(
-                "it was requested with another version of the compiler than is installed now",
+                "the build was requested for a compiler version that is no longer installed",
                 stage=Stage.FETCH,
-                hint=f"build {self._ask_anew(claim).id} takes its place",
+                hint=f"build {self._resubmit(claim).id} replaces it",
             )
         try:
             source = self._layout.blobs.path(inputs.source)
@@ -217,8 +218,10 @@ class CompileWorker:
             ) from error
         return CompileRequest(source, inputs.source, parse_target(inputs.target), inputs.numerics, inputs.options)
 
-    def _ask_anew(self, claim: Claim) -> Build:
-        """The build by this version of the compiler, for all versions that requested the claimed one."""
+    def _resubmit(self, claim: Claim) -> Build:
+        """Submits a build for the installed compiler version, for every model version that requested the claimed
+        build.
+        """
         old = claim.inputs
         inputs = build_inputs(old.source, parse_target(old.target), old.numerics, old.options)
         requests = self._builds.requests(claim.build.id)
@@ -227,9 +230,9 @@ class CompileWorker:
 
 def _unforeseen(error: Exception, stage: Stage | None) -> BuildFailed:
     return BuildFailed(
-        f"the compiler failed in a way that it did not foresee: {type(error).__name__}",
+        f"the compiler failed with an unexpected error: {type(error).__name__}",
         stage=stage,
-        hint="the compile worker's log says more",
+        hint="see the compile worker's log for details",
     )
 
 
@@ -239,11 +242,11 @@ def run(
     on_started: Callable[[str], None] = lambda worker: None,
     is_lasting: bool = True,
 ) -> None:
-    """A compile worker on the database and the store of `settings`, until `stop` is set.
+    """Runs a compile worker on the database and the store of `settings` until `stop` is set.
 
     Args:
-        on_started: called once with the worker's name, when it takes builds.
-        is_lasting: whether it goes on after `settings.compiler_idle_s` without a build.
+        on_started: called once with the worker's name, when it starts to claim builds.
+        is_lasting: go on after `settings.compiler_idle_s` without a build; otherwise end.
 
     Raises:
         OctetError: the database or the store cannot be opened; or a target is unknown.
@@ -255,7 +258,7 @@ def run(
     sweep(settings.scratch_dir)
     ObjectCache(settings.objects_dir).sweep()
     results.sweep(settings.results_dir)
-    toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
+    toolchain.fingerprint()  # slow the first time: do it now, not while the first build waits
     warm()
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:
@@ -296,14 +299,14 @@ def run_until_signaled(
     beat: Callable[[], None] = lambda: None,
     systemd: ServiceManager | None = None,
 ) -> None:
-    """`run`, until SIGTERM or SIGINT comes; this process and all that it starts are as nice as builds are.
+    """Calls `run` until SIGTERM or SIGINT arrives. This process and its children get the niceness of builds.
 
-    To be called in the main thread. It only waits there: a signal's handler interrupts whatever the main thread does,
-    and would wait for ever for a lock that the interrupted code holds.
+    Call it in the main thread, which then only waits: a signal handler interrupts whatever the main thread does, and
+    would wait for ever for a lock that the interrupted code holds.
 
     Args:
-        beat: called again and again while the process is not stopped.
-        systemd: is told of the process, if systemd started it.
+        beat: called repeatedly until `run` has returned.
+        systemd: the service manager to notify, if systemd started this process.
     """
     manager = systemd or ServiceManager({})
 
@@ -311,7 +314,7 @@ def run_until_signaled(
         manager.ready()
         on_started(worker)
 
-    step_back(settings.build_nice)  # before there are threads: each has its own niceness
+    step_back(settings.build_nice)  # before threads start: each has its own niceness
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

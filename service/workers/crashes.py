@@ -1,12 +1,13 @@
-"""A record of the artifacts that ran when the data plane crashed, and the quarantine of those that are not run again.
+"""Records which artifacts ran when the data plane crashed, and quarantines those that must not run again.
 
-Kept in a file, so that a restart of everything forgets nothing. The process that supervises writes what happened; the
-control plane reads that, and writes when an artifact is let go. Where machines share a database, it moves what the file
-holds into a table there: crashes on all machines count together. The supervisor needs no database, which may be away.
+The record is a file, so it survives a restart of the whole service. The supervisor writes crashes to it. The control
+plane reads them, and writes when an artifact is released from quarantine. If several machines share a database, the
+control plane moves the file's records to a table in that database, so that crashes on all machines count together. The
+supervisor itself needs no database, which may be unreachable.
 
-**Who is guilty.** A crash names whatever ran at that moment: one artifact, or several that ran side by side. Those that
-a crash has named are *suspects*, and from then on no two suspects run at the same time; a crash that names a suspect is
-its alone. So the next crash tells them apart.
+**Which artifact is blamed.** A crash names every artifact that ran at that moment: one, or several that ran side by
+side. An artifact that a crash has named is a *suspect*, and from then on no two suspects run at the same time. If a
+crash names a suspect, only suspects are blamed for it. So the next crash tells them apart.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from service.core.digest import Digest
 from service.core.errors import OctetError, Quarantined
 from service.core.settings import Settings
 
-if TYPE_CHECKING:  # it loads SQLAlchemy
+if TYPE_CHECKING:  # importing it loads SQLAlchemy
     from service.db import Database
 
 _logger = logging.getLogger(__name__)
@@ -35,21 +36,24 @@ _WHERE = "the record of crashes"
 
 
 class CrashStore(Protocol):
-    """Records by artifact. Safe between threads and processes."""
+    """Crash records by artifact. Safe to use from several threads and processes."""
 
     def read(self) -> Records:
-        """Raises `OctetError`, `OSError`, `ValueError` or `TypeError`: they cannot be read."""
+        """Returns the records. Raises `OctetError`, `OSError`, `ValueError` or `TypeError` if they cannot be read."""
 
     def change(self, change: Callable[[Records], Records]) -> Records:
-        """Puts what `change` makes of the records in their place; it may be called more than once. Raises as `read`."""
+        """Replaces the records with the result of `change`, which may be called more than once. Raises as `read`
+        does.
+        """
 
 
 class CrashFile:
-    """See `CrashStore`."""
+    """A `CrashStore` in a JSON file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[tuple[int, int], Records] | None = None  # inode and time of what was read last, and that
+        # inode and time of the version that was read last, and its records
+        self._seen: tuple[tuple[int, int], Records] | None = None
 
     def read(self) -> Records:
         try:
@@ -63,7 +67,7 @@ class CrashFile:
         except FileNotFoundError:
             return {}
         except (KeyError, AttributeError) as error:
-            raise ValueError(f"{self._path} does not hold records of crashes") from error
+            raise ValueError(f"{self._path} does not contain crash records") from error
 
     def change(self, change: Callable[[Records], Records]) -> Records:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +75,7 @@ class CrashFile:
             try:
                 known = self.read()
             except (ValueError, TypeError) as error:
-                _logger.error("%s is damaged, and is begun anew: %s", self._path, error)
+                _logger.error("%s is damaged, and is replaced by an empty one: %s", self._path, error)
                 known = {}
             records = change(known)
             replace_file(self._path, json.dumps({k: v.to_json() for k, v in records.items()}, indent=1).encode())
@@ -79,11 +83,11 @@ class CrashFile:
 
 
 class Crashes:
-    """What is held against artifacts. Safe between threads.
+    """Decides which artifacts are suspects and which are quarantined. Safe to use from several threads.
 
     Args:
-        limit: an artifact with so many crashes within `window_s` is quarantined.
-        here: what this machine has noted, where `store` is for others too.
+        limit: an artifact with this many crashes within `window_s` is quarantined.
+        local: this machine's own records, if `store` is shared with other machines.
     """
 
     def __init__(
@@ -92,16 +96,16 @@ class Crashes:
         limit: int,
         window_s: float,
         clock: Clock | None = None,
-        here: CrashStore | None = None,
+        local: CrashStore | None = None,
     ) -> None:
         self._store, self._limit, self._window = store, limit, timedelta(seconds=window_s)
-        self._here = here
+        self._local = local
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._records: Records = {}  # as far as is known
+        self._records: Records = {}  # as they were last read or changed
 
     def note(self, artifacts: Sequence[Digest], how: str) -> dict[Digest, Record]:
-        """A crash while `artifacts` ran: what is held against those that it is put down to."""
+        """Records a crash while `artifacts` ran. Returns the new records of the artifacts that are blamed for it."""
         now = self._clock.now()
         found: dict[Digest, Record] = {}
 
@@ -120,10 +124,10 @@ class Crashes:
         return found
 
     def check(self, artifact: Digest) -> bool:
-        """Whether the artifact is a suspect, so that it is to run beside no other one.
+        """Returns true if the artifact is a suspect, which must not run at the same time as another suspect.
 
         Raises:
-            Quarantined: it is not to run at all.
+            Quarantined: the artifact must not run at all.
         """
         with self._lock:
             self._read()
@@ -138,7 +142,7 @@ class Crashes:
             return {artifact: record for artifact, record in self._records.items() if record.is_quarantined}
 
     def forgive(self, artifact: Digest) -> bool:
-        """Holds nothing against the artifact any more; whether anything was."""
+        """Deletes the crash record of an artifact. Returns false if it had none."""
         with self._lock:
             self._read()
             if artifact not in self._records:
@@ -147,7 +151,7 @@ class Crashes:
             return True
 
     def forget(self, is_stored: Callable[[Digest], bool]) -> None:
-        """Drops what is held against artifacts that are not stored any more."""
+        """Drops the crash records of artifacts that are no longer stored."""
         with self._lock:
             self._read()
             gone = {artifact for artifact in self._records if not is_stored(artifact)}
@@ -161,32 +165,32 @@ class Crashes:
         return tuple(crash for crash in crashes if crash > now - self._window)
 
     def _counted(self, before: Record | None, crashes: Sequence[datetime], how: str) -> Record:
-        """What is held against an artifact that crashed at these times, the latest `how`."""
+        """Returns the record of an artifact that crashed at these times; `how` describes the latest crash."""
         recent = self._recent(crashes, self._clock.now()) or tuple(crashes)
         return Record(recent, how, (before is not None and before.is_quarantined) or len(recent) >= self._limit)
 
     def _read(self) -> None:
-        """Takes over what others wrote; where that cannot be read, what is known stays."""
-        self._hand_over()
+        """Reloads the records that other processes may have changed. If they cannot be read, the cached ones stay."""
+        self._upload_local()
         try:
             self._records = self._store.read()
         except (OSError, ValueError, TypeError, OctetError) as error:
             _logger.error("%s cannot be read: %s", _WHERE, error)
 
     def _change(self, change: Callable[[Records], Records]) -> None:
-        """If it cannot be written, only this process knows it, and those that are forked from it."""
+        """Changes the stored records. If that fails, only this process and processes forked from it see the change."""
         try:
             self._records = self._store.change(change)
         except (OSError, ValueError, TypeError, OctetError) as error:
             _logger.error("%s cannot be written: %s", _WHERE, error)
             self._records = change(self._records)
 
-    def _hand_over(self) -> None:
-        """Moves what this machine has noted to where all see it. What was moved twice is there once."""
-        if self._here is None:
+    def _upload_local(self) -> None:
+        """Moves this machine's records to the shared store. Moving a crash twice counts it once."""
+        if self._local is None:
             return
         try:
-            noted = self._here.read()
+            noted = self._local.read()
             if not noted:
                 return
 
@@ -200,19 +204,19 @@ class Crashes:
 
             self._records = add(self._records)
             self._store.change(add)
-            self._here.change(lambda records: {name: each for name, each in records.items() if noted.get(name) != each})
+            self._local.change(lambda records: {k: record for k, record in records.items() if noted.get(k) != record})
         except (OSError, ValueError, TypeError, OctetError) as error:
-            _logger.error("%s of this machine cannot be handed over, and is later: %s", _WHERE, error)
+            _logger.error("%s of this machine cannot be moved to the shared store yet: %s", _WHERE, error)
 
 
 def crashes_of(settings: Settings, database: Database | None = None) -> Crashes:
-    """The record of this machine, or of all that share `database`."""
-    here, limit, window_s = CrashFile(settings.crashes_file), settings.max_crashes, settings.crash_window_s
+    """Returns the crash record of this machine, or of all machines that share `database`."""
+    local, limit, window_s = CrashFile(settings.crashes_file), settings.max_crashes, settings.crash_window_s
     if database is None or database.is_sqlite:
-        return Crashes(here, limit, window_s)
+        return Crashes(local, limit, window_s)
     from service.db import CrashTable
 
-    return Crashes(CrashTable(database), limit, window_s, here=here)
+    return Crashes(CrashTable(database), limit, window_s, local=local)
 
 
 def quarantined(artifact: Digest, record: Record) -> Quarantined:

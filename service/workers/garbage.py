@@ -1,6 +1,6 @@
 """Deletes from the store what nothing refers to: uploads that were never used, and replaced reports.
 
-And with it what is only of use for a while: what was found damaged, and what is held against artifacts that are gone.
+It also deletes what is useful only for a while: damaged blobs, and the crash records of artifacts that are gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.workers.crashes import Crashes
 
 _logger = logging.getLogger(__name__)
 _FIRST_S, _EVERY_S = 60.0, 3600.0
-_DAMAGED_S = 7 * 86400.0  # for so long a person can look at what was found damaged
+_DAMAGED_S = 7 * 86400.0  # how long damaged blobs stay for a person to examine
 
 
 def collect_garbage(
@@ -29,13 +29,18 @@ def collect_garbage(
     verifications: VerificationStore,
     min_age_s: float = MIN_AGE_S,
 ) -> Collected:
-    """Deletes every blob that was last put more than `min_age_s` ago and that neither the store's index, nor a model
-    version, nor a build leads to; what was found damaged a week ago; and what is held against, or known of, artifacts
-    that are gone.
-    An artifact that the index lists goes too, if it answers for no model: of models that were deleted, of builds that
-    were canceled when it was made already.
+    """Deletes blobs, damaged blobs and records that are no longer needed:
 
-    Safe while others push, build and predict, as long as none of them takes `min_age_s` to name what it stored.
+    - every blob that was last put more than `min_age_s` ago and that is not reachable from the store's index, a model
+    version or a build;
+    - blobs that were found to be damaged a week ago;
+    - crash records and verifications of artifacts that are gone;
+    - artifacts that the index lists but that serve no model: because their models were deleted, or because the build
+      was
+    canceled after the artifact had been stored.
+
+    Safe while others push, build and predict, as long as each of them refers to a blob within `min_age_s` of storing
+    it.
     """
     layout.remove_unwanted(lambda entry: _is_orphan(entry, builds), min_age_s)
     collected = layout.collect_garbage(_needed(builds, models), min_age_s)
@@ -46,7 +51,7 @@ def collect_garbage(
 
 
 class Collector:
-    """Collects garbage now and then, for a process that asks it to more often."""
+    """Collects garbage from time to time. The process may call it more often than that."""
 
     def __init__(
         self,
@@ -68,23 +73,27 @@ class Collector:
         self._due_s = self._now_s() + _EVERY_S
         try:
             collected = collect_garbage(self._layout, self._builds, self._models, self._crashes, self._verifications)
-        except Exception as error:  # a store full of garbage builds as well as another
-            log_trouble(_logger, error, "no garbage was collected")
+        except Exception as error:  # a full store, or any other failure
+            log_trouble(_logger, error, "cannot collect garbage")
             return
         if collected.digests:
             _logger.info(
-                "deleted %d blobs, %d bytes, that nothing needed", len(collected.digests), collected.size_bytes
+                "deleted %d blobs, %d bytes, that nothing referred to", len(collected.digests), collected.size_bytes
             )
 
 
 def _is_orphan(entry: Descriptor, builds: BuildStore) -> bool:
-    """Whether an index entry is of an artifact that no model in the index and no build refers to."""
+    """Returns true for an index entry of an artifact that no model in the index and no build refers to."""
     is_named = bool(models_in(entry.annotations))
     return entry.artifact_type == ARTIFACT_TYPE and not is_named and not builds.answering(entry.digest)
 
 
 def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:
-    """A generator, because it is to be asked when the layout is locked: what is named later was stored lately."""
+    """Yields the digests that models and builds need.
+
+    A generator, because it must be read while the layout is locked: a blob that is referred to later was stored
+    recently.
+    """
     yield from models.sources()
     yield from builds.artifacts()
     yield from builds.calibration_sets()

@@ -1,4 +1,4 @@
-"""A worker's signs of life, from a thread of its own."""
+"""Registers a worker in the database and keeps sending its heartbeats from a separate thread."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _logger = logging.getLogger(__name__)
 
 
 class Presence:
-    """A context manager: while it is entered, the table of workers shows this process.
+    """A context manager that keeps this process listed in the table of workers while it is entered.
 
     Args:
-        offers: members of `Worker` that say what it has to offer.
+        offers: fields of `Worker` that describe what this worker offers.
 
     Attributes:
-        is_seen: whether the table has shown it.
+        is_seen: true once a heartbeat has been written to the table.
     """
 
     def __init__(self, workers: WorkerStore, kind: WorkerKind, every_s: float, **offers: Any) -> None:
@@ -50,17 +50,19 @@ class Presence:
         return self._worker.id
 
     def works_on(self, build: str | None) -> None:
-        """Shows the build at once."""
+        """Sets the build that this worker is working on, and writes the row at once."""
         self._change(build=build)
 
     def has_loaded(self, names: Collection[tuple[str, str]]) -> None:
-        """Shows at once which names it has in memory. From any thread."""
+        """Sets the models that this worker has in memory, and writes the row at once if they changed. From any
+        thread.
+        """
         loaded = tuple(sorted(names))
         if loaded != self._worker.loaded:
             self._change(loaded=loaded, loaded_version=self._worker.loaded_version + 1)
 
     def drains(self) -> None:
-        """Shows at once that it ends, and takes no new requests."""
+        """Marks this worker as draining, so that it gets no new requests, and writes the row at once."""
         self._change(state=WorkerState.DRAINING)
 
     def _change(self, **members: Any) -> None:
@@ -90,7 +92,7 @@ class Presence:
     def _try(self, write: Callable[[], None]) -> bool:
         try:
             write()
-        except Exception as error:  # being seen is not worth dying for
-            log_trouble(_logger, error, "worker %s could not give a sign of life", self._worker.id)
+        except Exception as error:  # a heartbeat that cannot be written must not end the process
+            log_trouble(_logger, error, "worker %s could not write its heartbeat", self._worker.id)
             return False
         return True

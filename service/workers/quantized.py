@@ -1,4 +1,4 @@
-"""What a quantization made becomes a version of the model that it was made of, like any that is pushed."""
+"""Adds the result of a quantization as a version of the model that was quantized, as if it had been pushed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from service.workers.catalog import record_metadata, record_version
 
 
 def add_for_all(layout: OciLayout, builds: BuildStore, models: ModelStore, build: Build, result: Digest) -> None:
-    """`add_quantized` for every version that requests the quantization, but those that were deleted meanwhile."""
+    """Calls `add_quantized` for every version that requests the quantization, except versions that were deleted
+    meanwhile.
+    """
     for model, number, _ in builds.requests(build.id):
         try:
             add_quantized(layout, builds, models, build, result, models.version(model, number))
@@ -29,9 +31,11 @@ def add_for_all(layout: OciLayout, builds: BuildStore, models: ModelStore, build
 def add_quantized(
     layout: OciLayout, builds: BuildStore, models: ModelStore, build: Build, result: Digest, of: ModelVersion
 ) -> ModelVersion:
-    """Makes the file of a quantization's result a version of the model, with the metadata of the float one, and what
-    pictures were made tensors by, which that one's file may have said; and requests its build. Made before, it is that
-    version.
+    """Adds the result file of a quantization as a version of the model, and requests the build of that version. Returns
+    the existing version if it was added before.
+
+    The version gets the metadata of the float model, including the picture preprocessing that the float model's file
+    may have described.
 
     Raises:
         NotFound: the model was deleted meanwhile, or the result is lost.
@@ -40,8 +44,8 @@ def add_quantized(
     file = stored(layout, result).file
     version = models.push(of.name, file.digest, RESULT, file.size_bytes)
     record_version(layout, models, version)
-    asked = quantization_of(build.options)
-    metadata = of.metadata if asked is None else of.metadata.over(asked.metadata)
+    quantization = quantization_of(build.options)
+    metadata = of.metadata if quantization is None else of.metadata.over(quantization.metadata)
     if metadata and not version.metadata:
         version = models.describe(of.name, version.number, metadata)
         record_metadata(layout, models, version)

@@ -1,7 +1,7 @@
-"""`octet doctor --repair`: the tables are rebuilt from the store's index, or the index from the tables.
+"""`octet doctor --repair`: rebuilds the tables from the store's index, or the index from the tables.
 
-Each has what the other needs (`service.workers.catalog`), so that one of them may be damaged, and not both. A damaged
-file is moved aside and never deleted.
+Each contains what the other needs (`service.workers.catalog`), so one of them can be rebuilt if it is damaged, but not
+both. A damaged file is moved aside and never deleted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from service.workers.store import open_store
 
 
 def database_damage(settings: Settings) -> str:
-    """What is wrong with the file of SQLite; empty if nothing is, if it does not exist, or if PostgreSQL is used.
+    """Returns what is wrong with the SQLite file; empty if it is intact or does not exist, or if PostgreSQL is used.
 
     Raises:
-        OctetError: it cannot be read, for a reason that is no damage.
+        OctetError: it cannot be read, but for another reason than damage.
     """
     if settings.database_url is not None or not settings.database_file.exists():
         return ""
@@ -33,10 +33,10 @@ def database_damage(settings: Settings) -> str:
 
 
 def repair(settings: Settings) -> list[str]:
-    """Rebuilds what is damaged. A server that runs on the data directory notices, and starts anew.
+    """Rebuilds what is damaged. A server that uses the data directory notices this, and restarts.
 
     Returns:
-        What was done, in sentences; empty if nothing was damaged.
+        One sentence for each thing that was done; empty if nothing was damaged.
 
     Raises:
         CorruptBlob: both the database and the store's index are damaged.
@@ -81,7 +81,7 @@ def repair(settings: Settings) -> list[str]:
 
 
 def _files(database: Path) -> list[Path]:
-    """The file of SQLite and those beside it, as far as they exist."""
+    """Returns the SQLite file and the files that SQLite keeps beside it, as far as they exist."""
     beside = [database, *(database.with_name(f"{database.name}-{suffix}") for suffix in ("wal", "shm", "journal"))]
     return [path for path in beside if path.exists() or path.is_symlink()]
 

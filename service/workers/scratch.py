@@ -1,6 +1,7 @@
-"""Working folders of build attempts: one for each, locked by its process, and swept when that process is gone.
+"""Working folders of build attempts: each is locked by its process, and is swept after that process has died.
 
-The lock is on the directory itself (flock), where the compiler's children, who write below it, cannot remove it.
+The lock is on the directory itself (flock). The compiler's child processes can only write below the directory, so they
+cannot remove the lock.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 @contextmanager
 def attempt_directory(root: Path, name: str) -> Iterator[Path]:
-    """A new directory inside `root` for one attempt; removed on leaving."""
+    """Creates a directory inside `root` for one attempt, locks it, and removes it on leaving."""
     path, descriptor = _make(root, name)
     try:
         yield path
@@ -32,16 +33,17 @@ def attempt_directory(root: Path, name: str) -> Iterator[Path]:
 
 
 def sweep(root: Path) -> int:
-    """Removes what dead processes left in `root`; how many directories that were."""
+    """Removes the directories that dead processes left in `root`, and returns their number."""
     if not root.is_dir():
         return 0
     removed = 0
     for path in root.iterdir():
-        with suppress(FileNotFoundError, NotADirectoryError, BlockingIOError):  # its owner was faster, or lives
+        # another sweep removed it first, or its owner is still running
+        with suppress(FileNotFoundError, NotADirectoryError, BlockingIOError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _logger.info("removing %s, which a process that is gone left behind", path.name)
+                _logger.info("removing %s, left behind by a process that has ended", path.name)
                 remove_tree(path)
                 removed += 1
             finally:
@@ -54,7 +56,7 @@ def _make(root: Path, name: str) -> tuple[Path, int]:
     while True:
         path = root / f"{name}-{uuid.uuid4().hex[:8]}"
         path.mkdir(mode=0o700)
-        with suppress(FileNotFoundError, BlockingIOError):  # a sweep came between and took it for a dead process's
+        with suppress(FileNotFoundError, BlockingIOError):  # a sweep took it for a dead process's folder
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

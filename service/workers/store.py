@@ -9,11 +9,12 @@ from service.db import Database
 
 
 def open_store(settings: Settings, database: Database) -> OciLayout:
-    """The folder, or the bucket with a cache in that folder. The lock of a bucket is the database's, where it has one.
+    """Opens the store's folder, or the bucket with a cache in that folder. A bucket is locked through the database, if
+    the database offers a lock.
 
     Raises:
-        StoreUnreachable: the bucket does not answer, and nothing of it was ever seen here.
-        Unsupported: what speaks to buckets is not installed.
+        StoreUnreachable: the bucket does not respond, and the cache has nothing of it.
+        Unsupported: the library for buckets is not installed.
         OctetError: as `OciLayout`.
     """
     if settings.store_url is None:

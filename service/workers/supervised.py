@@ -1,12 +1,13 @@
-"""Keeps processes of this program running: forks them, and forks them again when they die, until told to stop.
+"""Keeps processes of this program running: forks them, and forks them again when they die, until it is stopped.
 
-Only a process with one thread forks safely, so the supervisor has no other, and loads no library that starts some:
-its children load what they need. They share its memory, know its settings, and start without a new interpreter. A pipe
-is all that goes between: a child says on it that it is ready, or why it cannot be, or that another is wanted, and the
-kernel closes it when the child is gone, however it went.
+Only a process with one thread forks safely, so the supervisor has no other thread, and loads no library that starts
+threads: its children load what they need. The children share its memory and its settings, and start without a new
+interpreter. Each child is connected to the supervisor by one pipe. The child writes to it that it is ready, why it
+cannot become ready, or that another process is needed. The kernel closes the pipe when the child ends, for whatever
+reason.
 
-A child that hangs is killed, and another follows. One that has begun to write beats to the pipe has to go on with it.
-What else a hang looks like is for `watch` to find.
+A child that hangs is killed, and another is started. A child that has written its first beat to the pipe must go on
+writing beats. The `watch` callback finds other kinds of hangs.
 """
 
 from __future__ import annotations
@@ -34,54 +35,56 @@ _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
 _HEALTHY_S = 60.0  # a child that lived this long did not fail at its start
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
-_TOLD = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _VM_STATISTICS = Path("/proc/vmstat")
-_LOOK_EVERY_S = 0.1  # for a child that hangs
+_LOOK_EVERY_S = 0.1  # how often the supervisor checks for a hang
 BEAT_EVERY_S = 0.5
-_BEATS_OVERDUE_S = 2.0  # then the threads of the child are examined
-_LAST_WORDS_S = 0.5  # between `last_words` and SIGKILL
+_BEATS_OVERDUE_S = 2.0  # after so long without a beat, the threads of the child are examined
+_LAST_WORDS_S = 0.5  # between the `last_words` signal and SIGKILL
 
 
 class Ready:
-    """A child says by it that it is ready."""
+    """A child's end of the pipe to the supervisor. Calling it reports that the child is ready."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
     def __call__(self) -> None:
-        _say(self._pipe, {"ready": True})
+        _write_message(self._pipe, {"ready": True})
 
     def beat(self) -> None:
-        """Shows that the process runs; to be called every `BEAT_EVERY_S` from the first call on. Never blocks."""
+        """Reports that the process runs. From the first call on, call it every `BEAT_EVERY_S`. It never blocks."""
         writable = select.poll()
         writable.register(self._pipe, select.POLLOUT)
         if any(events & select.POLLOUT for _, events in writable.poll(0)):
-            _say(self._pipe, {"beat": True})
+            _write_message(self._pipe, {"beat": True})
 
     def want(self) -> None:
-        """Asks for the process that runs on demand. It may be there already."""
-        _say(self._pipe, {"wanted": True})
+        """Requests the process that runs on demand. It may already be running."""
+        _write_message(self._pipe, {"wanted": True})
 
     def want_plane(self, tenant: str, wanted: bool) -> None:
-        """Asks for the data plane of a tenant, or for its end."""
-        _say(self._pipe, {"plane": tenant, "wanted": wanted})
+        """Requests that the data plane of a tenant be started, or ended if `wanted` is false."""
+        _write_message(self._pipe, {"plane": tenant, "wanted": wanted})
 
     @property
     def descriptor(self) -> int:
-        """Of the pipe, for a program that this process becomes to hold: by its end that of the process is noticed."""
+        """The descriptor of the pipe. If this process is replaced by another program (exec), that program must keep it
+        open: the supervisor detects the end of the process by the end of the pipe.
+        """
         return self._pipe
 
 
 @dataclass(frozen=True)
 class End:
-    """The unexpected end of a child.
+    """Describes the unexpected end of a child.
 
     Attributes:
-        status: its exit status; the signal that killed it, negative.
-        was_ready: whether it had said so.
-        error: what it said instead, if it did.
-        starved: whether the kernel killed it for want of memory, as far as can be told.
-        hang: why it was killed by this process; empty if it was not.
+        status: its exit status; if a signal killed it, the negative signal number.
+        was_ready: true if it had reported that it was ready.
+        error: the error that it reported, if any.
+        starved: true if the kernel killed it for lack of memory, as far as can be told.
+        hang: why this process killed it; empty if it did not.
     """
 
     status: int
@@ -102,7 +105,7 @@ class End:
 
 
 class SupervisedProcess:
-    """One child at a time. For the event loop of a process that has no other thread."""
+    """Runs one child at a time. Must be used in the event loop of a process that has only one thread."""
 
     def __init__(
         self,
@@ -123,19 +126,19 @@ class SupervisedProcess:
         """
         Args:
             name: for the log.
-            main: what the child does; it ends when `main` returns, and its exit status is 1 if `main` raises.
-            grace_s: how long the child may take to end when it is told to, before it is killed.
+            main: the code of the child. It ends when `main` returns; its exit status is 1 if `main` raises.
+            grace_s: how long the child may take to end after SIGTERM before it is killed.
             keep: the sockets and pipes of this process that the child may use too.
-            on_demand: started only when it is wanted, and again only when it is wanted after it ended well.
-            on_ready: called whenever a child says that it is.
-            on_want: called whenever a child wants another process.
-            on_plane: called with a tenant whenever a child wants its data plane, or wants it no more.
-            on_end: called whenever a child has ended that was not told to; whether to start another.
-            silence_s: a child that was alive and sends no beat for so long is killed; 0: it need not send any.
-            watch: called again and again with the child's pid and the seconds since the last call; why the child is to
-                be killed, or empty.
-            last_words: the signal that tells a child which `watch` condemns to answer its clients and to end. It is
-                killed if it does not do so soon. None: it is killed at once.
+            on_demand: start it only when `want` is called; after it has ended well, only when `want` is called again.
+            on_ready: called whenever a child reports that it is ready.
+            on_want: called whenever a child requests the process that runs on demand.
+            on_plane: called with a tenant whenever a child requests the start or the end of that tenant's data plane.
+            on_end: called whenever a child has ended without being stopped; returns true to start another.
+            silence_s: a child that has sent beats, and then none for this long, is killed; 0: needs no beats.
+            watch: called repeatedly with the child's pid and the seconds since the last call; returns why the child
+                must be killed, or an empty string.
+            last_words: the signal that makes a child answer its clients and end, after `watch` has found that it
+                hangs. It is killed if it does not end soon. None: it is killed at once.
         """
         self._name, self._main, self._grace_s = name, main, grace_s
         self._kept, self._on_ready, self._on_want, self._on_end = frozenset(keep), on_ready, on_want, on_end
@@ -147,17 +150,19 @@ class SupervisedProcess:
         self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
         if not on_demand:
             self.want()
-        self.pid: int | None = None  # of the child, while there is one
+        self.pid: int | None = None  # of the running child; None if there is none
 
     def want(self) -> None:
-        """Has a child started where there is none. Who wants it says so until it is there: one may be about to end."""
+        """Starts a child if none is running. The caller repeats this until the child is ready, because a running child
+        may be about to end.
+        """
         self._wanted.set()
 
     async def run(self) -> None:
-        """Returns when the child has ended after `stop`.
+        """Keeps the child running, and returns when it has ended after `stop`.
 
         Raises:
-            OctetError: no other is to be started; what the last one said, or how it ended.
+            OctetError: the child ended and is not to be started again; the error that it reported, or how it ended.
         """
         pause_s = _FIRST_PAUSE_S
         while await self._is_wanted():
@@ -176,22 +181,22 @@ class SupervisedProcess:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def stop(self) -> None:
-        """Lets the child end what it must (SIGTERM), and kills it if that takes too long."""
+        """Sends SIGTERM so that the child can end cleanly, and kills it after `grace_s`."""
         self._stopping.set()
-        self._wanted.set()  # whoever waits for that has to look
+        self._wanted.set()  # wakes up the waiter, which then sees `_stopping`
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
             asyncio.get_running_loop().call_later(self._grace_s, self._give_up, self.pid)
 
     def kill(self) -> None:
-        """As `stop`, without waiting for anything."""
+        """Ends the child at once, with SIGKILL."""
         self._stopping.set()
         self._wanted.set()
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
 
     async def _is_wanted(self) -> bool:
-        """Waits until it is, or is to stop."""
+        """Waits until a child is wanted. Returns false if `stop` was called."""
         await self._wanted.wait()
         return not self._stopping.is_set()
 
@@ -204,7 +209,7 @@ class SupervisedProcess:
 
     def _give_up(self, pid: int) -> None:
         if self.pid == pid:
-            _logger.warning("the %s did not end in %.0f s, and is killed", self._name, self._grace_s)
+            _logger.warning("the %s did not end in %.0f s: killing it", self._name, self._grace_s)
             os.kill(pid, signal.SIGKILL)
 
     async def _run_once(self) -> End:
@@ -215,13 +220,13 @@ class SupervisedProcess:
         finally:
             os.close(write)
         self._beats, self._hang = None, ""
-        said = asyncio.StreamReader()
+        reader = asyncio.StreamReader()
         with os.fdopen(read, "rb", 0) as pipe:
-            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), pipe)
+            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
             watching = asyncio.create_task(self._look_for_hangs(pid))
             was_ready, error = False, None
             try:
-                async for line in _lines(said):
+                async for line in _lines(reader):
                     match _members(line):
                         case {"beat": True}:
                             trust_s = min(_BEATS_OVERDUE_S, self._silence_s / 2)
@@ -251,7 +256,7 @@ class SupervisedProcess:
             now_s = time.monotonic()
             # If this process did not run either, for whatever reason, the child is not to blame.
             elapsed_s, before_s = min(now_s - before_s, 2 * _LOOK_EVERY_S), now_s
-            if self._stopping.is_set():  # it has `grace_s`
+            if self._stopping.is_set():  # it still has `grace_s` to end
                 continue
             if hang := self._watch(pid, elapsed_s):
                 await self._kill_hung(pid, hang, self._last_words)
@@ -259,7 +264,7 @@ class SupervisedProcess:
                 await self._kill_hung(pid, hang, None)
 
     def _silent_for(self, pid: int, elapsed_s: float) -> str:
-        """Why the child has to be killed, if it sends no beats."""
+        """Returns why the child has to be killed, if it has sent no beats for too long; else empty."""
         if self._beats is None or self._silence_s == 0:
             return ""
         self._beats.add(elapsed_s, pid, pid)
@@ -267,11 +272,11 @@ class SupervisedProcess:
             return ""
         main = thread_of(pid, pid)
         why = ", stopped by a signal" if main is not None and main.state == "T" else ""
-        return f"it gave no sign of life for {self._beats.total_s:.1f} s{why}"
+        return f"it sent no heartbeat for {self._beats.total_s:.1f} s{why}"
 
     async def _kill_hung(self, pid: int, hang: str, last_words: int | None) -> None:
         self._hang = hang
-        _logger.error("the %s hangs, and is killed: %s", self._name, hang)
+        _logger.error("the %s hangs and is being killed: %s", self._name, hang)
         if last_words is not None:
             os.kill(pid, last_words)
             await asyncio.sleep(_LAST_WORDS_S)
@@ -281,65 +286,66 @@ class SupervisedProcess:
     def _fork(self, pipe: int) -> int:
         threads = own_threads()
         if threads > 1:
-            raise RuntimeError(f"a process with {threads} threads is forked for the {self._name}")
+            raise RuntimeError(f"cannot fork the {self._name} from a process with {threads} threads")
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)  # or the child could take one for its parent
+        # otherwise the child could receive a signal before it has reset its handlers
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         try:
             pid = os.fork()
             if pid == 0:
                 self._be_child(parent, pipe)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
         return pid
 
     def _be_child(self, parent: int, pipe: int) -> None:
-        """Never returns."""
+        """Runs the child's code. Never returns."""
         status = 1
         try:
             _leave(parent, {*self._kept, pipe}, self._name)
             self._main(Ready(pipe))
             status = 0
         except OctetError as error:
-            _say(pipe, {"error": error.to_json()})
+            _write_message(pipe, {"error": error.to_json()})
         except OSError as error:
             if error.filename is None:
                 _logger.exception("the %s failed in a way that was not foreseen", self._name)
             else:
                 _logger.debug("the %s ended", self._name, exc_info=error)
-                _say(pipe, {"error": unusable(Path(os.fsdecode(error.filename)), error).to_json()})
+                _write_message(pipe, {"error": unusable(Path(os.fsdecode(error.filename)), error).to_json()})
         except BaseException:
             _logger.exception("the %s failed in a way that was not foreseen", self._name)
         finally:
             logging.shutdown()
-            os._exit(status)  # what was to be done at the parent's end is none of the child's business
+            os._exit(status)  # the child must not run what the parent does at its exit
 
 
 def _leave(parent: int, keep: Collection[int], name: str) -> None:
-    """Makes a fork a process of its own, which ends with its parent; `ps -o comm` shows its name."""
-    os.setpgid(0, 0)  # Ctrl-C in the terminal is for the parent, which then tells its children
+    """Separates a forked child from its parent, except that it ends with its parent. `ps -o comm` shows its name."""
+    os.setpgid(0, 0)  # Ctrl-C in the terminal is for the parent, which then stops its children
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a group in the background may still log to the terminal
     signal.set_wakeup_fd(-1)
-    for number in _TOLD:
+    for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
     for path in list(Path("/proc/self/fd").iterdir()):
         descriptor = int(path.name)
         if descriptor > 2 and descriptor not in keep and _is_channel(path):
-            os.close(descriptor)  # a connection or a port must not outlive the parent's use of it
+            os.close(descriptor)  # a connection or a port must not stay open after the parent has closed it
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_NAME, name.replace(" ", "-").encode())
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # however the parent dies
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # the parent died before prctl was called
         os._exit(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Whole lines. A child may run code that writes anything: text that is too long for a line is left out."""
+    """Yields whole lines. Skips text that is too long for a line, because a child may run code that writes anything."""
     while True:
         try:
             line = await reader.readuntil()
@@ -361,12 +367,12 @@ def _members(line: bytes) -> object:
 def _is_channel(path: Path) -> bool:
     try:
         return str(path.readlink()).startswith(("socket:", "pipe:", "anon_inode:"))
-    except FileNotFoundError:  # of the listing itself
+    except FileNotFoundError:  # the descriptor of the listing itself
         return False
 
 
 def _kills_for_memory() -> int:
-    """The number of processes of any user that the kernel has killed for lack of memory; 0 where it does not count
+    """Returns the number of processes of any user that the kernel has killed for lack of memory; 0 if it does not count
     them.
     """
     try:
@@ -376,6 +382,6 @@ def _kills_for_memory() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def _say(pipe: int, what: object) -> None:
-    with suppress(BrokenPipeError):  # the parent is gone, and the signal that tells it is on its way
+def _write_message(pipe: int, what: object) -> None:
+    with suppress(BrokenPipeError):  # the parent is gone, and the signal about that is on its way
         os.write(pipe, json.dumps(what).encode() + b"\n")

@@ -1,7 +1,7 @@
-"""Verifies artifacts for the cluster: claims those of this machine's targets that the host which built them could not
-run, and says in the database what they compute here, and how fast.
+"""Verifies artifacts that the host which built them could not run, if they are for one of this machine's targets.
 
-Such an artifact is served by nobody yet. It runs in a locked child with limits, which knows no secrets of this process.
+The result (what the artifact computes here, and how fast) is written to the database. Until then the artifact is not
+served. It runs in a locked-down child process with limits, which has none of this process's secrets.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from service.runtime.verification import verdict
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0
 _MEASURE_S = 1.0  # for each of two measurements
-# What another attempt would not change. A process may be killed for others' sake, and a file be missing for a moment.
+# Errors that another attempt would not change. Others may pass: a process can be killed because of other processes, and
+# a file can be missing for a moment.
 _FINAL = (VerificationFailed, Untrusted, UnsafeLibrary)
 _NOT_ITS_FAULT = (DatabaseBusy, DatabaseUnreachable, StoreUnreachable, SandboxUnavailable)
 
@@ -51,18 +52,18 @@ Verify = Callable[[OciLayout, Digest, Settings, Poll], dict[str, Any]]
 
 
 class _Stopping(BuildCanceled):
-    """This process was told to stop: others go on with the verification."""
+    """This process is stopping. Another worker will do the verification."""
 
 
 def verified(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
-    """Runs an artifact on its generated inputs, and measures it; `core.verification.Verification.result`.
+    """Runs an artifact on its generated inputs, measures it, and returns `core.verification.Verification.result`.
 
     Args:
         poll: called about every 100 ms; may raise.
 
     Raises:
-        VerificationFailed: its outputs are not those that it came with.
-        Untrusted: signatures are asked for here, and none of the trusted keys signed it. It was not loaded.
+        VerificationFailed: its outputs differ from the expected outputs that are attached to it.
+        Untrusted: this machine requires signatures, and none of the trusted keys signed it. It was not loaded.
         OctetError: it is damaged or gone, cannot be loaded, or ended its process.
     """
     clock = working(settings.build_time_limit_s, settings.build_stall_limit_s, settings.build_memory_limit_bytes)
@@ -85,21 +86,21 @@ def verified(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll
         figures = _figures(model, layout.attached(artifact, Report.COVERAGE), poll)
     except BuildCrashed:
         raise
-    except OctetError as error:  # it is none the worse
+    except OctetError as error:  # it passed the comparison: a failed measurement does not make it worse
         _logger.warning("artifact %s was not measured: %s", artifact, error)
         figures = {}
     return {"summary": report["summary"], **figures}
 
 
 def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[str, Any]:
-    """Of calls of one thread."""
+    """Measures calls on one thread: latency, calls per second, and the share of the machine's peak."""
     latency = model.bench(1, _MEASURE_S, poll)
     figures = {name: latency[name] for name in ("p50_s", "p99_s", "per_s")}
     figures |= {"machine": machine_name(model.target), "threads": 1}
     try:
         described = json.loads(coverage or b"{}")
-        taken = model.explain(1, _MEASURE_S, described.get("kernels", {}).get("peak"), poll)
-        explanation = explained(described, taken)
+        profile = model.explain(1, _MEASURE_S, described.get("kernels", {}).get("peak"), poll)
+        explanation = explained(described, profile)
         figures["peak_percent"] = explanation.rates(explanation.macs, explanation.seconds)["peak_percent"]
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # the report came with the artifact
         _logger.warning("artifact %s has no profile: %s", model.digest, error)
@@ -107,12 +108,12 @@ def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[
 
 
 class Verifier:
-    """Verifies what the table asks for, one artifact at a time.
+    """Verifies the artifacts that are queued in the database, one at a time.
 
     Args:
-        pool: of this worker.
-        targets: only artifacts for these.
-        verify: `verified`; a test may give another function.
+        pool: the pool of this worker.
+        targets: only artifacts for these targets are verified.
+        verify: a replacement for `verified`, for tests.
     """
 
     def __init__(
@@ -130,23 +131,23 @@ class Verifier:
         self._owner, self._pool, self._targets, self._verify = owner, pool, targets, verify
 
     def run(self, stop: threading.Event) -> None:
-        """Works until `stop` is set; a verification under way is then given back."""
+        """Works until `stop` is set. A verification in progress is then released for another worker."""
         try:
             require(allow_unsandboxed=self._settings.allow_unsandboxed)
         except SandboxUnavailable as error:
-            _logger.warning("no artifact is verified here: %s", error)
+            _logger.warning("this process verifies no artifacts: %s", error)
             return
         while not stop.is_set():
             try:
                 rung = self._verifications.bell.rung()
                 if not self.work_once(stop):
                     self._verifications.bell.wait(rung, stop)
-            except Exception as error:  # the database is gone or the disk is full: that may pass
-                log_trouble(_logger, error, "verifications could not be looked for")
+            except Exception as error:  # the database may be unreachable or the disk full, which may pass
+                log_trouble(_logger, error, "cannot look for queued verifications")
                 stop.wait(_TROUBLE_S)
 
     def work_once(self, stop: threading.Event) -> bool:
-        """Claims and ends one verification; whether there was one."""
+        """Claims and finishes one verification. Returns false if there was none to claim."""
         if not self._verifications.any_to_claim(self._pool, self._targets):
             return False
         claim = self._verifications.claim(self._owner, self._pool, self._settings.lease_s, self._targets)
@@ -154,18 +155,18 @@ class Verifier:
             return False
         try:
             self._work(claim, stop)
-        except LeaseLost:  # another worker has it, or it is over: nothing that we say counts
-            _logger.warning("the verification of %s is another worker's now", claim.artifact)
+        except LeaseLost:  # another worker has it, or it is over: our result does not count
+            _logger.warning("the verification of %s now belongs to another worker", claim.artifact)
         return True
 
     def _work(self, claim: VerificationClaim, stop: threading.Event) -> None:
         _logger.info("verifying artifact %s", claim.artifact)
         try:
-            result = self._verify(self._layout, claim.artifact, self._settings, self._keeping(claim, stop))
+            result = self._verify(self._layout, claim.artifact, self._settings, self._lease_renewer(claim, stop))
         except _Stopping:
             self._verifications.release(claim, counts=False)
         except _NOT_ITS_FAULT as error:
-            _logger.warning("the verification of %s was given back: %s", claim.artifact, error)
+            _logger.warning("released the verification of %s for another attempt: %s", claim.artifact, error)
             self._verifications.release(claim, counts=False)
             stop.wait(_TROUBLE_S)
         except _FINAL as error:
@@ -175,7 +176,7 @@ class Verifier:
         except LeaseLost:
             raise
         except Exception as error:
-            _logger.exception("the verification of %s failed in a way that was not foreseen", claim.artifact)
+            _logger.exception("the verification of %s failed with an unexpected error", claim.artifact)
             self._try_again(claim, VerificationFailed(f"{type(error).__name__}: {error}"), stop)
         else:
             self._verifications.finish(claim, passed=True, result=result | {"pool": self._pool})
@@ -194,20 +195,22 @@ class Verifier:
         result = {"summary": error.message, "error": error.to_json(), "pool": self._pool}
         self._verifications.finish(claim, passed=False, result=result)
 
-    def _keeping(self, claim: VerificationClaim, stop: threading.Event) -> Poll:
-        """Keeps the claim while it is called. It raises `LeaseLost`, and `_Stopping` where this process is to end."""
+    def _lease_renewer(self, claim: VerificationClaim, stop: threading.Event) -> Poll:
+        """Returns a callback that renews the claim's lease. It raises `LeaseLost`, and `_Stopping` if this process
+        stops.
+        """
         lease_s, beaten_s = self._settings.lease_s, time.monotonic()
         every_s = min(self._settings.heartbeat_s, lease_s / 3)
 
         def poll() -> None:
             nonlocal beaten_s
             if stop.is_set():
-                raise _Stopping("this worker stops")
+                raise _Stopping("this worker is stopping")
             if time.monotonic() - beaten_s >= every_s:
                 beaten_s = time.monotonic()
                 try:
                     self._verifications.heartbeat(claim, lease_s)
-                except (DatabaseBusy, DatabaseUnreachable) as error:  # the lease lasts longer than that, or is lost
-                    log_trouble(_logger, error, "the verification of %s: no heartbeat", claim.artifact)
+                except (DatabaseBusy, DatabaseUnreachable) as error:  # the lease outlasts a short outage, or is lost
+                    log_trouble(_logger, error, "cannot renew the lease of the verification of %s", claim.artifact)
 
         return poll

@@ -1,12 +1,13 @@
-"""Tells a process that hangs from one that is slow because it does not get the processor.
+"""Distinguishes a process that hangs from one that is slow because it gets no processor time.
 
-A watchdog that compares two times of the clock kills the innocent: a machine that was suspended, a busy neighbour or a
-debugger look to it as a hang does. So time counts here only as far as the watched thread could have made progress:
+A watchdog that only compares two wall-clock times kills healthy processes: a machine that was suspended, a busy
+neighbour or a debugger looks like a hang. So time counts here only as far as the watched thread could have made
+progress:
 
-- the watchdog's own pauses count as one pause at most (`SupervisedProcess` sees to that);
-- of a thread that is ready to run, the processor time that it got counts, and not the time that it waited for one;
-- of a thread that waits for other threads of its process, the same of these;
-- a thread that waits for a disk, or is held by a debugger, is not at fault.
+- the watchdog's own pauses count as one pause at most (`SupervisedProcess` ensures this);
+- for a thread that is ready to run, the processor time that it got counts, not the time that it waited for a processor;
+- for a thread that waits for other threads of its process, the processor time of those threads counts;
+- while a thread waits for a disk or is held by a debugger, no time counts.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _NOT_AT_FAULT = "DtXxZ"  # waits for a disk; held by a debugger; ended
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread at one moment.
+    """The state of a thread at one moment.
 
     Attributes:
-        state: as /proc has it: R (ready to run), S (waits), D (waits for a disk), T (stopped), t (traced), …
-        cpu_s: the processor time that it has had.
+        state: the letter from /proc: R (ready to run), S (waits), D (waits for a disk), T (stopped), t (traced), …
+        cpu_s: the processor time that it has used so far.
     """
 
     state: str
@@ -38,7 +39,7 @@ class Thread:
 
 
 def threads_of(pid: int) -> dict[int, Thread]:
-    """The threads of a process by their numbers; none if it has ended, or cannot be read."""
+    """Returns the threads of a process by thread id; empty if the process has ended or cannot be read."""
     found = {}
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -48,7 +49,7 @@ def threads_of(pid: int) -> dict[int, Thread]:
 
 
 def thread_of(pid: int, thread: int) -> Thread | None:
-    """None if the process does not have that thread."""
+    """Returns the current state of a thread, or None if the process does not have that thread."""
     try:
         text = Path(f"/proc/{pid}/task/{thread}/stat").read_text()
     except OSError:
@@ -60,11 +61,11 @@ def thread_of(pid: int, thread: int) -> Thread | None:
 def progress_s(
     elapsed_s: float, thread: int, before: dict[int, Thread], after: dict[int, Thread], *, counts_stops: bool
 ) -> float:
-    """How much of the last `elapsed_s` seconds a thread could have made progress in.
+    """Returns for how many of the last `elapsed_s` seconds a thread could have made progress.
 
     Args:
-        before, after: the threads of its process at the begin and at the end of that time.
-        counts_stops: whether time in which the process was stopped (SIGSTOP) counts.
+        before, after: the threads of its process at the start and at the end of that time.
+        counts_stops: count time during which the process was stopped (SIGSTOP).
     """
     now = after.get(thread)
     if now is None:
@@ -76,16 +77,17 @@ def progress_s(
     cpu_s = {number: each.cpu_s - before[number].cpu_s for number, each in after.items() if number in before}
     if now.state == "R":
         return min(elapsed_s, cpu_s.get(thread, 0.0))
-    if any(each.state == "R" for each in after.values()):  # it may wait for one of these
+    if any(each.state == "R" for each in after.values()):  # it may be waiting for one of these
         return min(elapsed_s, sum(cpu_s.values()))
     return elapsed_s
 
 
 class StallClock:
-    """The time that a thread has had to make progress.
+    """Adds up the time that a thread has had to make progress.
 
     Attributes:
-        total_s: so far. It is the time of the clock up to `trust_s`, since to read the threads of a process costs more.
+        total_s: the time so far. Up to `trust_s` it is plain elapsed time, because reading the threads of a process
+            costs more.
     """
 
     def __init__(self, trust_s: float, *, counts_stops: bool) -> None:
@@ -94,7 +96,7 @@ class StallClock:
         self._before: dict[int, Thread] | None = None
 
     def add(self, elapsed_s: float, pid: int, thread: int) -> None:
-        """Another `elapsed_s` seconds have passed."""
+        """Records that another `elapsed_s` seconds have passed."""
         if self.total_s < self._trust_s:
             self.total_s += elapsed_s
             return
@@ -105,7 +107,7 @@ class StallClock:
 
 
 class CallWatch:
-    """Looks for calls of models that do not end, in the table of what a data plane runs.
+    """Finds model calls that do not end, in the table of the calls that a data plane runs.
 
     Attributes:
         hung: the artifacts whose calls were found to hang.
@@ -117,10 +119,10 @@ class CallWatch:
         self.hung: list[Digest] = []
 
     def look(self, pid: int, elapsed_s: float) -> str:
-        """Why the process has to end, which runs the calls; empty if none of them hangs.
+        """Returns why the process that runs the calls has to end; empty if no call hangs.
 
         Args:
-            elapsed_s: since the last look.
+            elapsed_s: the time since the previous call of this method.
         """
         clocks, hung = {}, list[Call]()
         for call in self._running.calls():
@@ -141,6 +143,6 @@ class CallWatch:
         return f"a call of {names} did not end in {max(clocks[call.slot, call.number].total_s for call in hung):.1f} s"
 
     def clear(self) -> None:
-        """Forgets what was seen; to be called when the process is dead."""
+        """Forgets all observed calls. Call it when the process is dead."""
         self._clocks.clear()
         self.hung.clear()

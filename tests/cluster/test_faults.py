@@ -48,7 +48,7 @@ def push_again(cluster: Cluster) -> None:
     builds = [cluster.octet("builds", each["id"]) for each in cluster.octet("builds", "--model", "moved")]
     failed = [each["error"] for each in builds if each["state"] not in ("succeeded", "queued", "running")]
     # What was asked for of another version's compiler is asked for again of the one that is there.
-    assert all("takes its place" in error["hint"] for error in failed), failed
+    assert all("replaces it" in error["hint"] for error in failed), failed
 
 
 def test_nothing_is_lost_while_a_node_is_drained(cluster: Cluster) -> None:

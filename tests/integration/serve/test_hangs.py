@@ -87,7 +87,7 @@ def test_a_process_that_is_stopped_is_killed_and_another_follows(served: Served,
         assert find() != before
     said = log.read_text().removeprefix(said)
     name = which.replace("_", " ")
-    assert re.search(rf"the {name}( of the operator)? hangs, and is killed: it gave no sign of life for 2\.", said)
+    assert re.search(rf"the {name}( of the operator)? hangs and is being killed: it sent no heartbeat for 2\.", said)
     assert "stopped by a signal" in said
     assert "quarantine" not in said
 
@@ -114,6 +114,6 @@ def test_calls_that_do_not_end_are_ended_and_counted_until_the_model_is_in_quara
     assert "a call of bad 1 did not end in " in refusals[-1]["detail"]
     assert answers(served, "good")
     said = log.read_text()
-    assert "hangs, and is killed: a call of bad 1 did not end in " in said
+    assert "hangs and is being killed: a call of bad 1 did not end in " in said
     assert "crash 1 of 3 before it is put in quarantine" in said
     assert "it is in quarantine now" in said

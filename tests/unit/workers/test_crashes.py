@@ -87,7 +87,7 @@ def test_a_record_that_cannot_be_read_or_written_stops_nobody(crashes: Crashes, 
 def machines(database: Database, tmp_path: Path, clock: ManualClock) -> list[Crashes]:
     """Of a cluster; what the supervisor of each notes is in `noted`."""
     return [
-        Crashes(CrashTable(database), 3, WINDOW_S, clock, here=CrashFile(tmp_path / name / "crashes.json"))
+        Crashes(CrashTable(database), 3, WINDOW_S, clock, local=CrashFile(tmp_path / name / "crashes.json"))
         for name in ("one", "two")
     ]
 

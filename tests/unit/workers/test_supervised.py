@@ -206,7 +206,7 @@ def test_one_that_sends_no_beat_any_more_is_killed(tmp_path: Path) -> None:
         first = supervised.ready()
         mute.touch()
         end = supervised.says()
-        assert re.fullmatch(r"it gave no sign of life for \d\.\d s", end["end"])
+        assert re.fullmatch(r"it sent no heartbeat for \d\.\d s", end["end"])
         ends(first)
         mute.unlink()
         assert supervised.ready() != first
@@ -301,4 +301,4 @@ def test_a_process_with_threads_is_not_forked() -> None:
         [sys.executable, "-c", program, "obedient", ""], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         assert process.stdout is not None
-        assert "a process with 2 threads is forked" in process.stdout.readline()
+        assert "from a process with 2 threads" in process.stdout.readline()
