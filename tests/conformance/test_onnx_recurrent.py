@@ -117,7 +117,7 @@ def test_compiled_it_answers_what_the_oracle_does(kind: str, tmp_path: Any) -> N
         ({"steps": 257}, "has 257 steps; 256 can be compiled"),
         ({"clip": 1.0}, "the attribute clip"),
         ({"layout": 1}, "the attribute layout"),
-        ({"direction": "sideways"}, "has the direction sideways"),
+        ({"direction": "sideways"}, "has the unknown direction sideways"),
     ],
 )
 def test_what_is_not_compiled_is_said(given: dict[str, Any], said: str) -> None:

@@ -377,7 +377,7 @@ def test_a_condition_that_is_computed_at_run_time_is_refused_with_its_tensor() -
     x = model.input("x", "float32", [1])
     condition = model.node("Greater", [x, model.constant(0.0, "float32")], ["positive"])
     model.output(choice(model, condition, x), "float32")
-    with pytest.raises(Unsupported, match="If #1 chooses between its branches by positive, which is computed at run"):
+    with pytest.raises(Unsupported, match="If #1 chooses its branch by positive, which is computed at run"):
         import_model(model.build())
 
 

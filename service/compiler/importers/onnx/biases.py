@@ -1,4 +1,4 @@
-"""Biases as accumulators."""
+"""Converts biases to accumulators."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from service.compiler.importers.qdq import MOVED, Operator
 from service.core.arrays import Array
 
 _LIMIT = 2.0**31
-_SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
+_SCALE_TOLERANCE = 1e-3  # relative tolerance of a stored bias's scale
 
 
 def stored_bias(
     graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]
 ) -> str | None:
-    """An int32 constant of steps of s_x * s_w for a bias; "" where there is none, None where it is no constant.
+    """Returns the name of an int32 constant with the bias in steps of s_x * s_w; "" if there is no bias, None if it is
+    not constant.
 
-    A stored one is mostly of that scale already. One that is not, or is real, is rounded to it, as ONNX Runtime does
-    (qdq_transformer/weight_bias_quantization.cc).
+    A stored bias mostly has that scale already. One with another scale, or a real one, is rounded to it, as ONNX
+    Runtime does (qdq_transformer/weight_bias_quantization.cc).
     """
     if name == "":
         return ""
@@ -28,7 +29,7 @@ def stored_bias(
         return None
     product = np.float32(step) * scale.data.reshape(-1)
     conversion = graph.made_by(name, DEQUANTIZE)
-    if scale.was_zero is not None:  # where the bias is scaled by 0 as well: no number of steps is another value
+    if scale.was_zero is not None:  # the scale of the bias is 0 as well there: any number of steps has the value 0
         product = np.where(scale.was_zero.reshape(-1), np.float32(np.inf), product)
     if conversion is None:
         return _rounded_bias(graph, name, graph.constants.get(name), np.float32(1), product)
@@ -47,8 +48,9 @@ def stored_bias(
 
 def rounds_operands(graph: OnnxGraph, operator: Operator) -> bool:
     """Returns true if ONNX Runtime quantizes real weights of a layer, and rounds its bias to the accumulators' scale
-    (qdq_transformer/weight_bias_quantization.cc): if it finds conversions before and behind, the first of one scale,
-    and the last of any number."""
+    (qdq_transformer/weight_bias_quantization.cc): if it finds conversions before and after the layer, the first with
+    one scale, and the last with any number of scales.
+    """
     conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
     if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(MOVED):
         return False
@@ -68,7 +70,8 @@ def _rounded_bias(
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         steps = np.rint(values.astype(np.float32) * scale / product)
-    # What int32 does not hold becomes its least value, and so does NaN: ONNX Runtime's Cast is x86-64's CVTTPS2DQ.
+    # Values that int32 cannot hold become its smallest value, and so does NaN: ONNX Runtime's Cast is x86-64's
+    # CVTTPS2DQ.
     steps = np.where(np.abs(steps) < _LIMIT, steps, -_LIMIT)
     quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
     graph.constants[quantized.name] = quantized
@@ -76,11 +79,11 @@ def _rounded_bias(
 
 
 def rounded_bias(graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]) -> str:
-    """The real values of a bias that `stored_bias` made, as a constant: what DequantizeLinear makes of it."""
+    """Returns a constant with the real values of a bias that `stored_bias` made, as DequantizeLinear computes them."""
     if not name:
         return ""
     bias, scale, step = graph.known(name), graph.known(weights[1]), graph.scalar(activations[1])
-    assert bias is not None  # stored_bias looked at all three
+    assert bias is not None  # stored_bias has checked all three
     assert scale is not None
     assert step is not None
     real = bias.astype(np.float32) * (np.float32(step) * scale.reshape(-1))

@@ -1,6 +1,6 @@
-"""The branches of an `If`: subgraphs that see the tensors of the graph around them.
+"""The branches of an `If`: subgraphs that can read the tensors of the graph around them.
 
-A branch that is taken becomes a part of that graph (`taken`), under names of its own.
+A branch that is taken becomes a part of that graph (`taken`), under new names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ THEN, ELSE = "then_branch", "else_branch"
 
 
 def branch_of(operators: Iterable[Operator], constants: Mapping[str, Tensor], outputs: Iterable[str]) -> Branch:
-    """A branch of the parts of a subgraph, sorted, with the names that it captures.
+    """Returns the branch that consists of the parts of a subgraph, sorted, with the names that it captures.
 
     Raises:
         MalformedModel: its operators depend on their own results.
@@ -31,22 +31,25 @@ def branch_of(operators: Iterable[Operator], constants: Mapping[str, Tensor], ou
 
 
 def with_captures(operator: Operator) -> Operator:
-    """An `If` whose inputs are its condition and everything that its branches read: so that a pass over the graph sees
-    the readers of each tensor."""
+    """Returns an `If` whose inputs are its condition and everything that its branches read, so that a pass over the
+    graph finds the readers of each tensor.
+    """
     branches = [value for value in operator.attributes.values() if isinstance(value, Branch)]
     captures = dict.fromkeys(name for branch in branches for name in branch.captures)
     return replace(operator, inputs=(*operator.inputs[:1], *captures))
 
 
 def taken(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str, Tensor]]:
-    """The operators and constants of the branch that an `If` takes, which compute the outputs of the `If`.
+    """Returns the operators and constants of the branch that an `If` takes, which compute the outputs of the `If`.
 
     Raises:
-        MalformedModel: the `If` lacks the branch, or the branch has another number of outputs.
+        MalformedModel: the `If` has no such branch, or the branch has another number of outputs.
     """
     branch = operator.attributes.get(THEN if condition else ELSE)
     if not isinstance(branch, Branch) or len(branch.outputs) != len(operator.outputs):
-        raise MalformedModel(f"{operator.label} has a branch of another number of outputs, or none", op=operator.label)
+        raise MalformedModel(
+            f"{operator.label} has no such branch, or one with another number of outputs", op=operator.label
+        )
     prefix = f"{operator.outputs[0]}/{'then' if condition else 'else'}/"
     names = {name: prefix + name for name in _local(branch)}
     inside = [replace(each, index=operator.index) for each in _renamed(branch.operators, names)]
@@ -62,7 +65,7 @@ def taken(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str
 
 
 def _renamed(operators: Iterable[Operator], names: Mapping[str, str]) -> list[Operator]:
-    """`operators` on tensors of other names, subgraphs included."""
+    """Returns `operators` with tensors renamed, including those in subgraphs."""
     return [
         replace(
             operator,
@@ -78,7 +81,9 @@ def _renamed(operators: Iterable[Operator], names: Mapping[str, str]) -> list[Op
 
 
 def with_names(branch: Branch, names: Mapping[str, str]) -> Branch:
-    """Returns the branch with other names for its captures. Its own tensors keep theirs, unless a capture gets one."""
+    """Returns the branch with other names for its captures. Its own tensors keep their names, unless a capture gets the
+    same one.
+    """
     captured = {name: names[name] for name in branch.captures if name in names}
     local = _local(branch)
     used = {*local, *branch.captures, *captured.values()}
@@ -98,7 +103,7 @@ def with_names(branch: Branch, names: Mapping[str, str]) -> Branch:
 
 
 def _local(branch: Branch) -> set[str]:
-    """The names of the branch's own tensors."""
+    """Returns the names of the branch's own tensors."""
     return {*branch.constants, *(name for operator in branch.operators for name in operator.outputs if name)}
 
 

@@ -1,9 +1,9 @@
-"""Finds the tensors whose channels ONNX Runtime keeps last, though the file has them second.
+"""Finds the tensors whose channels ONNX Runtime stores last, although they are second in the file.
 
-Its quantized convolutions take images that way (optimizer/nhwc_transformer.cc): each stands between two transposes,
-which then move through the operators between convolutions until they cancel (optimizer/transpose_optimization). What
-lies between two convolutions in the end has no transpose left. It matters where real values are added: the order is
-that of memory.
+Its quantized convolutions take images in that layout (optimizer/nhwc_transformer.cc): each one is put between two
+transposes. These then move through the operators between convolutions until they cancel
+(optimizer/transpose_optimization). In the end, no transpose is left between two convolutions. This matters for sums of
+real values, which are added in memory order.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MOVED = frozenset(
 
 
 def channels_last(operators: Iterable[Operator], computed: Iterable[str]) -> frozenset[str]:
-    """Names of tensors between two convolutions.
+    """Returns the names of tensors between two convolutions.
 
     Args:
         operators: in an order in which they can be computed.
-        computed: names of the model's inputs: what is neither these nor made by an operator is constant.
+        computed: names of the model's inputs. All other tensors that no operator computes are constants.
     """
     ordered = list(operators)
-    wanted: set[str] = set()  # by a convolution, later on
+    wanted: set[str] = set()  # names of tensors that a later convolution reads, directly or not
     for operator in reversed(ordered):
         if operator.op_type == _CONVOLUTION:
             wanted.add(operator.inputs[0])
@@ -48,7 +48,7 @@ def channels_last(operators: Iterable[Operator], computed: Iterable[str]) -> fro
         if operator.op_type == _CONVOLUTION:
             moved.update(operator.outputs)
             continue
-        # A transpose moves on where it makes fewer: more operands have one already than would get one.
+        # A transpose moves on if that reduces their number: if more operands have one already than would get one.
         having = len(moved.intersection(operator.inputs))
         passes = operator.op_type in _MOVED and not wanted.isdisjoint(operator.outputs)
         if passes and having > len(others.intersection(operator.inputs)):

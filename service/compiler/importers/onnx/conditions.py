@@ -1,8 +1,8 @@
-"""Decides the conditions of a model's `If`s, which are those that exporters leave behind: constants, or computed of the
-input's shape. ONNX Runtime folds the first kind when it loads a model, and takes the second way at each call.
+"""Decides the conditions of a model's `If`s. Exporters leave conditions that are constant or computed from the input's
+shape. ONNX Runtime folds the former when it loads a model, and evaluates the latter at each call.
 
-Conditions depend on shapes, and shapes on the operators before them. So the operators are converted one after another,
-as the importer does, and what that makes is thrown away; only the branches that were taken are left.
+Conditions depend on shapes, and shapes on the operators before them. The operators are therefore converted one after
+another, as the importer does. The result of that conversion is discarded; only the branches that were taken are kept.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from service.core.errors import OctetError, Unsupported
 
 
 def resolved(model: Model, params: Sequence[relax.Var]) -> Model:
-    """`model` with the operators of the branch that each `If` takes in its place.
+    """Returns `model` with every `If` replaced by the operators of the branch that it takes.
 
-    Requires: a graph that `graph.check_graph` has passed; `params` are its inputs.
-    Ensures: one that it would pass, without `If`s.
+    Requires: a graph that `graph.check_graph` accepts; `params` are its inputs.
+    Ensures: a graph that it would accept, without `If`s.
 
     Raises:
         MalformedModel: an `If` has no such branch.
-        Unsupported: a condition is computed at run time, or of something that cannot be compiled.
+        Unsupported: a condition is computed at run time, or depends on an operator that cannot be compiled.
     """
     if not any(operator.op_type == IF for operator in model.operators):
         return model
@@ -52,10 +52,12 @@ def resolved(model: Model, params: Sequence[relax.Var]) -> Model:
 
 
 def _resolved(state: State) -> list[Operator]:
-    """The operators of `state.model` without `If`s. Its constants get those of the branches."""
+    """Returns the operators of `state.model` without `If`s. The constants of the branches are added to its
+    constants.
+    """
     waiting, passed = deque(state.model.operators), list[Operator]()
     left = sum(operator.op_type == IF for operator in waiting)
-    failures: dict[str, OctetError] = {}  # by the tensors that could not be computed
+    failures: dict[str, OctetError] = {}  # tensor that could not be computed -> the error
     while left:
         operator = waiting.popleft()
         if operator.op_type != IF:
@@ -71,8 +73,9 @@ def _resolved(state: State) -> list[Operator]:
 
 
 def _convert(state: State, operator: Operator, failures: dict[str, OctetError]) -> None:
-    """Converts an operator. If that fails, the error is raised only if a condition depends on it: the operator may be
-    one that becomes another one later on (`qdq`)."""
+    """Converts an operator. If that fails, the error is raised only if a condition depends on the operator, because
+    later passes may replace it by another one (`qdq`).
+    """
     failed = next((failures[name] for name in operator.inputs if name in failures), None)
     if failed is None:
         try:
@@ -92,7 +95,7 @@ def _condition(state: State, operator: Operator, failures: dict[str, OctetError]
     known = node.constant_data(0)
     if known is None:
         raise Unsupported(
-            f"{operator.label} chooses between its branches by {shortened(name)}, which is computed at run time",
+            f"{operator.label} chooses its branch by {shortened(name)}, which is computed at run time",
             op=operator.label,
             tensor=shortened(name),
             hint="a build has one sequence of operators: export the model with the branch that you need",

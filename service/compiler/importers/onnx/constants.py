@@ -1,9 +1,9 @@
-"""Folds what is computed from constants alone into the constants that quantized operators read.
+"""Folds operators on constants into the constants that quantized operators read.
 
 ONNX Runtime folds constants before it looks for quantized operators (optimizer/constant_folding.cc), and does not fold
-DequantizeLinear there. Exporters rely on that: weights are stored in float32 in front of a QuantizeLinear (TensorRT's
-explicit quantization, modelopt, AIMET, the fake quantization of PyTorch), or are moved between DequantizeLinear and
-the operator that reads them (a Transpose of a linear layer's weights, an Identity that an exporter left).
+DequantizeLinear there. Exporters rely on this. They store weights in float32 before a QuantizeLinear (TensorRT's
+explicit quantization, modelopt, AIMET, the fake quantization of PyTorch), or put operators that move elements between
+DequantizeLinear and the reader (a Transpose of a linear layer's weights, an Identity that an exporter left).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from service.compiler.importers.qdq import Operator
 from service.core.arrays import Array
 from service.core.errors import OctetError
 
-_GROWTH, _FLOOR_BYTES = 4, 1 << 20  # of all folded constants, over the size of the file
+_GROWTH, _FLOOR_BYTES = 4, 1 << 20  # limits of all folded constants: a multiple of the file's size, plus a minimum
 _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def fold_constants(model: Model) -> Model:
     """Returns `model` with constants in place of operators that compute stored values from constants.
 
-    Three things change. An Identity or a Dropout disappears, and its readers read its operand. A QuantizeLinear of
-    constants becomes a constant, with all that its operand is computed from. An operator that moves the elements of
-    dequantized constants moves the stored elements instead.
+    Three things change. An Identity or a Dropout is removed, and its readers read its operand. A QuantizeLinear of
+    constants becomes a constant, together with everything that its operand is computed from. An operator that moves the
+    elements of dequantized constants moves the stored elements instead.
 
-    Requires: a graph that `graph.check_graph` has passed.
-    Ensures: a graph that it would pass, of the same inputs and outputs.
+    Requires: a graph that `graph.check_graph` accepts.
+    Ensures: a graph that it would accept, with the same inputs and outputs.
     """
     return _Folding(_without_identities(model)).run()
 
@@ -54,7 +54,7 @@ def _without_identities(model: Model) -> Model:
 
 
 def _copies(model: Model, operator: Operator) -> bool:
-    """Returns true of an Identity, and of a Dropout that drops nothing and whose mask nothing reads."""
+    """Returns true for an Identity, and for a Dropout that drops nothing and whose mask is not read."""
     if not operator.inputs or not operator.inputs[0]:
         return False
     if operator.op_type == "Identity":
@@ -66,7 +66,7 @@ def _copies(model: Model, operator: Operator) -> bool:
 
 
 class _Folding:
-    """The folding of one model. Constants that were folded are in `constants`, beside those of the file."""
+    """Folds the constants of one model. `constants` contains the folded ones and those of the file."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -96,7 +96,7 @@ class _Folding:
         return replace(self.model, operators=tuple(needed), constants=self.constants)
 
     def _computed_from_constants(self) -> set[str]:
-        """Names of tensors that no input of the model reaches."""
+        """Returns the names of tensors that do not depend on any input of the model."""
         constant = {"", *self.model.constants}
         for operator in self.model.operators:
             if operator.inputs and all(name in constant for name in operator.inputs):
@@ -104,14 +104,14 @@ class _Folding:
         return constant
 
     def _folds(self, operator: Operator) -> bool:
-        """Folds `operator`, and what its operands are computed from. Returns false if it stays as it is."""
+        """Folds `operator` and everything that its operands are computed from. Returns false if it stays as it is."""
         (name, *others) = operator.outputs
         if any(others) or name in self.ends or name not in self._constant:
             return False
         return self._value(name) is not None
 
     def _value(self, name: str) -> Array | None:
-        """The elements of a tensor that is computed from constants; None if it cannot be folded."""
+        """Returns the elements of a tensor that is computed from constants, or None if it cannot be folded."""
         waiting = [name]
         while waiting:  # not recursive: a file may have a chain of any length
             current = waiting[-1]
@@ -130,7 +130,7 @@ class _Folding:
         return None if tensor is None else tensor.data
 
     def _fold(self, operator: Operator) -> bool:
-        """Computes an operator of one output from constants, with its own rule and the oracle."""
+        """Computes an operator with one output from constants, with its own rule and the oracle."""
         rule = RULES.get(operator.op_type)
         outputs = [name for name in operator.outputs if name]
         if rule is None or len(outputs) != 1 or not rule.arity[0] <= len(operator.inputs) <= rule.arity[1]:
@@ -141,7 +141,7 @@ class _Folding:
         try:
             value = folded(node, rule.convert)
         except (OctetError, TooLargeToFold):
-            return False  # the importer reports the same error where the operator stays
+            return False  # if the operator stays, the importer reports the same error
         quantized = self._state.types.get(outputs[0])
         return self._keep(outputs[0], value, quantized.storage if quantized is not None else value.dtype.name)
 
@@ -154,7 +154,9 @@ class _Folding:
         return True
 
     def _moved_conversion(self, operator: Operator) -> Operator | None:
-        """The DequantizeLinear of moved constants that computes what `operator` makes of dequantized constants."""
+        """Returns the DequantizeLinear of moved constants that computes what `operator` computes from dequantized
+        constants.
+        """
         if operator.op_type not in _MOVES or not operator.inputs or len(operator.outputs) != 1:
             return None
         conversion = self.makers.get(operator.inputs[0])
@@ -182,7 +184,7 @@ class _Folding:
 
 
 def _moved_axis(operator: Operator, conversion: Operator, shape: Sequence[int]) -> int | None:
-    """The axis of the scales after a move; None if the scales do not stay along one axis."""
+    """Returns the axis of the scales after a move, or None if the scales are no longer along one axis."""
     axis = conversion.attributes.get("axis", 1)
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return None
@@ -198,7 +200,7 @@ def _moved_axis(operator: Operator, conversion: Operator, shape: Sequence[int]) 
 
 
 def _needed(operators: Sequence[Operator], ends: set[str]) -> list[Operator]:
-    """The operators whose outputs are read, down to the model's own."""
+    """Returns the operators that the model's outputs depend on."""
     read, kept = set(ends), list[Operator]()
     for operator in reversed(operators):
         if any(name in read for name in operator.outputs):

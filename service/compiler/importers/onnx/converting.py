@@ -9,13 +9,13 @@ from service.compiler.importers.qdq import Operator
 
 
 def converted(state: State, operator: Operator) -> dict[str, Value]:
-    """The results of an operator by name. What its rule emits is in `state.builder`.
+    """Returns the results of an operator by name. Its rule emits calls into `state.builder`.
 
-    Requires: `support.check_operator` has passed it.
+    Requires: `support.check_operator` accepts the operator.
 
     Raises:
-        MalformedModel: its definition is broken.
-        Unsupported: it cannot be compiled.
+        MalformedModel: the operator's definition is invalid.
+        Unsupported: the operator cannot be compiled.
     """
     node, convert = Node(state, operator), RULES[operator.op_type].convert
     try:
@@ -24,8 +24,8 @@ def converted(state: State, operator: Operator) -> dict[str, Value]:
         made = _unfolded(state, operator)
     if not isinstance(made, tuple):
         return {node.output: made}
-    # An operator may leave out outputs that nothing reads, and a rule those that are not compiled (None).
-    node.require(len(operator.outputs) <= len(made), f"has {len(operator.outputs)} outputs")
+    # An operator may leave out outputs that nothing reads, and a rule outputs that cannot be compiled (None).
+    node.require(len(operator.outputs) <= len(made), f"has {len(operator.outputs)} outputs, more than {len(made)}")
     named = zip(operator.outputs, made, strict=False)
     return {name: value for name, value in named if name and value is not None}
 

@@ -1,4 +1,4 @@
-"""The elements of a tensor that is computed of constants alone."""
+"""Computes the elements of tensors that depend on constants only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.arrays import Array
 from service.core.numerics import ONNXRUNTIME
 
-_MOST_BINDINGS = 256  # of a chain: weights and shapes have a few
+_MOST_BINDINGS = 256  # limit of a chain: weights and shapes have a few
 
 
 def evaluated(builder: relax.BlockBuilder, value: relax.Expr) -> Array | None:
-    """The elements of `value`, which the oracle computes; None if an input of the model is among what it depends on.
+    """Returns the elements of `value`, computed by the oracle, or None if it depends on an input of the model.
 
     Args:
-        builder: has the bindings of everything that was emitted so far.
+        builder: contains the bindings of everything that was emitted so far.
     """
     chain = _bindings(builder, value)
     if chain is None:
@@ -34,8 +34,9 @@ def evaluated(builder: relax.BlockBuilder, value: relax.Expr) -> Array | None:
 
 
 def _bindings(builder: relax.BlockBuilder, value: relax.Expr) -> dict[relax.Var, relax.Expr] | None:
-    """Returns the bindings that `value` depends on, in order; None if it depends on an input of the model, or on more
-    than `_MOST_BINDINGS` of them."""
+    """Returns the bindings that `value` depends on, in order, or None if it depends on an input of the model or on more
+    than `_MOST_BINDINGS` bindings.
+    """
     found: dict[relax.Var, relax.Expr] = {}
     waiting = [(var, False) for var in graph.variables(value)]
     while waiting:

@@ -1,6 +1,7 @@
-"""Quantized operators on shapes: where exporters compute sizes and pads in float32 (`SAME` padding of TensorFlow's
-networks), quantizers put conversions and quantized operators among them. What they compute is known while
-importing, as the shapes are: the oracle computes it."""
+"""Evaluates quantized operators on shapes. Exporters compute sizes and pads in float32 (`SAME` padding of TensorFlow's
+networks), and quantizers put conversions and quantized operators among these computations. Their results are known
+while importing, as shapes are: the oracle computes them.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 
-_LONGEST = 16  # of a row of sizes
+_LONGEST = 16  # elements of a row of sizes
 Convert = Callable[[Node], Value | tuple[Value, ...]]
 
 
 def folds(node: Node) -> bool:
-    """Whether a quantized operator works on nothing but rows as short as shapes, all of them known."""
+    """Returns true if a quantized operator reads only constant rows that are as short as shapes."""
     operator = node.operator
     if not (is_quantized(operator.op_type) or operator.op_type.startswith("octet.")) or len(operator.outputs) != 1:
         return False
@@ -31,7 +32,7 @@ def folds(node: Node) -> bool:
 
 
 def folded(node: Node, convert: Convert) -> Value:
-    """What `convert` would have computed when the model runs. The output's type is noted as ever."""
+    """Returns what `convert` would compute when the model runs. The output's type is recorded as usual."""
     builder = relax.BlockBuilder()
     state = replace(node.state, builder=builder)
     with builder.function("main", []):

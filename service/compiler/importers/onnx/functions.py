@@ -1,8 +1,8 @@
-"""Puts the nodes of a model's own functions in the place of their calls.
+"""Replaces calls of a model's own functions by the functions' nodes.
 
 A `FunctionProto` (onnx/docs/IR.md, "Functions") is a list of nodes with named inputs, outputs and attributes. The names
-of its tensors are local, so every call gets names of its own. A node's attribute may refer to an attribute of the
-call (`ref_attr_name`). ONNX Runtime prefers a model's function to an operator of the same name.
+of its tensors are local, so every call gets new names. A node's attribute may refer to an attribute of the call
+(`ref_attr_name`). ONNX Runtime prefers a model's function to an operator of the same name.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 @dataclass(frozen=True)
 class Scope:
-    """The names and attributes of one call of a function. A subgraph inside of the function, which is not yet read,
-    carries it under `SCOPE` beside its bytes.
+    """The names and attributes of one call of a function. A subgraph inside of the function that has not been read yet
+    carries its `Scope` under the key `SCOPE`, beside its bytes.
 
     Attributes:
-        names: by the function's names of tensors, those in the graph of the call.
-        prefix: of the names of further tensors.
+        names: the function's tensor names -> the names in the graph of the call.
+        prefix: the prefix of the names of other tensors.
         given: the call's attributes by name.
-        is_nested: whether the subgraph is inside of another one, which gives the names of both.
+        is_nested: true if the subgraph is inside of another one, which renames the tensors of both.
     """
 
     names: dict[str, str]
@@ -43,11 +43,11 @@ class Scope:
     is_nested: bool = False
 
     def renamed(self, name: str) -> str:
-        """The name in the graph of the call; "" of ""."""
+        """Returns the name in the graph of the call; "" for ""."""
         return name and self.names.setdefault(name, self.prefix + name)
 
     def bound(self, node: Values) -> Values:
-        """The node with the call's attributes in place of references to them."""
+        """Returns the node with the call's attributes in place of references to them."""
         attributes = list(_bound(node.get("attribute", ()), self.given))
         return {**node, "attribute": [{**each, SCOPE: self} if "g" in each else each for each in attributes]}
 
@@ -57,7 +57,7 @@ class Functions:
 
     Args:
         message: the model.
-        opset: version of ONNX's own operators in the model's graph.
+        opset: the version of ONNX's own operators in the model's graph.
     """
 
     def __init__(self, message: Values, opset: int) -> None:
@@ -67,7 +67,8 @@ class Functions:
         self._calls = 0
 
     def inlined(self, nodes: Sequence[Values]) -> list[Values]:
-        """`nodes` without calls of functions. Of several functions with the same name, the last one counts.
+        """Returns `nodes` with calls of functions replaced. Of several functions with the same name, the last one
+        counts.
 
         Raises:
             Unsupported: functions call each other without end, there are too many nodes, or a function uses another
@@ -99,12 +100,12 @@ class Functions:
         ]
         if versions and versions[-1] != self._opset:
             raise Unsupported(
-                f"the model's function {label} uses operator set {versions[-1]} and the model {self._opset}",
+                f"the model's function {label} uses operator set {versions[-1]}, but the model uses {self._opset}",
                 hint="inline its functions (onnx.inliner), or export it again",
             )
 
     def _body(self, call: Values, function: Values, label: str) -> list[Values]:
-        """The function's nodes with the call's tensors and attributes."""
+        """Returns the function's nodes with the call's tensors and attributes."""
         self._calls += 1
         inputs = _paired(call.get("input", ()), function.get("input", ()), label, "inputs")
         outputs = _paired(call.get("output", ()), function.get("output", ()), label, "outputs")
@@ -120,7 +121,7 @@ class Functions:
 
 
 def _local(node: Values, scope: Scope) -> Values:
-    """A node of a function, in the graph of the call."""
+    """Returns a node of a function, with the names of the graph of the call."""
     result: dict[str, Any] = dict(scope.bound(node))
     for ends in ("input", "output"):
         result[ends] = [_raw(scope.renamed(text(raw))) for raw in node.get(ends, ())]
@@ -133,7 +134,7 @@ def _key(values: Values, name: str) -> Key:
 
 
 def _paired(given: Sequence[memoryview], names: Sequence[memoryview], label: str, what: str) -> dict[str, str]:
-    """The function's names of tensors, by those of the call; "" for what the call leaves out."""
+    """Maps the function's tensor names to those of the call; "" for those that the call leaves out."""
     if len(given) > len(names):
         raise MalformedModel(f"a call of the model's function {label} has {len(given)} {what}, not {len(names)}")
     padded = [text(raw) for raw in given] + [""] * (len(names) - len(given))
@@ -143,8 +144,9 @@ def _paired(given: Sequence[memoryview], names: Sequence[memoryview], label: str
 
 
 def _bound(attributes: Sequence[Values], given: Mapping[str, Values]) -> Iterator[Values]:
-    """The attributes of a node, with those of the call in place of references to them. A reference to an attribute that
-    neither the call nor the function has is left out, so that the operator has its default."""
+    """Iterates over the attributes of a node, with references replaced by the attributes of the call. A reference to an
+    attribute that neither the call nor the function has is left out, so that the operator uses its default.
+    """
     for attribute in attributes:
         if "ref_attr_name" not in attribute:
             yield attribute

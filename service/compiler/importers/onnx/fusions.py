@@ -1,7 +1,7 @@
-"""Fusion of a float operator between conversions into the quantized operator that does the same.
+"""Fuses a float operator between conversions into the quantized operator that does the same.
 
-The inputs of every operator made here are named ones of the graph: stored values, scales and zero points, in the order
-that ONNX and com.microsoft give them.
+The inputs of every operator that is created here are names of the graph: stored values, scales and zero points, in the
+order that ONNX and com.microsoft define.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Operand = tuple[str, str, str]  # stored values, scale, zero point
 
 
 def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
-    """A convolution whose filters lie along `axis` of its weights, which becomes `name`."""
+    """Returns a rule that turns a convolution whose filters are along `axis` of its weights into `name`."""
 
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
         x = dequantized(graph, operator.inputs[0])
@@ -49,20 +49,24 @@ def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
 
 
 def _is_integer_product(graph: OnnxGraph, x: Operand, w: Operand, conversion: Operator) -> bool:
-    """Returns true if ONNX Runtime multiplies stored values in a product that `conversion` quantizes: those that
-    `_multiplies` allows, if the result is stored as the first operand is. It computes others in float32
-    (`MatMulNodeGroupSelector` and `GemmNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc)."""
+    """Returns true if ONNX Runtime multiplies stored values in a product that `conversion` quantizes: if `_multiplies`
+    allows it, and the result is stored like the first operand. It computes others in float32 (`MatMulNodeGroupSelector`
+    and `GemmNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc).
+    """
     return _storage(graph, x) == storage_of(graph, conversion) and _multiplies(graph, x, w)
 
 
 def _multiplies(graph: OnnxGraph, x: Operand, w: Operand) -> bool:
     """Returns true if ONNX Runtime multiplies the stored values of both operands, and scales the sums: int8 by int8,
-    and uint8 by either (the same selectors)."""
+    and uint8 by either (the same selectors).
+    """
     return (_storage(graph, x), _storage(graph, w)) != ("int8", "uint8")
 
 
 def _storage(graph: OnnxGraph, operand: Operand) -> str:
-    """The type of an operand's stored values: as the zero point says, or else the constant, or who made them."""
+    """Returns the type of an operand's stored values: that of the zero point, or else of the constant, or of the
+    operator that computes them.
+    """
     return stored_type(graph, operand[0], operand[2])
 
 
@@ -79,7 +83,7 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
     kept = {key: value for key, value in attributes.items() if key == "transB"}
     product = replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""), attributes=kept)
     if conversion is None and name and graph.made_by(name, DEQUANTIZE) is None:
-        # Real values out: a real bias is added to them as it is.
+        # The result is real: a real bias is added to it unchanged.
         between = graph.new_name(operator.outputs[0])
         behind = replace(operator, op_type="Add", inputs=(between, name), attributes={})
         return [replace(product, outputs=(between,)), behind]
@@ -93,7 +97,7 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
 
 
 def _real_product(graph: OnnxGraph, operator: Operator, conversion: Operator, w: Operand, bias: str) -> list[Operator]:
-    """A Gemm of real values with weights and a bias that were rounded, and the quantization of its result."""
+    """Returns a Gemm of real values with weights and a bias that were rounded, and the quantization of its result."""
     weights, between = graph.new_name(operator.inputs[1]), graph.new_name(operator.outputs[0])
     is_transposed = bool(operator.attributes.get("transB", 0))
     real = Operator(operator.index, DEQUANTIZE, w, (weights,), {"axis": 0 if is_transposed else 1})
@@ -121,10 +125,11 @@ def _add(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> l
 
 
 def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """A MatMul by constant weights and the addition of a constant row: ONNX Runtime makes a Gemm of the two
-    (optimizer/matmul_add_fusion.cc), and rounds the row to the accumulators' scale, as any bias of a Gemm.
+    """Fuses a MatMul by constant weights and the addition of a constant row. ONNX Runtime makes a Gemm of the two
+    (optimizer/matmul_add_fusion.cc), and rounds the row to the accumulators' scale, like any bias of a Gemm.
 
-    It depends on the rank of the activations and on their activation, which the converter of `MATMUL_ADD` decides by.
+    Whether it does so depends on the rank of the activations and on the activation that follows. The converter of
+    `MATMUL_ADD` decides this.
     """
     product, row = _product_and_row(graph, operator)
     if product is None or conversion is None:
@@ -152,7 +157,7 @@ def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
 
 
 def _product_and_row(graph: OnnxGraph, operator: Operator) -> tuple[Operator | None, str]:
-    """The MatMul whose result only `operator` reads, and the other operand; None without one."""
+    """Returns the MatMul whose result only `operator` reads, and the other operand; None if there is none."""
     for name, other in (operator.inputs[:2], operator.inputs[1::-1]):
         product = graph.made_by(name, "MatMul")
         if product is not None and name != other and graph.only_reader(name) is operator:
@@ -166,9 +171,10 @@ def _operands(
     conversion: Operator | None,
     find: Callable[[OnnxGraph, str], Operand | None] = dequantized,
 ) -> list[Operand]:
-    """Stored values, scale and zero point of every operand; none where some are real, or operands and result are not
-    stored alike. com.microsoft's operators take one type, so ONNX Runtime leaves int8 beside uint8 in float32
-    (`BinaryNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc)."""
+    """Returns stored values, scale and zero point of every operand; an empty list if some operands are real, or if
+    operands and result are not stored alike. com.microsoft's operators take one type, so ONNX Runtime leaves int8
+    beside uint8 in float32 (`BinaryNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc).
+    """
     conversions = [graph.made_by(name, DEQUANTIZE) for name in operator.inputs]
     operands = [find(graph, name) for name in operator.inputs]
     storages = {storage_of(graph, each) for each in (*conversions, conversion) if each is not None}
@@ -177,10 +183,10 @@ def _operands(
 
 
 def _several(name: str, count: int) -> Fuse[OnnxGraph]:
-    """An operator of `count` operands, which becomes com.microsoft's `name`.
+    """Returns a rule that turns an operator of `count` operands into com.microsoft's `name`.
 
-    ONNX Runtime makes it only of an operator whose result QuantizeLinear reads, without an activation between them
-    that changes a stored value (`GetQDQSelection` in qdq_transformer/selectors_actions/qdq_selectors.cc).
+    ONNX Runtime does so only if QuantizeLinear reads the operator's result, without an activation between them that
+    changes a stored value (`GetQDQSelection` in qdq_transformer/selectors_actions/qdq_selectors.cc).
     """
 
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
@@ -194,7 +200,7 @@ def _several(name: str, count: int) -> Fuse[OnnxGraph]:
 
 
 def _concat(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    parts = _operands(graph, operator, conversion, stored_values)  # every value is converted by itself, exactly
+    parts = _operands(graph, operator, conversion, stored_values)  # every value is converted separately and exactly
     if conversion is None or not parts:
         return []
     inputs = [name for part in parts for name in part]
@@ -202,13 +208,13 @@ def _concat(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -
 
 
 def _softmax(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """The quantized operator has to be told which of ONNX's two softmaxes it is."""
+    """Adds the attribute that tells the quantized operator which of ONNX's two softmaxes it is."""
     made = _several("QLinearSoftmax", 1)(graph, operator, conversion)
     return [replace(each, attributes={**each.attributes, "opset": graph.model.opset}) for each in made]
 
 
 def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Clip alone between conversions; its bounds are among those that `_behind` finds."""
+    """Fuses a Clip that is alone between conversions; `_behind` includes its bounds in the result."""
     x, bounds = stored_values(graph, operator.inputs[0]), bounds_of(graph, operator, operator.inputs[0])
     if conversion is None or x is None or bounds is None:
         return []
@@ -216,7 +222,7 @@ def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
 
 
 def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) -> list[Operator]:
-    """QuantizeLinear of what DequantizeLinear made."""
+    """Fuses a QuantizeLinear of a DequantizeLinear's result."""
     x = stored_values(graph, operator.inputs[0])
     if x is None or not is_simple(graph, operator):
         return []
@@ -224,7 +230,9 @@ def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) 
 
 
 def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Resize to the nearest elements, and Pad: with zeros, which are stored as the zero point, or with elements."""
+    """Fuses Resize to the nearest elements, and Pad with zeros (which are stored as the zero point) or with
+    elements.
+    """
     x = stored_values(graph, operator.inputs[0])
     attributes, inputs = operator.attributes, operator.inputs
     if conversion is None or x is None:
@@ -243,7 +251,7 @@ def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) ->
 
 
 def _extreme_place(graph: OnnxGraph, operator: Operator, _conversion: Operator | None) -> list[Operator]:
-    """ArgMax and ArgMin on stored values, which are in the order of the real ones."""
+    """Fuses ArgMax and ArgMin on stored values, which have the order of the real ones."""
     x = stored_values(graph, operator.inputs[0])
     return [] if x is None else [replace(operator, inputs=(x[0],))]
 
@@ -268,7 +276,7 @@ FUSED: Mapping[str, Fuse[OnnxGraph]] = {
     "Sigmoid": _several("QLinearSigmoid", 1),
     "Softmax": _softmax,
 }
-# How many of their inputs the functions here and in `qdq` look at.
+# The number of inputs that the functions here and in `qdq` read.
 LEAST_INPUTS: Mapping[str, int] = {
     **dict.fromkeys(FUSED, 1),
     **dict.fromkeys(("Add", "Conv", "ConvTranspose", "DequantizeLinear", "Gemm", "MatMul", "QuantizeLinear"), 2),

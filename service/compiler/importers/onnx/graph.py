@@ -1,7 +1,7 @@
-"""Checks that a model's operators and tensors make a graph that can be computed from top to bottom.
+"""Checks that a model's operators and tensors form a graph that can be computed from top to bottom.
 
-Whatever ONNX Runtime loads passes. Two outputs of a model may have the same name, which is one tensor sent twice, and
-an output may be an input or a constant.
+Every model that ONNX Runtime loads is accepted. Two outputs of a model may have the same name; they are one tensor that
+is sent twice. An output may be an input or a constant.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _MAX_OPERATORS = 50_000
 
 
 def check_graph(model: Model) -> None:
-    """Passes if every tensor is given or computed once, before it is read.
+    """Checks that every tensor is given or computed once, before it is read.
 
     Requires: operators are sorted (`order.in_order`).
 
     Raises:
-        MalformedModel: it is not so.
-        Unsupported: it computes nothing.
+        MalformedModel: a tensor is not, or the model's ends are invalid.
+        Unsupported: the model has no inputs or outputs, or too many operators.
     """
     if len(model.operators) > _MAX_OPERATORS:
         raise Unsupported(f"the model has {len(model.operators)} operators; the limit is {_MAX_OPERATORS}")
@@ -51,15 +51,15 @@ def _check_ends(model: Model) -> None:
 
 
 def _check_operator(operator: Operator, known: set[str]) -> None:
-    """Adds the operator's outputs to `known`."""
+    """Checks an operator, and adds its outputs to `known`."""
     for name in operator.inputs:
         if name and name not in known:
-            _fail(name, "is read, but it is no input, no constant and no operator's output", operator)
+            _fail(name, "is read, but it is not an input, a constant or an operator's output", operator)
     if not any(operator.outputs):
         raise MalformedModel(f"{operator.label} has no outputs", op=operator.label)
     for name in operator.outputs:
         if name and name in known:
-            _fail(name, "is written again", operator)
+            _fail(name, "is computed twice", operator)
         known |= {name} - {""}
 
 

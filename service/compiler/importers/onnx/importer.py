@@ -1,4 +1,4 @@
-"""ONNX file -> QNN module."""
+"""Imports an ONNX file as a QNN module."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupp
 
 At = Callable[[str, str], None]
 Shapes = Mapping[str, Sequence[int]]
-_MOST_SIZES = 8  # of a declared shape, in a notice
+_MOST_SIZES = 8  # sizes of a declared shape that a notice shows
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
-    """The model in an ONNX file. Where the file leaves the batch open, it is 1.
+    """Imports the model in an ONNX file. If the file leaves the batch open, it is 1.
 
     Args:
         data: the file. Constants are copied into the module.
-        at: told of every operator before it is converted, and of its output's name, so that whoever watches can
-            name it if this process dies.
-        shapes: of inputs by name, whose dimensions the file leaves open; "" stands for the only input.
+        at: called with every operator, and the name of its output, before the operator is converted, so that the caller
+            can name it if this process dies.
+        shapes: input name -> shape, for inputs with dimensions that the file leaves open; "" stands for the only input.
 
     Raises:
-        MalformedModel: the file is not well formed, or an operator's definition is broken.
-        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+        MalformedModel: the file is not well formed, or an operator's definition is invalid.
+        Unsupported, UnsupportedOperator: the model is well formed, but a part of it cannot be compiled.
     """
     try:
         read = read_model(data)
@@ -79,7 +79,9 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
 
 
 def _result(state: State, end: End) -> relax.Expr:
-    """An output, of the type that the file declares; a scalar without the axes that it was kept with."""
+    """Returns an output, checked against the type that the file declares. A scalar loses the axes that it was kept
+    with.
+    """
     label = shortened(end.name)
     if end.name not in state.values:
         raise Unsupported(f"the output {label} is not compiled", tensor=label)
@@ -101,8 +103,9 @@ def _result(state: State, end: End) -> relax.Expr:
 
 
 def _contradictions(model: Model, outputs: Sequence[tuple[Shape, str]]) -> tuple[str, ...]:
-    """A sentence about each output of another shape than the file declares. The declared one has no effect, as in ONNX
-    Runtime: many exporters write the shape of another input there."""
+    """Returns a sentence for each output whose shape differs from the one that the file declares. The declared shape
+    has no effect, as in ONNX Runtime: many exporters write the shape of another input there.
+    """
     found = []
     for end, (shape, _) in zip(model.outputs, outputs, strict=True):
         sizes = end.shape if end.shape is not None else (None,) * len(shape)
@@ -117,7 +120,7 @@ def _contradictions(model: Model, outputs: Sequence[tuple[Shape, str]]) -> tuple
 
 
 def _named(inputs: tuple[End, ...], shapes: Shapes) -> tuple[End, ...]:
-    """The inputs, if every shape is that of one of them."""
+    """Returns the inputs, after checking that every given shape belongs to one of them."""
     known = {end.name for end in inputs} | ({""} if len(inputs) == 1 else set())
     for name in shapes.keys() - known:
         raise InvalidInput(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(known - {''}))}")

@@ -1,4 +1,4 @@
-"""From a file's bytes to its messages, by the schema."""
+"""Decodes a file's bytes into messages, by the schema."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from service.compiler.importers.onnx import schema
 from service.compiler.importers.onnx.schema import Kind, Many, Number, Numbers, One, Seen, Text, Texts
 from service.compiler.importers.onnx.wire import Budget, Field, Wire, fields, malformed, numbers, signed
 
-# A message: the fields that are there. Numbers and bytes as such, several in a list, numbers in an array.
+# A message: the fields that occur. Numbers and bytes are values, repeated fields are lists, repeated numbers are
+# arrays.
 Values = Mapping[str, Any]
 
 _FIXED = {"float32": Wire.FIXED32, "float64": Wire.FIXED64}
 
 
 def read_message(data: memoryview, name: str = "Model", where: str = "", budget: Budget | None = None) -> Values:
-    """The message `name` of the schema in `data`.
+    """Decodes the message `name` of the schema in `data`.
 
-    Takes time in proportion to the file: no part of it is read twice.
+    The time is proportional to the size of the file: no part of it is read twice.
 
     Raises:
-        MalformedModel: the bytes are no such message.
+        MalformedModel: the bytes are not such a message.
     """
     budget = budget or Budget()
     where = where or name
@@ -62,8 +63,9 @@ def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget
 
 
 def _merged(parts: list[Field], place: str) -> memoryview:
-    """The bytes of a field that holds one message. If the field occurs several times, its messages are merged, which
-    is protobuf's rule: the concatenation of two messages is the encoding of both together."""
+    """Returns the bytes of a field with one message. If the field occurs several times, its messages are merged, which
+    is protobuf's rule: the concatenation of two messages is the encoding of both together.
+    """
     found = [_bytes(part, place) for part in parts]
     return found[0] if len(found) == 1 else memoryview(b"".join(found))
 

@@ -1,8 +1,9 @@
-"""Labels and preprocessing that an ONNX file carries in its `metadata_props`, which ONNX leaves to whoever writes them.
+"""Reads labels and preprocessing from an ONNX file's `metadata_props`, whose keys ONNX leaves to the programs that
+write them.
 
-They are JSON (`core.metadata`) under a key of our own: `octet quantize` writes what a TFLite file says, so that its
-result is called as that file would be. They have no part in the arithmetic, so a file with damaged ones is
-compiled without.
+They are JSON (`core.metadata`) under a key of ours: `octet quantize` copies the metadata of a TFLite file there, so
+that clients can use the result like that file. They do not affect the arithmetic, so a file with damaged metadata is
+compiled without it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ _MOST_CHARACTERS = 8 << 20
 
 
 def parse(said: str) -> ModelMetadata:
-    """What a file has under `KEY`. Raises `InvalidInput`."""
+    """Parses the text that a file has under `KEY`. Raises `InvalidInput`."""
     if len(said) > _MOST_CHARACTERS:
-        raise InvalidInput(f"it has {len(said)} characters; up to {_MOST_CHARACTERS} are read")
+        raise InvalidInput(f"it has {len(said)} characters; at most {_MOST_CHARACTERS} are read")
     found = ModelMetadata.from_text(said)
     return replace(found, labels=tuple(map(printable, found.labels)))
 
 
 def metadata_of(said: str, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
-    """The metadata of a file, and a sentence that says why it cannot be used, where it cannot."""
+    """Returns the metadata of a file, and a sentence with the reason if it cannot be used."""
     try:
         found = parse(said)
         for spec in signature.inputs:
@@ -36,7 +37,7 @@ def metadata_of(said: str, signature: ModelSignature) -> tuple[ModelMetadata, tu
                 check_pixels(spec, found)
         classes = [spec.shape[-1] if spec.shape else 1 for spec in signature.outputs]
         if found.labels and len(found.labels) not in classes:
-            raise InvalidInput(f"there are {len(found.labels)} labels, and {classes} classes in the outputs")
+            raise InvalidInput(f"there are {len(found.labels)} labels, but {classes} classes in the outputs")
     except InvalidInput as error:
         return NOTHING, (f"labels and preprocessing in the file's metadata cannot be used: {error.message}",)
     return found, ()

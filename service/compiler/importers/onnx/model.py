@@ -1,4 +1,4 @@
-"""An ONNX model as plain values: what the file says, checked, and nothing of how it says it."""
+"""An ONNX model as plain values: the checked contents of the file, independent of its encoding."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from service.compiler.importers.qdq import Operator
 from service.core.arrays import Array
 
 _SHOWN = 200
-OWN_DOMAIN = "octet"  # of operators that `qdq` makes; no file may name it
+OWN_DOMAIN = "octet"  # domain of operators that `qdq` creates; files must not use it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
 CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
-STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # of two computed matrices of stored values, its result real
+STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # of two computed matrices of stored values, with a real result
 MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # of stored values by constant weights, with a constant real bias
-# Products of float32 whose first two operands are rounded to bfloat16, by those of ONNX.
+# Products of float32 whose first two operands are rounded to bfloat16: type in ONNX -> type here.
 BFLOAT16_PRODUCTS = {name: f"{OWN_DOMAIN}.BFloat16{name}" for name in ("Conv", "Gemm", "MatMul")}
 STORED_CONV = f"{OWN_DOMAIN}.StoredConv"  # of stored values, where ONNX Runtime convolves real ones
 
@@ -25,9 +25,9 @@ class Tensor:
 
     Attributes:
         dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
-        data: the elements of a constant without oddity, read-only; of bfloat16, as float32.
-        oddity: why no operator can use it, as in "is kept in another file"; None if one may.
-        was_zero: of scales that took the place of others, where those were 0 (`zero_scales`).
+        data: the elements of a constant without oddity, read-only; bfloat16 is converted to float32.
+        oddity: why no operator can use it, such as "is kept in another file"; None if operators can.
+        was_zero: for scales that replaced others, true where those were 0 (`zero_scales`).
     """
 
     name: str
@@ -71,8 +71,8 @@ class End:
 
     Attributes:
         dtype: "" if the file leaves the type open, as it may for an output.
-        shape: a name if a dimension is symbolic, None if the file leaves it open; None in all if it leaves the rank
-            open.
+        shape: a name for a symbolic dimension, None for a dimension that the file leaves open; None for the whole shape
+            if it leaves the rank open.
     """
 
     name: str
@@ -82,13 +82,13 @@ class End:
 
 @dataclass(frozen=True)
 class Model:
-    """The main graph, its operators in an order in which they can be computed.
+    """The main graph, with its operators in an order in which they can be computed.
 
     Attributes:
-        opset: version of ONNX's own operators.
-        operators: their types with their domain where that is not ONNX's own: `com.microsoft.QLinearAdd`.
+        opset: the version of ONNX's own operators.
+        operators: their types include the domain if it is not ONNX's own: `com.microsoft.QLinearAdd`.
         constants: by name.
-        said: of labels and preprocessing (`onnx/metadata.py`); empty where the file says nothing.
+        said: the text with labels and preprocessing (`onnx/metadata.py`); empty if the file has none.
     """
 
     opset: int
@@ -101,5 +101,5 @@ class Model:
 
 
 def shortened(name: str) -> str:
-    """A name as messages show it: a hostile file may have names of megabytes."""
+    """Returns a name as messages show it: a hostile file may have names of megabytes."""
     return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

@@ -1,4 +1,4 @@
-"""An operator that is being converted: checked access to its operands, and the errors that name it."""
+"""An operator that is being converted: checked access to its operands, and errors that name the operator."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
 Layout = Callable[[Array], Array]
-# Of a tensor: an expression of the module, or the elements of what is known already.
+# The value of a tensor: an expression of the module, or an array if its elements are known while importing.
 Value = Any
 
-_NAME_LENGTH = 120  # of a name hint: enough to recognise a tensor, and bounded
-_MOST_CHARACTERS = 400  # about the operands of an operator
+_NAME_LENGTH = 120  # length of a name hint: enough to recognise a tensor, and bounded
+_MOST_CHARACTERS = 400  # length of a description of an operator's operands
 _MAX_ELEMENTS = (1 << 31) - 1
 _FOLDED_ELEMENTS = 1 << 16  # of a value that is computed while importing: shapes and axes, not activations
 
@@ -37,12 +37,12 @@ class State:
     """The state of a model's conversion.
 
     Attributes:
-        values: by name; what is known already is an array.
-        types: of the tensors that hold stored values.
-        loose: names of scalars that are computed, and kept with the axes of the tensor that they come from: those of
-            length 1, so that of several samples each has its own.
-        evaluated: by name, the elements of tensors that are computed of constants alone; None of others.
-        channels_last: names of tensors that ONNX Runtime keeps so.
+        values: by name; a value that is known while importing is an array.
+        types: the types of tensors that contain stored values.
+        loose: names of computed scalars that keep the axes of the tensor from which they are computed, with length 1,
+            so that each of several samples has its own scalar.
+        evaluated: by name, the elements of tensors that are computed from constants only; None for others.
+        channels_last: names of tensors whose channels ONNX Runtime stores last.
     """
 
     model: Model
@@ -62,18 +62,20 @@ class State:
 class Constants:
     """The model's constants as expressions, one for each distinct use.
 
-    The module holds what it is given as often as it is given it. So that a small file cannot become a large module,
-    equal uses share one expression and all of them together may take `_GROWTH` times the file.
+    A constant that is passed to the module several times is stored several times. So that a small file cannot become a
+    large module, equal uses share one expression, and all constants together may take `_GROWTH` times the file's size.
     """
 
-    _GROWTH, _FLOOR_BYTES = 10, 1 << 20  # weights of 4 bits as float32 are eight times as large
+    _GROWTH, _FLOOR_BYTES = 10, 1 << 20  # 4-bit weights as float32 are eight times as large
 
     def __init__(self, model: Model) -> None:
         self._known: dict[tuple[str, str], relax.Constant] = {}
         self._budget_bytes = self._GROWTH * model.size_bytes + self._FLOOR_BYTES
 
     def expr(self, name: str, data: Array, layout: Layout | None = None) -> relax.Constant:
-        """`layout(data)`, where `layout` is a function of a module (its name is part of the identity)."""
+        """Returns `layout(data)` as a constant. `layout` must be a module-level function, because its name is part of
+        the key.
+        """
         key = (name, layout.__name__ if layout else "")
         if not name or key not in self._known:
             self.charge(data.nbytes, name)
@@ -83,22 +85,24 @@ class Constants:
         return self._known[key]
 
     def charge(self, size_bytes: int, name: str) -> None:
-        """Takes what a constant is about to hold off what all may take.
+        """Subtracts the size of a new constant from what all constants may take.
 
         Raises:
-            Unsupported: nothing is left.
+            Unsupported: the limit is exceeded.
         """
         self._budget_bytes -= size_bytes
         if self._budget_bytes < 0:
             raise Unsupported(
-                "the constants that the model computes add up to far more than the file holds",
+                "the constants that the model computes are far larger than the file",
                 tensor=shortened(name),
                 hint="compute them before exporting (onnxsim, or onnxruntime with basic optimizations)",
             )
 
 
 class TooLargeToFold(Exception):
-    """A constant that an operator computes of others is larger than a shape. `refusal` says so to users."""
+    """Raised when an operator computes a constant from others that is larger than a shape. `refusal` is the error for
+    users.
+    """
 
     def __init__(self, refusal: Unsupported) -> None:
         super().__init__(refusal.message)
@@ -106,11 +110,11 @@ class TooLargeToFold(Exception):
 
 
 class Node:
-    """An operator with one output that counts, in the middle of its conversion.
+    """An operator with one relevant output, during its conversion.
 
     Args:
-        folds_large: whether what is computed of constants of any size is known, too; if not, such constants are
-            operands like any others, and a later pass folds what is computed of them (`qnn.passes.constants`).
+        folds_large: true if values computed from constants are known whatever their size. Otherwise, large constants
+            are operands like any others, and a later pass folds the operators on them (`qnn.passes.constants`).
     """
 
     def __init__(self, state: State, operator: Operator, *, folds_large: bool = True) -> None:
@@ -124,10 +128,10 @@ class Node:
 
     @property
     def operand_dtype(self) -> str:
-        """What a product's operands are rounded to."""
+        """The type to which the operands of a product are rounded."""
         return BFLOAT16 if self.operator.op_type in BFLOAT16_PRODUCTS.values() else "float32"
 
-    # -- what it is given
+    # -- operands
 
     @property
     def input_count(self) -> int:
@@ -143,36 +147,36 @@ class Node:
 
     def value(self, place: int) -> Value:
         name = self.name(place)
-        if name not in self.state.values:  # of an operator that is converted for its first output only
+        if name not in self.state.values:  # output of an operator that is converted for its first output only
             self.unsupported("reads an output that is not compiled", name)
         return self.state.values[name]
 
     def known(self, place: int) -> Array | None:
-        """The elements of an input that is constant; None for what is computed."""
+        """Returns the elements of an input that is known while importing, or None if it is computed."""
         value = self.value(place)
         if not isinstance(value, np.ndarray) or (not self._folds_large and value.size > _FOLDED_ELEMENTS):
             return None
         return value
 
     def all_known(self) -> list[Array] | None:
-        """The elements of all inputs, if every one is constant."""
+        """Returns the elements of all inputs, or None unless all of them are known."""
         known = [self.known(place) for place in range(self.input_count)]
         values = [data for data in known if data is not None]
         return values if len(values) == len(known) else None
 
     def data(self, place: int) -> Array:
-        """The elements of an input that has to be constant."""
+        """Returns the elements of an input that must be constant."""
         data = self.constant_data(place)
         if data is None:
-            self.unsupported(f"computes its input {place} at run time, which has to be constant", self.name(place))
+            self.unsupported(f"computes its input {place} at run time, which must be constant", self.name(place))
         return data
 
     def constant_data(self, place: int) -> Array | None:
-        """The elements of an input that depends on no input of the model, whatever operators compute it: dequantized
-        weights, for example. None of others.
+        """Returns the elements of an input that does not depend on any input of the model, even if operators compute
+        it, such as dequantized weights; otherwise None.
 
-        Such operators are in the module until an operand has to be constant, so that weights stay as small as they are
-        in the file wherever they need not be.
+        Such operators stay in the module until an operand must be constant, so that weights keep the size that they
+        have in the file if possible.
         """
         value, name = self.value(place), self.name(place)
         if isinstance(value, np.ndarray):
@@ -182,31 +186,32 @@ class Node:
         return self.state.evaluated[name]
 
     def integers(self, place: int) -> tuple[int, ...]:
-        """A constant of integers, such as a shape or a list of axes."""
+        """Returns a constant list of integers, such as a shape or a list of axes."""
         data = self.data(place)
-        self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has an input {place} that is not a list of integers")
+        self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has input {place}, which is not a list of integers")
         return tuple(int(value) for value in data.reshape(-1))
 
     def number(self, place: int) -> float:
         data = self.data(place)
-        self.require(data.size == 1, f"has an input {place} of {data.size} elements, not one")
+        self.require(data.size == 1, f"has input {place} with {data.size} elements, not one")
         return float(data.reshape(-1)[0])
 
     def whole(self, place: int) -> int:
-        """A constant of one whole number, of whatever type."""
+        """Returns a constant whole number of any type."""
         value = self.number(place)
-        self.require(math.isfinite(value) and value == int(value), f"has an input {place} that is no whole number")
+        self.require(math.isfinite(value) and value == int(value), f"has input {place}, which is not a whole number")
         return int(value)
 
     def is_channels_first(self, place: int) -> bool:
-        """Returns true if ONNX Runtime keeps a real image as the file has it. It puts the channels of others last, in
-        blocks, which float convolutions read and write (optimizer/nchwc_transformer.cc)."""
+        """Returns true if ONNX Runtime stores a real image in the file's layout. It puts the channels of other images
+        last, in blocks, which float convolutions read and write (optimizer/nchwc_transformer.cc).
+        """
         name = self.name(place)
         maker = next((each for each in self.state.model.operators if name in each.outputs), None)
         return maker is None or maker.op_type == DEQUANTIZE
 
     def expr(self, place: int) -> relax.Expr:
-        """The input as an expression, whether it is computed or constant."""
+        """Returns the input as an expression, whether it is computed or constant."""
         value = self.value(place)
         return self.state.constants.expr(self.name(place), value) if isinstance(value, np.ndarray) else value
 
@@ -214,7 +219,7 @@ class Node:
         return self.state.constants.expr(self.name(place), self.data(place), layout)
 
     def literal(self, array: Array) -> relax.Constant:
-        """A constant that is made for this operator, of the array's own dtype."""
+        """Returns a new constant for this operator, with the array's own dtype."""
         self.state.constants.charge(array.nbytes, self.output)
         return relax.const(np.ascontiguousarray(array).reshape(array.shape), array.dtype.name)
 
@@ -227,7 +232,7 @@ class Node:
         return str(value.dtype.name if isinstance(value, np.ndarray) else value.ty.dtype)
 
     def attribute(self, name: str, default: Any) -> Any:
-        """An attribute of the default's type."""
+        """Returns an attribute, which must have the type of `default`."""
         value = self.operator.attributes.get(name, default)
         wanted = Tensor if default is None else type(default)
         if value is not default and not isinstance(value, wanted):
@@ -247,44 +252,48 @@ class Node:
     # -- types
 
     def quantized(self, tensor: int, scale: int, zero_point: int, axis: int | None = None) -> QuantizedType:
-        """The type of the stored values in input `tensor`, by its inputs `scale` and `zero_point`.
+        """Returns the type of the stored values in input `tensor`, given by its inputs `scale` and `zero_point`.
 
         Args:
-            axis: along which there may be several scales; None where there may not.
+            axis: the axis along which there may be several scales; None if there may be only one.
         """
         scales, points = self.data(scale), self.data(zero_point) if self.has(zero_point) else None
         storage = self.dtype(tensor)
         self.require(points is None or points.dtype.name == storage, f"has a zero point that is not {storage}")
         quantized = self.type_of(scale, points, storage, axis)
         if axis is not None and scales.size > 1:
-            self.require(self.shape(tensor)[axis] == scales.size, f"has {scales.size} scales for {self.shape(tensor)}")
+            self.require(
+                self.shape(tensor)[axis] == scales.size,
+                f"has {scales.size} scales, which do not fit the shape {list(self.shape(tensor))}",
+            )
         self.state.types.setdefault(self.name(tensor), quantized)
         return quantized
 
     def output_type(self, scale: int, zero_point: int, storage: str) -> QuantizedType:
-        """The type of the output, by two inputs; `storage` where there is no zero point. Clamped by the activation
-        that was put into the operator (`qdq`)."""
+        """Returns the type of the output, given by two inputs; its storage is `storage` if there is no zero point. It
+        is clamped by the activation that was put into the operator (`qdq`).
+        """
         points = self.data(zero_point) if self.has(zero_point) else None
         return self.clamped(self.type_of(scale, points, storage if points is None else points.dtype.name, None))
 
     def clamped(self, plain: QuantizedType) -> QuantizedType:
-        """The type with the bounds of the activation that was put into the operator (`qdq`)."""
+        """Returns the type with the bounds of the activation that was put into the operator (`qdq`)."""
         if self.operator.clamp == UNBOUNDED:
             return plain
         bounds = [int(bound[0]) for bound in self.stored_bounds(plain)]
         if bounds[0] >= bounds[1]:  # a type has at least two values (as in MLIR)
-            self.unsupported(f"leaves its output only the value {bounds[0]}, after its activation")
+            self.unsupported(f"has an activation that leaves its output only the value {bounds[0]}")
         return QuantizedType(
             plain.storage, plain.scales, plain.zero_points, storage_min=bounds[0], storage_max=bounds[1]
         )
 
     def stored_bounds(self, plain: QuantizedType) -> tuple[Array, Array]:
-        """The bounds of that activation as they are stored, one for each scale."""
+        """Returns the bounds of that activation as they are stored, one for each scale."""
         low, high = (_stored(bound, plain) for bound in self.operator.clamp)
         return low, high
 
     def storage(self, place: int) -> str:
-        """The storage of an input, by its own type; 4-bit values are held in bytes."""
+        """Returns the storage of an input, by its own type; 4-bit values are held in bytes."""
         name = self.name(place)
         constant, quantized = self.state.model.constants.get(name), self.state.types.get(name)
         return constant.dtype if constant is not None else quantized.storage if quantized else self.dtype(place)
@@ -292,11 +301,13 @@ class Node:
     def type_of(
         self, scale: int, points: Array | None, storage: str, axis: int | None, allowed: Collection[str] = BYTES
     ) -> QuantizedType:
-        """The type of stored values, by a scale or several along `axis`."""
+        """Returns the type of stored values with one scale, or with several along `axis`."""
         scales = self._scales(scale, storage, allowed)
-        self.require(points is None or points.size in (1, scales.size), "has scales and zero points of other numbers")
+        self.require(
+            points is None or points.size in (1, scales.size), "has different numbers of scales and zero points"
+        )
         if scales.size != 1 and axis is None:
-            self.unsupported(f"has {scales.size} scales for one tensor")
+            self.unsupported(f"has {scales.size} scales, where only one can be compiled")
         zero_points = (0,) if points is None else tuple(int(point) for point in points.reshape(-1))
         if scales.size == 1:
             return QuantizedType(storage, (float(scales.reshape(-1)[0]),), zero_points)
@@ -305,10 +316,12 @@ class Node:
     def blocked_type(
         self, scale: int, points: Array | None, storage: str, allowed: Collection[str], axis: int, size: int
     ) -> QuantizedType:
-        """The same of blocks of `size` elements along `axis`: every other axis has a scale for each index."""
+        """Returns the type of stored values in blocks of `size` elements along `axis`; every other axis has a scale for
+        each index.
+        """
         scales, shape = self._scales(scale, storage, allowed), self.shape(0)
         fits = scales.ndim == len(shape) and (points is None or points.shape == scales.shape)
-        self.require(fits, f"has scales of {list(scales.shape)} for blocks of {list(shape)}")
+        self.require(fits, f"has scales {list(scales.shape)}, which do not fit blocks of {list(shape)}")
         blocks = tuple((each, size if each == axis else 1) for each in range(len(shape)))
         each = tuple(float(value) for value in scales.reshape(-1))
         zero_points = (0,) if points is None else tuple(int(point) for point in points.reshape(-1))
@@ -317,7 +330,7 @@ class Node:
     def _scales(self, place: int, storage: str, allowed: Collection[str]) -> Array:
         scales = self.data(place)
         if scales.dtype != np.float32:
-            self.unsupported(f"has a scale of {scales.dtype}; float32 can be compiled", self.name(place))
+            self.unsupported(f"has a scale of {scales.dtype}; only float32 can be compiled", self.name(place))
         if np.isinf(scales).any():
             self.unsupported(
                 f"has an infinite scale, {shortened(self.name(place))}",
@@ -332,13 +345,13 @@ class Node:
                 hint="its calibration saw no values, or the file was edited: quantize the model again",
             )
         if storage not in allowed:
-            self.unsupported(f"works on stored values of {storage}; those of {', '.join(allowed)} can be compiled")
+            self.unsupported(f"works on stored values of {storage}; only {', '.join(allowed)} can be compiled")
         return scales
 
-    # -- what it makes
+    # -- results
 
     def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value, under a name by which later errors can tell operator and tensor."""
+        """Binds a value under a name by which later errors can show the operator and the tensor."""
         kind = self.operator.op_type.rpartition(".")[2]
         name = "_".join(filter(None, (kind, str(self.operator.index), part, self.output)))
         try:
@@ -346,54 +359,60 @@ class Node:
         except IllTyped as exc:
             raise self._ill_typed(exc) from exc
         if not 0 < math.prod(shape_of(value)) <= _MAX_ELEMENTS:
-            self.unsupported(f"makes a tensor of {list(shape_of(value))}")
+            self.unsupported(f"computes a tensor of shape {list(shape_of(value))}, which is empty or too large")
         return value
 
     def typed(self, value: relax.Var, quantized: QuantizedType) -> relax.Var:
-        """The output, whose stored values are of that type."""
+        """Records that the output has stored values of that type, and returns it."""
         self.state.types[self.output] = quantized
         return value
 
     def keep_loose(self) -> None:
-        """Notes that the output is a scalar with the axes of a tensor, if the first input is one (`State.loose`)."""
+        """Records that the output is a scalar with the axes of a tensor, if the first input is one (`State.loose`)."""
         if self.name(0) in self.state.loose:
             self.state.loose.add(self.output)
 
     def kept(self, value: relax.Var) -> relax.Var:
-        """The output, of the type of the first input, if that has one for the whole tensor."""
+        """Returns the output, and records for it the type of the first input, if that is per-tensor."""
         quantized = self.state.types.get(self.name(0))
         return value if quantized is None or not quantized.is_per_tensor else self.typed(value, quantized)
 
     def folded(self, value: Any) -> Array:
-        """An output that is known already.
+        """Returns an output that is known while importing.
 
         Raises:
             TooLargeToFold: it is too large to be a shape.
         """
         array = np.asarray(value)
         if array.size > _FOLDED_ELEMENTS:
-            message = f"{self.operator.label} computes {array.size} constants"
+            message = (
+                f"{self.operator.label} computes {array.size} elements from constants, more than {_FOLDED_ELEMENTS}"
+            )
             hint = "fold them when exporting (onnxsim, or onnxruntime)"
             raise TooLargeToFold(Unsupported(message, op=self.operator.label, tensor=self.label, hint=hint))
         return array
 
     def is_small(self, values: Sequence[Array]) -> bool:
-        """Whether what is computed of these may be computed while importing: shapes and axes, not weights."""
+        """Returns true if a result of these values may be computed while importing: shapes and axes, not weights."""
         shapes = [value.shape for value in values]
         try:
             return math.prod(np.broadcast_shapes(*shapes)) <= _FOLDED_ELEMENTS
         except ValueError:
-            self.malformed(f"takes {', '.join(str(list(shape)[:8]) for shape in shapes[:4])}, which do not broadcast")
+            self.malformed(
+                f"has operands {', '.join(str(list(shape)[:8]) for shape in shapes[:4])}, which do not broadcast"
+            )
 
     # -- errors
 
     def require(self, condition: bool, what: str, tensor: str | None = None) -> None:
-        """Refuses the file as malformed unless `condition` holds: only what no runtime loads may break it."""
+        """Raises `MalformedModel` unless `condition` holds. Use it only for conditions without which no runtime loads
+        the file.
+        """
         if not condition:
             self.malformed(what, tensor)
 
     def require_supported(self, condition: bool, what: str, tensor: str | None = None, hint: str | None = None) -> None:
-        """Refuses the operator as unsupported unless `condition` holds: runtimes load the file."""
+        """Raises `Unsupported` unless `condition` holds, for files that runtimes load."""
         if not condition:
             self.unsupported(what, tensor, hint)
 
@@ -402,8 +421,9 @@ class Node:
         raise MalformedModel(f"{self.operator.label} {what}", op=self.operator.label, tensor=label)
 
     def _ill_typed(self, error: IllTyped) -> Unsupported:
-        """What to raise if an expression has no type. Our own operators raise a RuntimeError with a sentence for users;
-        of TVM's, which describe themselves, only the operands are named."""
+        """Returns the error for an expression without a type. Our own operators raise a RuntimeError with a sentence
+        for users; for TVM's, whose messages are internal, only the operands are shown.
+        """
         what = error.message
         if not isinstance(error.__cause__, RuntimeError):
             given = [
@@ -419,7 +439,7 @@ class Node:
 
 
 def _stored(real: float, quantized: QuantizedType) -> Array:
-    """A bound of real values as it is stored: rounding keeps the order, so clamping before it or behind is the same."""
+    """Returns a real bound as it is stored. Rounding keeps the order, so clamping before or after it is the same."""
     points = np.array(quantized.zero_points)
     with np.errstate(over="ignore"):
         ratio = np.clip(

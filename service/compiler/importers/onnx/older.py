@@ -1,6 +1,6 @@
-"""Operators of older operator sets in the form that later ones have.
+"""Converts operators of older operator sets to the form of later ones.
 
-Attributes that became inputs later become constant inputs here; other differences between operator sets are handled by
+Attributes that later became inputs become constant inputs here; other differences between operator sets are handled by
 the operators' rules. Sources: onnx/docs/Changelog.md.
 """
 
@@ -15,12 +15,12 @@ from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
-_Constant = Callable[[str, object, str], str]  # what it is, its values, its dtype -> its name
-_INPUTS_SINCE = 10  # Slice and TopK have had inputs in place of attributes
+_Constant = Callable[[str, object, str], str]  # (description, values, dtype) -> name of the constant
+_INPUTS_SINCE = 10  # operator set in which Slice and TopK got inputs instead of attributes
 
 
 def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Operator:
-    """Returns `operator` as later operator sets have it; adds the constants that it needs to `constants`.
+    """Returns `operator` in the form of later operator sets; adds the constants that it needs to `constants`.
 
     Raises:
         MalformedModel: such an attribute is not a list of numbers.
@@ -47,7 +47,7 @@ def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Oper
         return _upsample(operator, constant)
     if operator.op_type == "BatchNormalization" and operator.attributes.get("spatial", 1) != 1:
         raise Unsupported(
-            f"{operator.label} has a mean for each element (spatial=0)",
+            f"{operator.label} has one mean per element (spatial=0), which cannot be compiled",
             op=operator.label,
             hint="convert the model to operator set 9 or later (onnx.version_converter)",
         )
@@ -55,16 +55,16 @@ def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Oper
 
 
 def _slice(operator: Operator, constant: _Constant) -> Operator:
-    """starts, ends and axes (Slice-1) -> inputs (Slice-10)."""
+    """Converts starts, ends and axes (Slice-1) to inputs (Slice-10)."""
     attributes = operator.attributes
     names = [constant(each, attributes[each], "int64") for each in ("starts", "ends", "axes") if each in attributes]
     if "starts" not in attributes or "ends" not in attributes:
-        return operator  # the number of its inputs is refused later on
+        return operator  # its number of inputs is refused later
     return replace(operator, inputs=(*operator.inputs, *names), attributes={})
 
 
 def _top_k(operator: Operator, constant: _Constant) -> Operator:
-    """k (TopK-1) -> an input (TopK-10)."""
+    """Converts k (TopK-1) to an input (TopK-10)."""
     kept = {name: value for name, value in operator.attributes.items() if name != "k"}
     if "k" not in operator.attributes:
         return operator
@@ -74,7 +74,9 @@ def _top_k(operator: Operator, constant: _Constant) -> Operator:
 
 
 def _upsample(operator: Operator, constant: _Constant) -> Operator:
-    """Upsample-7 has its scales as an attribute, Upsample-9 as an input; Resize-10 is the same as the latter."""
+    """Converts Upsample to Resize. Upsample-7 has its scales as an attribute, Upsample-9 as an input; Resize-10 is the
+    same as the latter.
+    """
     scales = operator.attributes.get("scales")
     kept = {name: value for name, value in operator.attributes.items() if name != "scales"}
     added = () if scales is None else (constant("scales", scales, "float32"),)

@@ -1,6 +1,6 @@
 """Sorts the operators of a graph into an order in which they can be computed.
 
-The specification demands that order of a file (onnx/docs/IR.md, "Graphs"), and some programs do not keep to it: ONNX
+The specification requires that order in a file (onnx/docs/IR.md, "Graphs"), but some programs do not follow it: ONNX
 Runtime sorts the nodes of every graph that it loads (core/graph/graph.cc, `PerformTopologicalSortAndCheckIsAcyclic`).
 """
 
@@ -15,15 +15,15 @@ from service.core.errors import MalformedModel
 
 
 def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
-    """Returns `operators` with each one after those whose outputs it reads. Of those that could come next, the one that
-    is first in the file comes first, so a sorted graph stays as it is.
+    """Returns `operators` with each one after those whose outputs it reads. If several could come next, the first one
+    in the file does, so that a sorted graph does not change.
 
     Raises:
         MalformedModel: some operators depend on their own results.
     """
     makers = {name: place for place, operator in enumerate(operators) for name in operator.outputs if name}
     readers: dict[int, list[int]] = {}
-    missing = [0] * len(operators)  # how many of the operators that it reads from are not yet sorted
+    missing = [0] * len(operators)  # how many of the operators whose outputs it reads are not sorted yet
     for place, operator in enumerate(operators):
         needed = {makers[name] for name in operator.inputs if name in makers}
         missing[place] = len(needed)
@@ -44,10 +44,10 @@ def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
 
 
 def _refuse_cycle(operators: Sequence[Operator], makers: dict[str, int], missing: Sequence[int]) -> None:
-    """Raises `MalformedModel`, which names one operator of a cycle."""
+    """Raises `MalformedModel`, naming one operator of a cycle."""
     place = next(place for place, count in enumerate(missing) if count)
     seen: set[int] = set()
-    while place not in seen:  # each one that is left reads from another one that is left
+    while place not in seen:  # each remaining operator reads from another remaining one
         seen.add(place)
         place = next(makers[name] for name in operators[place].inputs if name in makers and missing[makers[name]])
     operator = operators[place]

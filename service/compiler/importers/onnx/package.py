@@ -1,7 +1,8 @@
-"""External data: an ONNX model whose weights are in other files. An upload of it is a zip archive of them all.
+"""External data: an ONNX model whose weights are in other files is uploaded as a zip archive of all files.
 
-This module loads no TVM: the command line packs with it. How a tensor names its part of a file is told in onnx/docs/
-ExternalData.md: `location`, `offset`, `length` (and `checksum`, which the archive has of its own).
+This module does not load TVM: the command line uses it to pack. A tensor refers to its part of a file by `location`,
+`offset`, `length` (and `checksum`, which is not needed because the archive has checksums), as defined in onnx/docs/
+ExternalData.md.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from service.core.errors import InvalidInput, MalformedModel
 
 SUFFIX = ".onnx"
 _ZIP_MAGIC = b"PK\x03\x04"
-_MOST_DEFLATED_BYTES = 1 << 29  # of compressed files; stored ones may be of any size
+_MOST_DEFLATED_BYTES = 1 << 29  # limit of compressed files; stored ones may have any size
 _LONGEST_NUMBER = 20
 _SHOWN = 200
-_DEEPEST = 16  # of subgraphs inside of each other
+_DEEPEST = 16  # nesting of subgraphs
 
 
 class Files:
-    """The files beside a model, in its archive. Nothing outside the archive is ever opened."""
+    """The files beside a model, in its archive. Files outside of the archive are never opened."""
 
     def __init__(self, archive: Archive | None = None) -> None:
         self._archive = archive
@@ -35,15 +36,15 @@ class Files:
         return self._archive is not None and location in self._archive
 
     def part(self, label: str, external: Mapping[str, str], size_bytes: int) -> memoryview:
-        """The bytes of a tensor.
+        """Returns the bytes of a tensor.
 
         Args:
             label: the tensor, as errors name it.
-            external: what the file says of their place; `location` is one of these files.
-            size_bytes: how many its type and shape need.
+            external: the location of the bytes, from the model; `location` is one of these files.
+            size_bytes: how many bytes the tensor's type and shape need.
 
         Raises:
-            MalformedModel: they are not all there.
+            MalformedModel: the file does not contain all of them.
         """
         location = external["location"]
         offset = _number(label, external, "offset", 0)
@@ -54,7 +55,7 @@ class Files:
         whole = self._read[location]
         if length != size_bytes or offset + length > len(whole):
             raise MalformedModel(
-                f"the constant {label} takes {size_bytes} bytes; the model says that they are the {length} from byte "
+                f"the constant {label} needs {size_bytes} bytes, but the model refers to {length} bytes from byte "
                 f"{offset} on of {location[:_SHOWN]!a}, which has {len(whole)}",
                 tensor=label,
             )
@@ -62,7 +63,7 @@ class Files:
 
 
 def archive_of(data: bytes) -> Archive:
-    """The files of an upload.
+    """Opens the archive of an upload.
 
     Raises:
         MalformedModel: the archive is damaged.
@@ -71,10 +72,10 @@ def archive_of(data: bytes) -> Archive:
 
 
 def unpack(data: bytes) -> tuple[bytes, Files]:
-    """The model in an upload, which is the file itself or an archive, and the files beside it.
+    """Returns the model in an upload, which is the file itself or an archive, and the files beside it.
 
     Raises:
-        MalformedModel: the archive does not hold one model, or is damaged.
+        MalformedModel: the archive does not contain exactly one model, or is damaged.
     """
     if not data.startswith(_ZIP_MAGIC):
         return data, Files()
@@ -82,14 +83,14 @@ def unpack(data: bytes) -> tuple[bytes, Files]:
     models = [name for name in archive if name.endswith(SUFFIX)]
     if len(models) != 1:
         raise MalformedModel(
-            f"the archive holds {len(models)} files *{SUFFIX}, not one",
-            hint=f"zip one NAME{SUFFIX} and its data files; octet push NAME{SUFFIX} does it",
+            f"the archive contains {len(models)} files *{SUFFIX}, not one",
+            hint=f"zip one NAME{SUFFIX} and its data files, or run octet push NAME{SUFFIX}, which does so",
         )
     return archive.read(models[0]), Files(archive)
 
 
 def size_bytes(data: bytes) -> int:
-    """The size of the model in an upload with the files beside it, unpacked. Raises as `unpack`."""
+    """Returns the unpacked size of the model in an upload with the files beside it. Raises the errors of `unpack`."""
     if not data.startswith(_ZIP_MAGIC):
         return len(data)
     archive = archive_of(data)
@@ -97,8 +98,8 @@ def size_bytes(data: bytes) -> int:
 
 
 def external_of(values: Values) -> dict[str, str] | None:
-    """The location of a `Tensor` message's external elements; None if the elements are in the message."""
-    # Some programs leave out where the elements are.
+    """Returns the location of a `Tensor` message's external elements, or None if the elements are in the message."""
+    # Some programs do not set `data_location`.
     is_implied = not values.keys() & {"data_location", "raw_data"} and "external_data" in values
     if values.get("data_location") != EXTERNAL and not is_implied:
         return None
@@ -113,13 +114,13 @@ def is_model(path: Path) -> bool:
 
 
 def pack_files(model: Path, archive: Path) -> bool:
-    """Writes `archive`, of the model and the files that its tensors name; depends on their bytes only.
+    """Writes the model and the files that its tensors name to `archive`, which then depends on their bytes only.
 
     Returns:
-        Whether there are any; if not, nothing is written.
+        True if there are such files; otherwise nothing is written.
 
     Raises:
-        InvalidInput: a file is not there, or not in the model's folder.
+        InvalidInput: a file is missing, or not in the model's folder.
         MalformedModel: the model cannot be read.
     """
     data = model.read_bytes()
@@ -130,7 +131,7 @@ def pack_files(model: Path, archive: Path) -> bool:
         _require_beside(model, location, tensor)
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
         name = "model.onnx" if "model.onnx" not in named else model.name
-        packed.writestr(zipfile.ZipInfo(name), data)  # a ZipInfo of 1980 and of no owner
+        packed.writestr(zipfile.ZipInfo(name), data)  # a default ZipInfo has a fixed time and no owner
         for location in sorted(named):
             info, path = zipfile.ZipInfo(location), model.parent / location
             info.file_size = path.stat().st_size
@@ -141,7 +142,7 @@ def pack_files(model: Path, archive: Path) -> bool:
 
 
 def _named(message: Values) -> Iterator[tuple[str, str]]:
-    """Each file that a constant names, and one such constant."""
+    """Iterates over the files that constants name, each with one such constant."""
     budget = Budget()
     tensors = list(_tensors(message.get("graph", {}), 0, budget))
     for function in message.get("functions", ()):
@@ -153,7 +154,7 @@ def _named(message: Values) -> Iterator[tuple[str, str]]:
 
 
 def _tensors(graph: Values, depth: int, budget: Budget) -> Iterator[Values]:
-    """The constants of a graph or a function, those of its subgraphs included."""
+    """Iterates over the constants of a graph or a function, including those of its subgraphs."""
     yield from graph.get("initializer", ())
     sparse = list(graph.get("sparse_initializer", ()))
     for node in graph.get("node", ()):
@@ -174,12 +175,12 @@ def _require_beside(model: Path, location: str, tensor: str) -> None:
     path = model.parent / location
     if not plain or not path.resolve().is_relative_to(model.parent.resolve()):
         raise InvalidInput(
-            f"{model.name} keeps {tensor[:_SHOWN]} in {location[:_SHOWN]!a}, which is not in its folder",
+            f"{model.name} stores {tensor[:_SHOWN]} in {location[:_SHOWN]!a}, which is not in its folder",
             hint="a link that leads out of the folder is not followed: copy the file there",
         )
     if not path.is_file():
         raise InvalidInput(
-            f"{model.name} keeps {tensor[:_SHOWN]} in {location[:_SHOWN]!a}, which is not beside it",
+            f"{model.name} stores {tensor[:_SHOWN]} in {location[:_SHOWN]!a}, which does not exist",
             hint="put the file there, or save the model with its weights inside",
         )
 
@@ -187,7 +188,7 @@ def _require_beside(model: Path, location: str, tensor: str) -> None:
 def _number(label: str, external: Mapping[str, str], key: str, default: int) -> int:
     text = external.get(key, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
-        raise MalformedModel(f"the constant {label} has {key} {text[:_SHOWN]!a} in its file", tensor=label)
+        raise MalformedModel(f"the constant {label} has the invalid {key} {text[:_SHOWN]!a}", tensor=label)
     return int(text)
 
 

@@ -1,8 +1,8 @@
 """Merges a Pad of zeros into the convolution or the MaxPool that reads it, as ONNX Runtime's optimizer does.
 
-The values of a convolution stay the same. But the optimizer then finds a DequantizeLinear directly in front of the
-convolution, and quantizes that. The values of a MaxPool change: its own padding is less than every value, and the zeros
-of a Pad are not. The mode `onnxruntime` follows the optimized session, and the build has a notice.
+The values of a convolution do not change. But the optimizer then finds a DequantizeLinear directly before the
+convolution, and quantizes the convolution. The values of a MaxPool may change: its own padding is less than every
+value, and the zeros of a Pad are not. The mode `onnxruntime` follows the optimized session, and the build has a notice.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ import numpy as np
 from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.qdq import Operator
 
-_INPUTS_SINCE = 11  # the version of ONNX's operators of which a Pad has its sizes and its value as inputs
-_LEADING = 2  # axes of an image in front of its rows: samples and channels
+_INPUTS_SINCE = 11  # operator set since which sizes and value of a Pad are inputs
+_LEADING = 2  # axes of an image before its rows: samples and channels
 
 
 def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """Returns `model` without every Pad that only one Conv or MaxPool reads and that sets constant zeros around images
-    (optimizer/pad_fusion.cc), and a notice for each MaxPool whose values this may change. The operator that read the
-    Pad has the sizes of both. An Identity between the two keeps ONNX Runtime from it, so this comes before Identities
-    are removed.
+    """Returns `model` with Pads merged into their readers (optimizer/pad_fusion.cc), and a notice for each MaxPool
+    whose values this may change.
 
-    Requires: a graph that `graph.check_graph` has passed.
-    Ensures: a graph that it would pass, of the same inputs and outputs.
+    A Pad is merged if only one Conv or MaxPool reads it and it sets constant zeros around images. The reader gets the
+    sizes of both. ONNX Runtime does not merge a Pad with an Identity before its reader, so this pass runs before
+    Identities are removed.
+
+    Requires: a graph that `graph.check_graph` accepts.
+    Ensures: a graph that it would accept, with the same inputs and outputs.
     """
     readers = Counter(name for operator in model.operators for name in operator.inputs)
     readers.update(end.name for end in model.outputs)
@@ -55,8 +57,9 @@ def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
 
 
 def _merged(operator: Operator, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The attribute `pads` of an operator with the sizes of a Pad; None if ONNX Runtime does not merge the two, or if
-    no session can be made of the result, because a window of a MaxPool would have only padding."""
+    """Returns the attribute `pads` of an operator with the sizes of a Pad added. Returns None if ONNX Runtime does not
+    merge the two, or cannot create a session of the result, because a window of a MaxPool would contain only padding.
+    """
     own = operator.attributes.get("pads", (0,) * len(sizes))
     if operator.attributes.get("auto_pad", "NOTSET") != "NOTSET" or any(operator.outputs[1:]):
         return None
@@ -73,7 +76,7 @@ def _merged(operator: Operator, sizes: tuple[int, ...]) -> tuple[int, ...] | Non
 
 
 def _zeros(model: Model, padding: Operator) -> tuple[int, ...] | None:
-    """How many zeros a Pad sets before each axis of pixels, and after each; None if it does anything else."""
+    """Returns how many zeros a Pad sets before each axis of pixels, and after each; None if it does anything else."""
     attributes, inputs = padding.attributes, padding.inputs
     sizes: Any = attributes.get("pads")
     value: Any = attributes.get("value", 0.0)

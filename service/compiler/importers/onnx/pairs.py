@@ -1,4 +1,4 @@
-"""Merges two pairs of QuantizeLinear and DequantizeLinear that follow each other, as ONNX Runtime's optimizer does.
+"""Merges two successive pairs of QuantizeLinear and DequantizeLinear, as ONNX Runtime's optimizer does.
 
 A session without graph optimizations rounds twice, and an optimized one once. The mode `onnxruntime` follows the
 optimized session (`core.witnesses`), so that the two sessions of a report can disagree here.
@@ -16,26 +16,26 @@ from service.compiler.importers.qdq import Operator
 from service.compiler.qnn.numerics.affine import round_away
 from service.core.arrays import Array
 
-_CLOSEST = 1e-20  # of two scales that ONNX Runtime takes for one
+_CLOSEST = 1e-20  # difference of two scales that ONNX Runtime treats as equal
 
 
 @dataclass(frozen=True)
 class _Step:
-    """The scale and the zero point of a conversion, which are constants."""
+    """The constant scale and zero point of a conversion."""
 
     scale: np.float32
     point: Array
 
 
 def merge_pairs(model: Model) -> Model:
-    """Returns `model` with one pair of conversions in place of two that follow each other.
+    """Returns `model` with one pair of conversions in place of two successive ones.
 
-    The range of the pair that is left is what the ranges of both have in common (`FindNewZeroPointAndScale` in
-    optimizer/double_qdq_pairs_remover.cc). Both pairs have to store one type of 8 bits with an explicit zero point,
-    and nothing else may read the values between them.
+    The range of the remaining pair is the intersection of both ranges (`FindNewZeroPointAndScale` in
+    optimizer/double_qdq_pairs_remover.cc). Both pairs must store the same 8-bit type with an explicit zero point, and
+    nothing else may read the values between them.
 
-    Requires: a graph that `graph.check_graph` has passed.
-    Ensures: a graph that it would pass, of the same inputs and outputs.
+    Requires: a graph that `graph.check_graph` accepts.
+    Ensures: a graph that it would accept, with the same inputs and outputs.
     """
     return _Merging(model).run()
 
@@ -95,8 +95,9 @@ class _Merging:
         return self._maker(readers[0], op_type) if readers[0] in self.operators else None
 
     def _step(self, quantize: Operator, dequantize: Operator) -> _Step | None:
-        """The parameters that a pair shares; None if ONNX Runtime does not take the two for a pair
-        (`IsQDQPairSupported` in qdq_transformer/qdq_util.cc)."""
+        """Returns the parameters that a pair shares, or None if ONNX Runtime does not treat the two as a pair
+        (`IsQDQPairSupported` in qdq_transformer/qdq_util.cc).
+        """
         if len(quantize.inputs) != 3 or len(dequantize.inputs) != 3:
             return None
         parts = [self.constants.get(name) for each in (quantize, dequantize) for name in each.inputs[1:]]
@@ -109,7 +110,7 @@ class _Merging:
         return _Step(np.float32(scale), point) if scale == other_scale and point == other_point else None
 
     def _named(self, conversion: Operator, step: _Step) -> tuple[str, str]:
-        """The names of new constants."""
+        """Adds the parameters as constants and returns their names."""
         values: tuple[Array, Array] = np.asarray(step.scale), step.point
         names = []
         for name, data in zip(conversion.inputs[1:3], values, strict=True):
@@ -122,7 +123,7 @@ class _Merging:
 
 
 def _common(before: _Step, after: _Step) -> _Step | None:
-    """The range that two have in common, in float32; None if that is empty."""
+    """Returns the intersection of two ranges, in float32, or None if it is empty."""
     if before.point == after.point and abs(before.scale - after.scale) < _CLOSEST:
         return before
     limits = np.iinfo(before.point.dtype)

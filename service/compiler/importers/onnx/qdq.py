@@ -1,5 +1,6 @@
-"""ONNX's float operators between DequantizeLinear and QuantizeLinear become quantized ones (`importers.qdq`): those
-that ONNX and com.microsoft have, where there is one, as ONNX Runtime's own optimizer puts them."""
+"""Turns ONNX's float operators between DequantizeLinear and QuantizeLinear into quantized ones (`importers.qdq`). It
+uses the operators of ONNX and com.microsoft, if there is one, at the same positions as ONNX Runtime's own optimizer.
+"""
 
 from __future__ import annotations
 
@@ -43,25 +44,25 @@ MOVES = frozenset(
         "Unsqueeze",
     }
 )
-# Those through which ONNX Runtime moves conversions as well (`CanNodePropagate` in qdq_transformer/qdq_propagation.cc),
-# and the one that it removes.
+# Operators through which ONNX Runtime moves conversions as well (`CanNodePropagate` in
+# qdq_transformer/qdq_propagation.cc), and the one that it removes.
 _PROPAGATES = frozenset({"Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
-_STORED_POOLS_SINCE = 12  # the version of ONNX's operators of which a MaxPool takes 8-bit values
+_STORED_POOLS_SINCE = 12  # operator set since which a MaxPool takes 8-bit values
 
 
 def fuse(model: Model) -> Model:
-    """`model` with quantized operators where it had float ones between conversions.
+    """Returns `model` with quantized operators in place of float ones between conversions.
 
-    Requires: a graph that `graph.check_graph` has passed.
-    Ensures: one that it would pass, of the same inputs and outputs. What is not put into a quantized operator stays as
-    it was, and computes in float32.
+    Requires: a graph that `graph.check_graph` accepts.
+    Ensures: a graph that it would accept, with the same inputs and outputs. Operators that do not become part of a
+    quantized operator are unchanged, and compute in float32.
 
     Raises:
-        MalformedModel: an operator that may be concerned has too few inputs.
+        MalformedModel: an operator that the pass reads has too few inputs.
     """
     for operator in model.operators:
         if len(operator.inputs) < LEAST_INPUTS.get(operator.op_type, 0):
-            raise MalformedModel(f"{operator.label} has {len(operator.inputs)} inputs", op=operator.label)
+            raise MalformedModel(f"{operator.label} has only {len(operator.inputs)} inputs", op=operator.label)
     graph = OnnxGraph(model)
     operators = fuse_operators(graph, model.operators, _VOCABULARY)
     return replace(model, operators=tuple(operators), constants=graph.constants)

@@ -1,4 +1,4 @@
-"""Reads an ONNX file into a `Model`, and checks what the format promises."""
+"""Reads an ONNX file into a `Model`, and checks what the format guarantees."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
 OPSETS = range(7, 27)
-_SAME = ("DequantizeLinear", "QuantizeLinear")  # com.microsoft has them for 4 and 16 bits in older operator sets
-_DEEPEST = 16  # of Ifs inside of Ifs
+# in older operator sets, com.microsoft has these operators for 4 and 16 bits
+_SAME = ("DequantizeLinear", "QuantizeLinear")
+_DEEPEST = 16  # nesting of Ifs
 
 
 @dataclass(frozen=True)
 class _File:
-    """The parts of a file that every graph in it is read with.
+    """The parts of a file that are needed to read every graph in it.
 
     Attributes:
-        functions: of the model.
-        files: that external data may be in.
-        budget: of fields, which subgraphs share with the file that they are in.
-        size_bytes: of the file.
+        functions: the model's functions.
+        files: the files that may contain external data.
+        budget: the limit of fields, which subgraphs share with the file that contains them.
+        size_bytes: the size of the file.
     """
 
     opset: int
@@ -54,14 +55,14 @@ class _File:
 
 
 def read_model(data: bytes) -> Model:
-    """The model in an ONNX file, or in an archive of one and the files that its weights are in. Its functions are
-    inlined, and its operators sorted.
+    """Returns the model in an ONNX file, or in an archive of one and the files that contain its weights. Its functions
+    are inlined, and its operators sorted.
 
-    Takes time and memory in proportion to the file: constants are views of it where it has them raw.
+    Time and memory are proportional to the size of the file: constants are views of it if they are stored as raw bytes.
 
     Raises:
         MalformedModel: the file is not well formed.
-        Unsupported: it is of an operator set that is not read, or computes nothing.
+        Unsupported: its operator set is not supported, or it computes nothing.
     """
     content, files = unpack(data)
     budget = Budget()
@@ -76,16 +77,17 @@ def read_model(data: bytes) -> Model:
 
 
 def _opset(message: Values) -> int:
-    """The version of ONNX's own operators. Of several entries, the last one counts. A file that has none, but one for
-    another domain, is of the latest version, as in ONNX Runtime (core/graph/model.cc)."""
+    """Returns the version of ONNX's own operators. Of several entries, the last one counts. A file that has only
+    entries for other domains has the latest version, as in ONNX Runtime (core/graph/model.cc).
+    """
     entries = message.get("opset_import", ())
     if not entries:
-        raise MalformedModel("the file does not say which operator set it uses")
+        raise MalformedModel("the file has no operator set (opset_import)")
     versions = [int(entry.get("version", 0)) for entry in entries if text(entry.get("domain")) in ONNX_DOMAINS]
     opset = versions[-1] if versions else OPSETS.stop - 1
     if opset not in OPSETS:
         raise Unsupported(
-            f"the model uses operator set {opset}; {OPSETS.start} to {OPSETS.stop - 1} are read",
+            f"the model uses operator set {opset}; only {OPSETS.start} to {OPSETS.stop - 1} are supported",
             hint="convert it with onnx.version_converter, or export it again",
         )
     return opset
@@ -103,7 +105,7 @@ def _model(graph: Values, file: _File, size_bytes: int, said: str) -> Model:
         opset=file.opset,
         operators=in_order(operators),
         constants=constants,
-        # Before IR version 4, constants were listed as inputs too: defaults that a caller might replace.
+        # Before IR version 4, constants were listed as inputs too: defaults that a caller could replace.
         inputs=tuple(end for end in inputs if end.name not in constants),
         outputs=tuple(_end(values) for values in graph.get("output", ())),
         size_bytes=size_bytes,
@@ -112,8 +114,9 @@ def _model(graph: Values, file: _File, size_bytes: int, said: str) -> Model:
 
 
 def _contents(graph: Values, file: _File, depth: int) -> tuple[tuple[Operator, ...], dict[str, Tensor]]:
-    """The operators of a graph, as they are in the file, and its constants by name. Of several constants with the same
-    name, the last one counts, and a `Constant` operator counts most, as in ONNX Runtime."""
+    """Returns the operators of a graph, in the file's order, and its constants by name. Of several constants with the
+    same name, the last one counts, and a `Constant` operator takes precedence, as in ONNX Runtime.
+    """
     constants: dict[str, Tensor] = {}
     for values in graph.get("initializer", ()):
         tensor = read_tensor(values, file.files)
@@ -139,14 +142,14 @@ def _contents(graph: Values, file: _File, depth: int) -> tuple[tuple[Operator, .
 def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
     domain, op_type = text(values.get("domain")), text(values.get("op_type"))
     if domain == OWN_DOMAIN:
-        raise MalformedModel(f"operator #{index} is of the domain {OWN_DOMAIN}, which no file may use")
+        raise MalformedModel(f"operator #{index} has the domain {OWN_DOMAIN}, which files must not use")
     own = domain in ONNX_DOMAINS or (domain == "com.microsoft" and op_type in _SAME)
     name = shortened(op_type if own else f"{domain}.{op_type}")
     attributes: dict[str, AttributeValue] = {}
     for attribute in values.get("attribute", ()):
         key = text(attribute.get("name"))
         if key in attributes:
-            raise MalformedModel(f"{name} #{index} has its attribute {shortened(key)} twice", op=f"{name} #{index}")
+            raise MalformedModel(f"{name} #{index} has the attribute {shortened(key)} twice", op=f"{name} #{index}")
         if name == IF and "g" in attribute:
             attributes[key] = _branch(attribute, f"{name} #{index}", file, depth + 1)
         else:
@@ -164,7 +167,7 @@ def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
 
 def _branch(attribute: Values, label: str, file: _File, depth: int) -> Branch:
     if depth > _DEEPEST:
-        raise Unsupported(f"the model has Ifs inside of more than {_DEEPEST} others", op=label)
+        raise Unsupported(f"the model has Ifs that are nested more than {_DEEPEST} levels deep", op=label)
     graph = read_message(attribute["g"], "Graph", label, file.budget)
     scope: Scope | None = attribute.get(SCOPE)
     if scope is not None:
@@ -178,7 +181,7 @@ def _branch(attribute: Values, label: str, file: _File, depth: int) -> Branch:
 
 
 def _attribute(values: Values, file: _File) -> AttributeValue:
-    """By its declared type. Old files leave that out, and have one value."""
+    """Reads an attribute by its declared type. Old files do not declare it, and have one value."""
     for what in ("g", "graphs", "ref_attr_name"):
         if what in values:
             return Unread(what)
@@ -207,7 +210,7 @@ def _attribute(values: Values, file: _File) -> AttributeValue:
 
 
 def _constant(operator: Operator) -> Tensor:
-    """The value of a `Constant` operator, under the name of its output."""
+    """Returns the value of a `Constant` operator, under the name of its output."""
     name, attributes = operator.outputs[0], operator.attributes
     match attributes:
         case {"value": Tensor() as tensor} | {"sparse_value": Tensor() as tensor}:
@@ -243,7 +246,7 @@ def _end(values: Values) -> End:
 
 
 def _size(dim: Values) -> int | str | None:
-    """A dimension. Some programs write -1 for one that they leave open, and ONNX Runtime reads it so."""
+    """Returns a dimension. Some programs write -1 for one that they leave open, and ONNX Runtime accepts that."""
     if "dim_value" in dim:
         size = int(dim["dim_value"])
         return size if size >= 0 else None

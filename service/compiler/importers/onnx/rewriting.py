@@ -1,4 +1,4 @@
-"""A graph of ONNX that is being rewritten: its constants, and what stands before and behind an operator."""
+"""A graph of ONNX that is being rewritten: its constants, and the operators before and after an operator."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from service.compiler.importers.qdq import MOVED, Graph, Operator
 from service.core.arrays import Array
 
 BYTES = ("int8", "uint8")
-CHANNELS = 1  # axis of the channels of an image
+CHANNELS = 1  # the axis of an image's channels
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 
 class OnnxGraph(Graph):
-    """The graph in its present state.
+    """The graph in its current state.
 
     Attributes:
-        model: as it was read.
+        model: the model as it was read.
         constants: by name; rules may add some.
-        rounded: real weights -> the stored values, scale and zero point that they were rounded to.
+        rounded: real weights -> the stored values, scale and zero point to which they were rounded.
     """
 
     def __init__(self, model: Model) -> None:
@@ -36,16 +36,16 @@ class OnnxGraph(Graph):
         self._open = _of_open_shape(model)
 
     def has_known_shape(self, name: str) -> bool:
-        """Returns true if the file determines every dimension of a tensor of its own."""
+        """Returns true if the file alone determines every dimension of a tensor."""
         return name not in self._open
 
     def known(self, name: str) -> Array | None:
-        """The elements of a constant."""
+        """Returns the elements of a constant."""
         tensor = self.constants.get(name)
         return tensor.data if tensor is not None else None
 
     def scalar(self, name: str) -> float | None:
-        """The value of a constant of one element."""
+        """Returns the value of a constant of one element."""
         tensor = self.constants.get(name)
         return (
             float(tensor.data.reshape(-1)[0]) if tensor and tensor.data is not None and tensor.data.size == 1 else None
@@ -53,7 +53,7 @@ class OnnxGraph(Graph):
 
 
 def _of_open_shape(model: Model) -> set[str]:
-    """Names of the tensors whose shapes depend on a dimension that the file leaves open."""
+    """Returns the names of the tensors whose shapes depend on a dimension that the file leaves open."""
     found = {
         end.name
         for end in model.inputs
@@ -77,8 +77,9 @@ def _reshapes_to_constants(model: Model, operator: Operator) -> bool:
 
 
 def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
-    """Whether a conversion has one scale, which is constant and positive, and stored values of 8 bits, which is what
-    arithmetic on stored values takes."""
+    """Returns true if a conversion has one scale, which is constant and positive, and stored values of 8 bits, as
+    arithmetic on stored values requires.
+    """
     scale = graph.scalar(conversion.inputs[1])
     return (
         scale is not None
@@ -90,8 +91,9 @@ def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
 
 
 def channel_parameters(graph: OnnxGraph, conversion: Operator) -> tuple[Array, Array] | None:
-    """The scales of a conversion of 8-bit values that has one for each channel, and their zero point; None of others,
-    and where zero points differ."""
+    """Returns the scales of a conversion of 8-bit values that has one for each channel, and their zero point; None for
+    other conversions, and if zero points differ.
+    """
     if conversion.attributes.get("block_size", 0) or storage_of(graph, conversion) not in BYTES:
         return None
     scales, points = (graph.known(name) for name in parameters(conversion))
@@ -105,7 +107,7 @@ def channel_parameters(graph: OnnxGraph, conversion: Operator) -> tuple[Array, A
 
 
 def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
-    """Whether conversions that are simple have the same scale, zero point and storage."""
+    """Returns true if simple conversions have the same scale, zero point and storage."""
     kinds = set()
     for conversion in conversions:
         scale, point = parameters(conversion)
@@ -114,7 +116,9 @@ def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
 
 
 def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
-    """The type of a conversion's stored values: as the zero point says, or else who made them."""
+    """Returns the type of a conversion's stored values: that of the zero point, or else of the operator that computes
+    them.
+    """
     point = parameters(conversion)[1]
     if conversion.op_type == DEQUANTIZE:
         return stored_type(graph, conversion.inputs[0], point)
@@ -122,25 +126,26 @@ def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
 
 
 def stored_type(graph: OnnxGraph, name: str, point: str) -> str:
-    """The type of the stored values `name`: that of their zero point, or else of the constant that they are, the input
-    of the model, or the QuantizeLinear that made them."""
+    """Returns the type of the stored values `name`: that of their zero point, or else of the constant, of the model's
+    input, or of the QuantizeLinear that computes them.
+    """
     constant = graph.constants.get(point or name)
     if constant is not None:
         return constant.dtype
     given = next((end.dtype for end in graph.model.inputs if end.name == name), None)
     maker = graph.made_by(name, QUANTIZE)
     if given is not None or maker is None or parameters(maker)[1]:
-        return given or "uint8"  # arithmetic looks at the stored values themselves
+        return given or "uint8"  # arithmetic checks the stored values themselves
     return _quantized_type(maker)
 
 
 def _quantized_type(conversion: Operator) -> str:
-    """The type that a QuantizeLinear without a zero point stores."""
+    """Returns the type that a QuantizeLinear without a zero point stores."""
     return DTYPES.get(conversion.attributes.get("output_dtype") or 2, "")
 
 
 def parameters(conversion: Operator) -> tuple[str, str]:
-    """Names of the scale and the zero point."""
+    """Returns the names of the scale and the zero point."""
     padded = (*conversion.inputs, "", "")
     return padded[1], padded[2]
 
@@ -160,9 +165,10 @@ def bounds_of(graph: OnnxGraph, activation: Operator, name: str) -> tuple[float,
 
 
 def quantizes(graph: OnnxGraph, conversion: Operator, name: str) -> bool:
-    """Returns true if ONNX Runtime finds the QuantizeLinear `conversion` behind `name`: directly, or behind activations
-    that change no stored value, because saturation to 8 bits has the same bounds or narrower ones
-    (`IsClipMadeRedundantByQ` in qdq_transformer/qdq_util.cc)."""
+    """Returns true if ONNX Runtime finds the QuantizeLinear `conversion` after `name`: directly, or after activations
+    that change no stored value, because saturation to 8 bits has the same or narrower bounds (`IsClipMadeRedundantByQ`
+    in qdq_transformer/qdq_util.cc).
+    """
     source = conversion.inputs[0]
     while source != name:
         activation = graph.producers.get(source)
@@ -183,7 +189,7 @@ def _is_redundant(graph: OnnxGraph, activation: Operator, conversion: Operator) 
 
 
 def stored_values(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
-    """Stored values, scale and zero point of what DequantizeLinear made of one tensor of one scale."""
+    """Returns stored values, scale and zero point of the DequantizeLinear that computes `name`, if it has one scale."""
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or not is_simple(graph, conversion):
         return None
@@ -191,8 +197,9 @@ def stored_values(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
 
 
 def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
-    """The same if ONNX Runtime finds the DequantizeLinear there, too. If not, it computes the operator that reads
-    `name` in float32, which may round to another step than arithmetic on stored values."""
+    """Returns the same if ONNX Runtime finds the DequantizeLinear there, too. If not, it computes the operator that
+    reads `name` in float32, which may round to another step than arithmetic on stored values.
+    """
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or conversion.attributes.get(MOVED):
         return None
@@ -200,7 +207,7 @@ def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
 
 
 def weights_of(graph: OnnxGraph, name: str, axis: int) -> tuple[str, str, str] | None:
-    """The same of constant weights, which may have scales along one axis."""
+    """Returns the same for constant weights, which may have scales along one axis."""
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or conversion.inputs[0] not in graph.constants or conversion.attributes.get("block_size", 0):
         return None

@@ -18,9 +18,10 @@ _BOUNDS = np.iinfo(np.int8)
 
 
 def rounded_weights(graph: OnnxGraph, operator: Operator) -> tuple[str, str, str] | None:
-    """Names of the stored values, the scale and the zero point of constant float32 weights; None if they stay real.
+    """Returns the names of the stored values, the scale and the zero point of constant float32 weights, or None if they
+    stay real.
 
-    A bias that is not a constant of one dimension keeps ONNX Runtime from it.
+    ONNX Runtime does not quantize the weights of a layer whose bias is not a constant of one dimension.
 
     Args:
         operator: a Conv, a ConvTranspose or a Gemm.
@@ -41,8 +42,9 @@ def rounded_weights(graph: OnnxGraph, operator: Operator) -> tuple[str, str, str
 
 
 def _stored(weights: Array) -> tuple[Array, Array, Array]:
-    """int8 values, scale and zero point: `GetQuantizationParameter` (core/util/qmath.h), not symmetric, and
-    QuantizeLinear."""
+    """Returns int8 values, scale and zero point, by `GetQuantizationParameter` (core/util/qmath.h), not symmetric, and
+    QuantizeLinear.
+    """
     low, high = min(np.float32(0), weights.min()), max(np.float32(0), weights.max())
     scale = np.float32(1) if low == high else (high - low) / np.float32(_BOUNDS.max - _BOUNDS.min)
     point = np.rint(np.clip(np.float32(_BOUNDS.min) - low / scale, _BOUNDS.min, _BOUNDS.max))

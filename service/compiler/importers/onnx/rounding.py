@@ -1,8 +1,8 @@
 """Products whose operands are rounded to bfloat16: Conv, Gemm and MatMul between Casts.
 
-`Cast(x, bfloat16)`, `Cast(…, float)` in front of both operands is how ONNX says it, so that ONNX Runtime computes the
-same within the rounding of its sums. A stored bfloat16 constant with one Cast is such an operand, too; beside what is
-not rounded it is a float32 constant.
+In ONNX, `Cast(x, bfloat16)` and `Cast(…, float)` before both operands express this, so that ONNX Runtime computes the
+same within the rounding of its sums. A stored bfloat16 constant with one Cast is such an operand, too. Beside operands
+that are not rounded, it is a float32 constant.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _ODDITY = "has elements of bfloat16, which only a Cast to float32 takes"
 
 
 def round_products(model: Model) -> Model:
-    """`model` with products of `BFLOAT16_PRODUCTS` on the operands that its Casts round.
+    """Returns `model` with products of `BFLOAT16_PRODUCTS` on the operands that its Casts round.
 
-    Requires: a graph that `graph.check_graph` has passed.
-    Ensures: one that it would pass, of the same inputs and outputs, without the Casts that nothing reads any more.
-    Constants of bfloat16 that others than a Cast to float32 read are no constants that can be used.
+    Requires: a graph that `graph.check_graph` accepts.
+    Ensures: a graph that it would accept, with the same inputs and outputs, without the Casts that nothing reads any
+    more. Constants of bfloat16 with readers other than a Cast to float32 cannot be used as constants.
     """
     stored = {
         name: tensor for name, tensor in model.constants.items() if tensor.dtype == BFLOAT16 and tensor.data is not None
     }
-    real: dict[str, Tensor] = {}  # by the name that a Cast gives them
+    real: dict[str, Tensor] = {}  # output of a Cast -> the constant
     operators: list[Operator] = []
     for operator in model.operators:
         tensor = stored.get(operator.inputs[0]) if _casts(operator, _FLOAT) else None
@@ -48,10 +48,11 @@ def round_products(model: Model) -> Model:
 
 @dataclass(frozen=True)
 class _Rounded:
-    """
+    """Finds the operands that are rounded to bfloat16.
+
     Attributes:
-        makers: of tensors that are computed.
-        constants: float32, of bfloat16 values.
+        makers: computed tensor -> its operator.
+        constants: float32 constants with bfloat16 values.
     """
 
     makers: Mapping[str, Operator]
@@ -65,7 +66,7 @@ class _Rounded:
         return replace(operator, op_type=own, inputs=(*operands, *operator.inputs[_OPERANDS:]))
 
     def _unrounded(self, name: str) -> str:
-        """The tensor that `name` is the nearest bfloat16 of; "" where there is none."""
+        """Returns the tensor of which `name` is the nearest bfloat16, or "" if there is none."""
         if name in self.constants:
             return name
         widened = self.makers.get(name)
@@ -79,7 +80,7 @@ def _casts(operator: Operator, to: int) -> bool:
 
 
 def _read(operators: Sequence[Operator], ends: Collection[str]) -> list[Operator]:
-    """`operators` without the Casts to bfloat16, and back, that nothing reads."""
+    """Returns `operators` without the Casts to bfloat16, and back, that nothing reads."""
     read, kept = set(ends), list[Operator]()
     for operator in reversed(operators):
         rounds = _casts(operator, _BFLOAT16) or _casts(operator, _FLOAT)

@@ -1,8 +1,8 @@
-"""Field numbers of an ONNX file: the messages of onnx.proto (onnx/onnx, version 1.19 of the schema) as far as they are
+"""Field numbers of an ONNX file: the messages of onnx.proto (onnx/onnx, version 1.19 of the schema), as far as they are
 read. Other fields are skipped, as protobuf's own parsers skip unknown fields.
 
-No message leads back to itself, so that reading needs no stack: a subgraph stays bytes until someone reads it as a
-`Graph` of its own (`branches`).
+No message contains itself, so that reading needs no stack: a subgraph stays bytes until it is read as a separate
+`Graph` (`branches`).
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Number:
-    """`float32` (fixed), or `int64` for all that are varints."""
+    """A number: `float32` (fixed), or `int64` for all varints."""
 
     dtype: str = "int64"
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A repeated number: `float32`, `float64`, or `int64` for all that are varints."""
+    """A repeated number: `float32`, `float64`, or `int64` for all varints."""
 
     dtype: str = "int64"
 
 
 @dataclass(frozen=True)
 class Text:
-    """A string, or bytes; kept as bytes."""
+    """A string, or bytes; both are returned as bytes."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """A field that holds several strings."""
+    """A field with several strings."""
 
 
 @dataclass(frozen=True)
 class One:
-    """A field that holds a message."""
+    """A field with a message."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Many:
-    """A field that holds several messages."""
+    """A field with several messages."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Something that matters only by being there."""
+    """A field of which only the presence matters."""
 
 
 Kind = Number | Numbers | Text | Texts | One | Many | Seen
@@ -139,7 +139,7 @@ MESSAGES: Mapping[str, Message] = {
     "Dimension": {1: ("dim_value", Number()), 2: ("dim_param", Text())},
 }
 
-# TensorProto.DataType -> NumPy's name of it, or the schema's in lower case where NumPy has none.
+# TensorProto.DataType -> NumPy's name of it, or the schema's name in lower case if NumPy has none.
 DTYPES: Mapping[int, str] = {
     1: "float32",
     2: "uint8",

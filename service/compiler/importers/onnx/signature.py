@@ -15,21 +15,21 @@ Shape = tuple[int, ...]
 
 
 def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
-    """The shape that an input is compiled for. A first dimension without a number is a batch, and becomes 1.
+    """Returns the shape that an input is compiled for. A first dimension without a number is a batch, and becomes 1.
 
     Args:
-        said: given by the user; sizes that the file contains stay.
+        said: the shape given by the user; sizes in the file take precedence.
 
     Raises:
-        Unsupported: another dimension has no number, or the type is none that clients can send.
-        InvalidInput: the given shapes contradict the file.
+        Unsupported: another dimension has no number, or clients cannot send the type.
+        InvalidInput: the given shape contradicts the file.
     """
     label = shortened(end.name)
     if not end.dtype:
         raise Unsupported(f"the file gives no type for the input {label}", tensor=label, hint="export it with types")
     check_sendable(end, "input")
     if end.shape is None:
-        raise Unsupported(f"the file does not say which shape the input {label} has", tensor=label)
+        raise Unsupported(f"the file gives no shape for the input {label}", tensor=label)
     if said is not None:
         return _agreed(end, end.shape, said)
     open_ended = [axis for axis, size in enumerate(end.shape) if not isinstance(size, int)]
@@ -38,23 +38,23 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
         raise Unsupported(
             f"the input {label} has the shape {shown}: besides the batch, every dimension needs a number",
             tensor=label,
-            hint=f"give them: --input-shape {label}=1,…",
+            hint=f"give the shape: --input-shape {label}=1,…",
         )
     shape = tuple(size if isinstance(size, int) else 1 for size in end.shape)
     if any(size < 1 for size in shape):
-        raise Unsupported(f"the input {label} has the shape {list(shape)}", tensor=label)
+        raise Unsupported(f"the input {label} has the empty shape {list(shape)}", tensor=label)
     return shape
 
 
 def check_sendable(end: End, what: str) -> None:
-    """Passes if clients can send an input, or get an output.
+    """Checks that clients can send an input, or receive an output.
 
     Raises:
         Unsupported: they cannot.
     """
     if end.dtype not in _DTYPES:
         label = shortened(end.name)
-        raise Unsupported(f"the {what} {label} is of {end.dtype}, which cannot be sent", tensor=label)
+        raise Unsupported(f"the {what} {label} has the type {end.dtype}, which cannot be sent", tensor=label)
 
 
 def _agreed(end: End, shape: tuple[int | str | None, ...], said: Sequence[int]) -> Shape:
@@ -72,7 +72,7 @@ def signature_of(
     outputs: Iterable[tuple[Shape, str]],
     type_of: Callable[[str], QuantizedType | None],
 ) -> ModelSignature:
-    """Inputs and outputs in the file's order, with the shapes and dtypes that the module has."""
+    """Returns inputs and outputs in the file's order, with the shapes and dtypes of the module."""
     return ModelSignature(
         _specs(model.inputs, inputs, type_of, "input"), _specs(model.outputs, outputs, type_of, "output")
     )

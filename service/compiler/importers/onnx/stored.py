@@ -1,8 +1,8 @@
 """Convolutions of stored values that ONNX Runtime computes in float32: sums of integers, scaled, with a real bias.
 
-It computes them on dequantized values, which differs in the rounding of its sums alone. They stand where the result is
-real, or the bias is, and about depthwise convolutions, whose input NNCF and OpenVINO quantize by channel. There each
-channel is summed alone, so that its scale is multiplied with that of its filters.
+ONNX Runtime computes them on dequantized values, which differs only in the rounding of its sums. They occur if the
+result or the bias is real, and around depthwise convolutions, whose input NNCF and OpenVINO quantize by channel. In
+these, each channel is summed separately, so that its scale is multiplied by that of its filters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ Operand = tuple[str, str, str]  # stored values, scale, zero point
 
 
 def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """`STORED_CONV` on what DequantizeLinear made, and on what Pad has set zeros around; none where that is not so."""
+    """Returns `STORED_CONV` for an operand from a DequantizeLinear, possibly with a Pad of zeros around it; an empty
+    list otherwise.
+    """
     name, bias = operator.inputs[0], _real_bias(graph, operator)
     padding = graph.made_by(name, "Pad")
     x = _operand(graph, padding.inputs[0] if padding is not None and padding.inputs else name)
@@ -57,7 +59,7 @@ def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
 
 
 def _result(graph: OnnxGraph, conversion: Operator | None) -> tuple[str, ...]:
-    """Scale and zero point of what is quantized."""
+    """Returns scale and zero point of a quantized result."""
     if conversion is None:
         return ()
     scale, point = parameters(conversion)
@@ -65,7 +67,9 @@ def _result(graph: OnnxGraph, conversion: Operator | None) -> tuple[str, ...]:
 
 
 def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
-    """The bias as a constant of float32, or "" without one; None where it is computed, or not of 8 bits."""
+    """Returns the bias as a float32 constant, "" if there is none, and None if it is computed or not stored in 8
+    bits.
+    """
     name = operator.inputs[2] if len(operator.inputs) > 2 else ""
     conversion = graph.made_by(name, DEQUANTIZE) if name else None
     if not name or conversion is None:
@@ -79,7 +83,9 @@ def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
 
 
 def _operand(graph: OnnxGraph, name: str) -> Operand | None:
-    """What DequantizeLinear made of 8-bit values of one zero point, and of one scale or one for each channel."""
+    """Returns the operand of a DequantizeLinear of 8-bit values with one zero point, and one scale or one for each
+    channel.
+    """
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is not None and is_simple(graph, conversion):
         return (conversion.inputs[0], *parameters(conversion))
@@ -91,7 +97,9 @@ def _operand(graph: OnnxGraph, name: str) -> Operand | None:
 
 
 def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) -> tuple[Operand, Operand] | None:
-    """The same operands, with the scale of each channel in that of its filters; only of a depthwise convolution."""
+    """Returns the same operands with the scale of each channel multiplied into that of its filters; only for a
+    depthwise convolution.
+    """
     weights, given, own = graph.constants[w[0]], graph.known(x[1]), graph.known(w[1])
     assert given is not None
     channels = given.size
@@ -112,7 +120,7 @@ def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) ->
 
 
 def _pads_zeros(graph: OnnxGraph, padding: Operator) -> bool:
-    """Whether a Pad sets zeros, which are stored as the zero point."""
+    """Returns true if a Pad sets zeros, which are stored as the zero point."""
     inputs, mode = padding.inputs, padding.attributes.get("mode", "constant")
     if mode not in ("constant", b"constant") or len(inputs) < 2 or len(inputs) > 3:
         return False

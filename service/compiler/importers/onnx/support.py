@@ -1,4 +1,4 @@
-"""Whether a model can be compiled, asked of the whole file: a user learns of every obstacle, not only of the first."""
+"""Checks whether a model can be compiled. It checks the whole file, so that a user learns of every obstacle at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
-# By type: the remedy for an operator that is not compiled, if leaving it out is not the only one.
+# Operator type -> what to do about an operator that cannot be compiled, if leaving it out is not the only remedy.
 _REMEDIES = {
     "Loop": _LOOP,
     "Scan": _LOOP,
@@ -24,13 +24,14 @@ _REMEDIES = {
 
 
 def check_support(model: Model) -> None:
-    """Passes if every operator is one that we convert.
+    """Checks that every operator can be converted.
 
-    Requires: quantized operators stand where they can (`qdq.fuse`).
+    Requires: quantized operators have been created (`qdq.fuse`).
 
     Raises:
-        UnsupportedOperator: some are not. The message lists at most `names.MOST_NAMES` kinds and as many operators.
-        Unsupported: an operator uses a constant that none can use.
+        UnsupportedOperator: some cannot; the message lists them by type and one by one, at most `names.MOST_NAMES` of
+            each.
+        Unsupported: an operator uses a constant that no operator can use.
         MalformedModel: an operator has a number of inputs that its definition forbids.
     """
     obstacles = [operator for operator in model.operators if operator.op_type not in RULES]
@@ -41,16 +42,18 @@ def check_support(model: Model) -> None:
 
 
 def check_operator(model: Model, operator: Operator) -> None:
-    """Passes if an operator is one that we convert, as `check_support` says.
+    """Checks that an operator can be converted, as `check_support` does.
 
     Raises:
-        UnsupportedOperator, Unsupported, MalformedModel: as `check_support`.
+        UnsupportedOperator, Unsupported, MalformedModel: as for `check_support`.
     """
     if operator.op_type not in RULES:
         _refuse(model, [operator])
     least, most = RULES[operator.op_type].arity
     if not least <= len(operator.inputs) <= most:
-        raise MalformedModel(f"{operator.label} has {len(operator.inputs)} inputs", op=operator.label)
+        raise MalformedModel(
+            f"{operator.label} has {len(operator.inputs)} inputs, not {least} to {most}", op=operator.label
+        )
     for name in operator.inputs:
         tensor = model.constants.get(name)
         if tensor is not None and tensor.oddity:
@@ -75,7 +78,7 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
 
 
 def is_quantized(op_type: str) -> bool:
-    """Whether operators of a type make or take stored values."""
+    """Returns true if operators of a type compute or read stored values."""
     name = op_type.rpartition(".")[2]
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
 

@@ -18,11 +18,12 @@ from service.core.errors import MalformedModel
 
 _MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
-_SPARSE_GROWTH, _SPARSE_FLOOR_BYTES = 16, 1 << 20  # of a sparse constant as a dense one, by the size of the file
+# limits of a sparse constant in dense form: a multiple of the file's size, plus a minimum
+_SPARSE_GROWTH, _SPARSE_FLOOR_BYTES = 16, 1 << 20
 
-# Two values in a byte, the first one in the low half -> the dtype that holds one each.
+# Types with two values in a byte, the first in the low half -> the dtype that holds one value each.
 NIBBLES = {"int4": "int8", "uint4": "uint8"}
-# The dtypes that are read, and the field that holds their elements where they are not raw.
+# The supported dtypes, and the field that contains their elements if they are not raw bytes.
 _FIELDS = {
     **dict.fromkeys(NIBBLES, "int32_data"),
     "float32": "float_data",
@@ -32,28 +33,30 @@ _FIELDS = {
     "uint64": "uint64_data",
     **dict.fromkeys(("uint8", "int8", "uint16", "int16", "int32", "bool", "float16", BFLOAT16), "int32_data"),
 }
-_WORDS = {BFLOAT16: "uint16"}  # what NumPy has no type of, by that of its bits
+_WORDS = {BFLOAT16: "uint16"}  # type without a NumPy equivalent -> the type of its bits
 
 
 def text(raw: memoryview | None) -> str:
-    """A name in the file. Names are for people: bytes that are not UTF-8 are shown, not refused."""
+    """Returns a name in the file. Names are for people: bytes that are not UTF-8 are escaped, not refused."""
     return bytes(raw or b"").decode("utf-8", errors="backslashreplace")
 
 
 def read_tensor(values: Values, files: Files, name: str | None = None) -> Tensor:
-    """A `Tensor` message; `files` are those that external data may be in.
+    """Reads a `Tensor` message; `files` are those that may contain external data.
 
-    Well-formed features that are not supported are noted in the tensor's `oddity`, so that unsupported operators are
+    Well-formed features that are not supported are recorded in the tensor's `oddity`, so that unsupported operators are
     reported first.
 
     Raises:
-        MalformedModel: its elements and shape do not fit together.
+        MalformedModel: its elements do not fit its shape.
     """
     name = text(values.get("name")) if name is None else name
     dtype = DTYPES.get(values.get("data_type", 0), f"type {values.get('data_type', 0)}")
     shape = tuple(int(size) for size in values.get("dims", ()))
     if any(size < 0 for size in shape):
-        raise MalformedModel(f"the constant {shortened(name)} has the shape {list(shape)}", tensor=shortened(name))
+        raise MalformedModel(
+            f"the constant {shortened(name)} has the invalid shape {list(shape)}", tensor=shortened(name)
+        )
     external = external_of(values)
     oddity = _oddity(values, dtype, shape) or _missing(external, files)
     if oddity:
@@ -67,7 +70,7 @@ def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
     """Returns the dense tensor that a `SparseTensor` message describes (onnx/docs/IR.md, "Sparse tensors").
 
     Args:
-        size_bytes: of the file, beyond some times of which a dense tensor may not grow.
+        size_bytes: the size of the file; a dense tensor may only grow to a multiple of it.
 
     Raises:
         MalformedModel: its parts do not fit together.
@@ -77,7 +80,7 @@ def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
     shape = tuple(int(size) for size in values.get("dims", ()))
     oddity = given.oddity or places.oddity or _oddity({}, given.dtype, shape)
     if oddity is None and _size_bytes(given.dtype, shape) > _SPARSE_GROWTH * size_bytes + _SPARSE_FLOOR_BYTES:
-        oddity = f"is sparse and has the shape {list(shape)}, far more than the file holds"
+        oddity = f"is sparse and has the shape {list(shape)}, which is far larger than the file"
     if oddity or given.data is None or places.data is None:
         return Tensor(given.name, given.dtype, shape, oddity=oddity)
     indices = places.data
@@ -87,7 +90,9 @@ def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
     else:
         flat, inside = indices, bool(((indices >= 0) & (indices < math.prod(shape))).all())
     if flat.ndim != 1 or flat.shape != given.data.shape or not inside:
-        _malformed(given.name, f"is sparse and has {given.data.size} values at other places than {list(shape)} has")
+        _malformed(
+            given.name, f"is sparse and has {given.data.size} values whose indices do not fit the shape {list(shape)}"
+        )
     dense = np.zeros(math.prod(shape), given.data.dtype)
     dense[flat] = given.data
     return Tensor(given.name, given.dtype, shape, dense.reshape(shape))
@@ -95,9 +100,9 @@ def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
 
 def _oddity(values: Values, dtype: str, shape: tuple[int, ...]) -> str | None:
     if "segment" in values:
-        return "is cut into segments"
+        return "is divided into segments"
     if dtype not in _FIELDS:
-        return f"has elements of {dtype}, which no operator here takes"
+        return f"has elements of {dtype}, which no operator here supports"
     if len(shape) > _MAX_RANK:
         return f"has {len(shape)} dimensions; the limit is {_MAX_RANK}"
     if math.prod(shape) * _kind(dtype).itemsize > _MAX_BYTES:
@@ -109,7 +114,7 @@ def _missing(external: Mapping[str, str] | None, files: Files) -> str | None:
     if external is None or external.get("location", "") in files:
         return None
     location = shortened(external.get("location", ""))
-    return f"is kept in the file {location!a}, which is not in the upload: octet push packs it, or zip them together"
+    return f"is kept in the file {location!a}, which is not in the upload: use octet push, or zip the files together"
 
 
 def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
@@ -131,12 +136,12 @@ def _elements(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> 
     if "raw_data" in values:
         raw = values["raw_data"]
         if len(raw) != count * kind.itemsize:
-            _malformed(name, f"holds {len(raw)} bytes, but {dtype} {list(shape)} takes {count * kind.itemsize}")
+            _malformed(name, f"has {len(raw)} bytes, but {dtype} {list(shape)} needs {count * kind.itemsize}")
         elements = np.frombuffer(raw, kind.newbyteorder("<") if dtype != "bool" else np.uint8)
         return np.asarray(elements != 0 if dtype == "bool" else elements).reshape(shape)
     elements = values.get(_FIELDS[dtype], np.zeros(0, kind))
     if len(elements) != count:
-        _malformed(name, f"holds {len(elements)} elements, but its shape is {list(shape)}")
+        _malformed(name, f"has {len(elements)} elements, but its shape is {list(shape)}")
     if dtype == "float16":
         return np.asarray(elements.astype(np.uint16).view(np.float16)).reshape(shape)
     return np.asarray(elements.astype(kind)).reshape(shape)
@@ -149,12 +154,12 @@ def _nibbles(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> A
     else:
         packed = values.get("int32_data", np.zeros(0, np.int64)).astype(np.uint8)
     if len(packed) != -(-count // 2):
-        _malformed(name, f"holds {len(packed)} bytes, but {dtype} {list(shape)} takes {-(-count // 2)}")
+        _malformed(name, f"has {len(packed)} bytes, but {dtype} {list(shape)} needs {-(-count // 2)}")
     return unpacked(packed, dtype)[:count].reshape(shape)
 
 
 def unpacked(packed: Array, dtype: str) -> Array:
-    """The values of `dtype`, of 4 bits, in the bytes along the last axis."""
+    """Returns the 4-bit values of type `dtype` that are packed in the bytes along the last axis."""
     halves = np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:-1], -1)
     return (halves ^ 8).astype(np.int8) - np.int8(8) if dtype == "int4" else halves
 

@@ -1,7 +1,7 @@
-"""Reads protobuf's wire format (protobuf.dev/programming-guides/encoding) and trusts nothing that it says.
+"""Reads protobuf's wire format (protobuf.dev/programming-guides/encoding) without trusting its contents.
 
-A message is a row of fields, each a number, a wire type and a value; lengths only lead forward and never beyond the
-message that they stand in, so reading ends. Values are views of the file: nothing is copied but numbers.
+A message is a sequence of fields, each a number, a wire type and a value. Lengths only lead forward and never beyond
+the enclosing message, so that reading ends. Values are views of the file: only numbers are copied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 
 
 class Wire(IntEnum):
-    """Wire types; groups (3 and 4) are of protobuf's past."""
+    """Wire types. Groups (3 and 4) are obsolete in protobuf."""
 
     VARINT = 0
     FIXED64 = 1
@@ -41,10 +41,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Field:
-    """One field as it lies in the file.
+    """One field as it is in the file.
 
     Attributes:
-        value: a number of a varint or fixed field, not negative; the bytes of the others.
+        value: a non-negative number for a varint or fixed field; the bytes of other fields.
     """
 
     number: int
@@ -53,10 +53,10 @@ class Field:
 
 
 def fields(data: memoryview, where: str, budget: Budget) -> Iterator[Field]:
-    """The fields of the message in `data`, in order.
+    """Iterates over the fields of the message in `data`, in order.
 
     Args:
-        where: its place in the file, for messages.
+        where: its position in the file, for error messages.
 
     Raises:
         MalformedModel: they are not well formed.
@@ -69,7 +69,7 @@ def fields(data: memoryview, where: str, budget: Budget) -> Iterator[Field]:
         tag, position = _varint(data, position, where)
         number, wire = tag >> 3, tag & 7
         if not 0 < number <= _MAX_FIELD_NUMBER:
-            malformed(where, f"a field has the number {number}")
+            malformed(where, f"a field has the invalid number {number}")
         match wire:
             case Wire.VARINT:
                 value, position = _varint(data, position, where)
@@ -77,7 +77,7 @@ def fields(data: memoryview, where: str, budget: Budget) -> Iterator[Field]:
             case Wire.BYTES:
                 length, position = _varint(data, position, where)
                 if length > len(data) - position:
-                    malformed(where, f"field {number} has {length} bytes, {len(data) - position} are left")
+                    malformed(where, f"field {number} has {length} bytes, but only {len(data) - position} are left")
                 yield Field(number, Wire.BYTES, data[position : position + length])
                 position += length
             case Wire.FIXED32 | Wire.FIXED64:
@@ -87,16 +87,18 @@ def fields(data: memoryview, where: str, budget: Budget) -> Iterator[Field]:
                 yield Field(number, Wire(wire), int(kind.unpack_from(data, position)[0]))
                 position += kind.size
             case _:
-                malformed(where, f"field {number} has wire type {wire}")
+                malformed(where, f"field {number} has the unknown wire type {wire}")
 
 
 def signed(value: int) -> int:
-    """A varint as `int32` or `int64`: negative numbers are written in ten bytes, two's complement of 64 bits."""
+    """Returns a varint as `int32` or `int64`: negative numbers are written in ten bytes, in two's complement of 64
+    bits.
+    """
     return value - (1 << 64) if value >> 63 else value
 
 
 def varints(data: memoryview, where: str) -> NDArray[np.int64]:
-    """A packed row of varints, all at once: weights may be written so, millions of them."""
+    """Decodes a packed sequence of varints, all at once: weights may be written as millions of them."""
     raw = np.frombuffer(data, np.uint8)
     if not len(raw):
         return np.zeros(0, np.int64)
@@ -114,7 +116,7 @@ def varints(data: memoryview, where: str) -> NDArray[np.int64]:
 
 
 def malformed(where: str, what: str) -> NoReturn:
-    """Refuses the file."""
+    """Raises `MalformedModel`."""
     raise MalformedModel(
         f"not a well-formed ONNX file: at {where}, {what}",
         hint="the file is damaged or was cut short; upload it again",
@@ -131,7 +133,7 @@ def _varint(data: memoryview, position: int, where: str) -> tuple[int, int]:
 
 
 def numbers(field: Field, dtype: str, where: str) -> NDArray[Any]:
-    """The elements of a repeated field of numbers, packed or one alone, as protobuf's parsers take both.
+    """Returns the elements of a repeated field of numbers, packed or single: protobuf's parsers accept both.
 
     Args:
         dtype: `float32`, `float64`, or `int64` for everything that is written as varints.

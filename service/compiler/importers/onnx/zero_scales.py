@@ -1,8 +1,8 @@
-"""Constants with a scale of 0, which quantizers give to channels of zeros ("dead" channels).
+"""Replaces scales of 0, which quantizers give to channels of zeros ("dead" channels).
 
-Such values are 0, whatever is stored: as many are stored with a positive scale, as the zero point. A sum of products
-with them, and its bias, is scaled by 0 as well (`multiplier` in mlas/lib/qgemm.h, `RequantizeOutput`), so a stored bias
-of such a channel is 0, too.
+Values with such a scale are 0, whatever is stored. The same number of values is stored with a positive scale, as the
+zero point. A sum of products with them, and its bias, is scaled by 0 as well (`multiplier` in mlas/lib/qgemm.h,
+`RequantizeOutput`), so that a stored bias of such a channel becomes 0, too.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from service.compiler.importers.onnx.rewriting import DEQUANTIZE
 from service.compiler.importers.qdq import Operator
 from service.core.arrays import Array
 
-# Operators that multiply by weights: the places of weights, scales and zero points, and that of the bias.
+# Operators that multiply by weights: the input indices of weights, scales and zero points, and that of the bias.
 _WEIGHTS = (3, 4, 5)
 _BIASES = {"QLinearConv": 8, "QLinearMatMul": None, "com.microsoft.QGemm": 6}
 
 
 def without_zero_scales(model: Model) -> Model:
-    """`model` with positive scales in place of those of 0 that constants have.
+    """Returns `model` with positive scales in place of constants' scales of 0.
 
-    Requires: a graph that `graph.check_graph` has passed.
-    Ensures: one that it would pass, and that computes the same.
+    Requires: a graph that `graph.check_graph` accepts.
+    Ensures: a graph that it would accept, and that computes the same.
     """
     constants = dict(model.constants)
     operators = tuple(_positive(operator, constants) for operator in model.operators)
@@ -50,7 +50,7 @@ def _replaced(
     block_size: object,
     bias: int | None = None,
 ) -> Operator:
-    """`operator` on other constants, if it has scales of 0 and all that they concern is constant."""
+    """Returns `operator` with other constants, if it has scales of 0 and all affected values are constant."""
     names = [operator.inputs[place] if place < len(operator.inputs) else "" for place in places]
     tensor, scale = (constants.get(name) for name in names[:2])
     if tensor is None or tensor.data is None or scale is None or scale.data is None or scale.dtype != "float32":
@@ -80,7 +80,9 @@ def _replaced(
 
 
 def _spread(values: Array, shape: tuple[int, ...], axis: int, block_size: int) -> Array | None:
-    """One value for each element of a tensor, of one for all, for each index of an axis, or for each block."""
+    """Returns one value for each element of a tensor, from one for all, one for each index of an axis, or one for each
+    block.
+    """
     if values.size == 1:
         return np.broadcast_to(values.reshape(()), shape)
     if not -len(shape) <= axis < len(shape):

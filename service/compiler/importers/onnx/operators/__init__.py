@@ -1,4 +1,4 @@
-"""The operators that are converted: type -> how many inputs it takes, and the function that converts it."""
+"""The operators that can be converted: type -> number of inputs, and the function that converts it."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Rule:
     """The conversion rule of one operator.
 
     Attributes:
-        convert: emits its calls, or computes it; the result is the operator's output, or a tuple of all of them.
-        arity: least and largest number of inputs.
+        convert: emits its calls, or computes it; returns the operator's output, or a tuple of all outputs.
+        arity: smallest and largest number of inputs.
     """
 
     convert: Callable[[Node], Value | tuple[Value, ...]]

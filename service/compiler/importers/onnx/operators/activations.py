@@ -1,6 +1,7 @@
-"""Functions of each value of float32 (`importers/real.py`).
+"""Functions of each float32 value (`importers/real.py`).
 
-Those that MLAS has equal ONNX Runtime's bit for bit; others are taken in float64 and rounded once."""
+Functions that MLAS has equal ONNX Runtime's bit for bit; others are computed in float64 and rounded once.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ def _wide(of: Callable[[Node, Wide], relax.Expr]) -> Convert:
 
 
 def gelu(node: Node) -> Value:
-    """Gelu; com.microsoft's, of which BiasGelu and FastGelu add their second input before, in float32."""
+    """Converts Gelu, and com.microsoft's variants. BiasGelu and FastGelu add their second input first, in float32."""
     float32(node, *range(node.input_count))
     approximate = node.attribute("approximate", "none")
-    node.require(approximate in ("none", "tanh"), f"approximates by {approximate}")
+    node.require(approximate in ("none", "tanh"), f"has the unknown approximation {approximate}")
     fast = approximate == "tanh" or node.operator.op_type == "com.microsoft.FastGelu"
     x = node.emit(relax.op.add(node.expr(0), node.expr(1)), "biased") if node.has(1) else node.expr(0)
     return node.emit(real.gelu(Real(node.emit, x), approximate=fast))
@@ -44,7 +45,7 @@ def _logistic_gate(node: Node, made: Real, default: float) -> relax.Call:
 
 
 def _softplus(_: Node, wide: Wide) -> relax.Expr:
-    """log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|))."""
+    """Returns log(1 + exp(x)), computed as max(x, 0) + log(1 + exp(-|x|))."""
     grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, wide.apply(relax.op.abs, wide.x)))
     rest = wide.apply(relax.op.log, wide.apply(relax.op.add, grown, 1.0))
     return wide.apply(relax.op.add, wide.apply(relax.op.maximum, wide.x, 0.0), rest)
@@ -55,7 +56,7 @@ def _softsign(made: Real) -> relax.Call:
 
 
 def _mish(node: Node, wide: Wide) -> relax.Expr:
-    """x * tanh(softplus(x))."""
+    """Returns x * tanh(softplus(x))."""
     return wide.apply(relax.op.multiply, wide.x, wide.apply(relax.op.tanh, _softplus(node, wide)))
 
 
@@ -65,9 +66,9 @@ def _selu(node: Node, wide: Wide) -> relax.Expr:
 
 
 def _celu(node: Node, wide: Wide) -> relax.Expr:
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """Returns max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     alpha = node.attribute("alpha", 1.0)
-    node.require_supported(alpha != 0, "divides by an alpha of 0")
+    node.require_supported(alpha != 0, "has an alpha of 0, by which it would divide")
     grown = wide.apply(relax.op.exp, wide.apply(relax.op.divide, wide.apply(relax.op.minimum, wide.x, 0.0), alpha))
     below = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, grown, 1.0), alpha)
     return wide.apply(relax.op.add, wide.apply(relax.op.maximum, wide.x, 0.0), wide.apply(relax.op.minimum, below, 0.0))
@@ -85,7 +86,7 @@ _RELAX: dict[str, Callable[[relax.Expr], relax.Call]] = {
     "Tan": relax.op.tan,
 }
 
-# Which MLAS has.
+# Functions that MLAS has: ONNX's name -> MLAS's.
 _FLOAT32 = {"Erf": "erf", "Exp": "exp", "Sigmoid": "logistic", "Tanh": "tanh"}
 
 ACTIVATIONS: dict[str, tuple[Convert, tuple[int, int]]] = {

@@ -1,7 +1,7 @@
-"""Resize that looks at all elements which one of a smaller image stands for (`antialias`, as Pillow does).
+"""Resize with `antialias`: each element of a smaller image is computed from all elements that it covers, as in Pillow.
 
-All in float32 and in the order of ONNX Runtime (core/providers/cpu/tensor/upsample_antialias.h): the weights, and the
-sums along the last axis first.
+Everything is in float32 and in the order of ONNX Runtime (core/providers/cpu/tensor/upsample_antialias.h): the weights,
+and the sums, along the last axis first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import float32
 from service.core.arrays import Array
 
-# For each element of the result: places in the operand, and the weight of what is there.
+# For each element of the result: positions in the operand, and the weight of the element at each position.
 Taps = list[tuple[Array, Array]]
 _MOST_TAPS = 128
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
@@ -23,12 +23,12 @@ _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 @dataclass(frozen=True)
 class Filter:
-    """A window over the operand, as wide as the elements of the result are apart.
+    """A window over the operand, scaled with the distance between the result's elements.
 
     Attributes:
         mode: `linear` or `cubic`.
         a: the cubic's coefficient.
-        scale: the result's size by the operand's.
+        scale: the result's size divided by the operand's.
     """
 
     mode: str
@@ -36,12 +36,14 @@ class Filter:
     scale: np.float32
 
     def taps(self, node: Node, places: Array, axis: int) -> Taps:
-        """Those of the elements of the result that lie at `places` of the operand's `axis`."""
+        """Returns the positions and weights for the elements of the result, which are at `places` of the operand's
+        `axis`.
+        """
         size, step = node.shape(0)[axis], _ONE / self.scale
         support = np.float32(2 if self.mode == "cubic" else 1) * max(step, _ONE)
         window = 2 * int(np.ceil(support)) + 1
         if window > _MOST_TAPS:
-            node.unsupported(f"takes {window} elements for each; the limit is {_MOST_TAPS}")
+            node.unsupported(f"computes each element from {window} elements; the limit is {_MOST_TAPS}")
         found = np.zeros((len(places), window), np.int64)
         weights = np.zeros((len(places), window), np.float32)
         outside = bool(node.attribute("exclude_outside", 0))
@@ -55,7 +57,7 @@ class Filter:
     def _weights(
         self, center: np.float32, support: np.float32, window: int, size: int, *, exclude_outside: bool
     ) -> tuple[int, Array]:
-        """The first place inside of the operand, and the weights from there on."""
+        """Returns the first position inside of the operand, and the weights from there on."""
         start = int(np.floor(center - support + _HALF))
         end = start + min(max(int(np.floor(center + support + _HALF)) - start, 0), window)
         inside = [min(max(each, 0), size) for each in (start, end)]
@@ -68,7 +70,7 @@ class Filter:
         total = _ZERO
         for weight in weights:
             total = total + weight
-        if not exclude_outside and inside[0] < inside[1]:  # what is outside counts as the element at the edge
+        if not exclude_outside and inside[0] < inside[1]:  # positions outside count as the element at the edge
             count = end - start
             before, behind = (min(max(each, 0), count - 1) for each in (-start, end - size))
             for place in range(before):
@@ -89,7 +91,9 @@ class Filter:
 
 
 def resized(node: Node, taps: dict[int, Taps]) -> Value:
-    """The operand, float32, along each axis of `taps`: the sum of what is at its places by their weights."""
+    """Resizes the float32 operand along each axis of `taps`: adds the elements at its positions, multiplied by their
+    weights.
+    """
     float32(node)
     x, rank = node.expr(0), len(node.shape(0))
     for axis in sorted(taps, reverse=True):

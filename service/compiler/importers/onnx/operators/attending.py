@@ -1,5 +1,6 @@
-"""What the kinds of attention share. Queries, keys and values are `[batch, heads, tokens, size]`; all is float32, as in
-contrib_ops/cpu/bert/attention_cpu_base.h."""
+"""Functions that the attention operators share. Queries, keys and values are `[batch, heads, tokens, size]`; everything
+is float32, as in contrib_ops/cpu/bert/attention_cpu_base.h.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +23,20 @@ _LARGEST_MASK = 1 << 24
 
 
 def heads_of(node: Node, x: relax.Expr, heads: int = 0) -> relax.Expr:
-    """`[B, S, N]` -> `[B, heads, S, N / heads]`."""
+    """Splits `[B, S, N]` into heads: `[B, heads, S, N / heads]`."""
     heads = heads or node.attribute("num_heads", 0)
     shape = shape_of(x)
-    node.require(len(shape) == 3 and heads > 0 and shape[-1] % heads == 0, f"makes {heads} heads of {list(shape)}")
+    node.require(
+        len(shape) == 3 and heads > 0 and shape[-1] % heads == 0, f"cannot split {list(shape)} into {heads} heads"
+    )
     split = node.emit(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads)), "split")
     return node.emit(relax.op.permute_dims(split, (0, 2, 1, 3)), "heads")
 
 
 def repeated(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
-    """Each head several times over, so that there are `heads`."""
+    """Repeats each head so that there are `heads` of them."""
     batch, groups, tokens, size = shape_of(x)
-    node.require(heads % groups == 0, f"has {heads} heads of queries and {groups} of keys")
+    node.require(heads % groups == 0, f"has {heads} heads of queries, which {groups} heads of keys do not divide")
     if groups == heads:
         return x
     one = node.emit(relax.op.reshape(x, (batch, groups, 1, tokens, size)), "shared")
@@ -42,13 +45,13 @@ def repeated(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
 
 
 def with_past(node: Node, x: relax.Expr, past: int) -> relax.Expr:
-    """Keys or values behind those of earlier calls, which input `past` has, where there are any."""
+    """Returns keys or values after those of earlier calls, which are in input `past` if it is given."""
     if not node.has(past):
         return x
     float32(node, past)
     (batch, heads, _, size), given = shape_of(x), node.shape(past)
     fits = len(given) == 4 and (given[0], given[1], given[3]) == (batch, heads, size)
-    node.require(fits, f"has {list(given)} of earlier calls for {list(shape_of(x))}")
+    node.require(fits, f"has past keys or values {list(given)}, which do not fit {list(shape_of(x))}")
     return node.emit(relax.op.concat([node.expr(past), x], 2), "present")
 
 
@@ -61,7 +64,7 @@ def attended(
     scale: float | None,
     softcap: float = 0.0,
 ) -> relax.Call:
-    """softmax(scale * query * key' + what is `added`) * value, not bound yet.
+    """Returns softmax(scale * query * key' + the sum of `added`) * value, not bound yet.
 
     Args:
         scale: None for 1 / sqrt(size).
@@ -72,20 +75,20 @@ def attended(
     made = Real(node.emit, scores)
     made.x = made.apply(relax.op.multiply, scores, 1 / math.sqrt(shape_of(query)[3]) if scale is None else scale)
     if softcap:
-        node.require(softcap > 0 and math.isfinite(softcap), f"caps its scores at {softcap}")
+        node.require(softcap > 0 and math.isfinite(softcap), f"has the invalid softcap {softcap}")
         ratio = made.apply(relax.op.divide, made.x, softcap)
         made.x = made.apply(relax.op.multiply, made(ops.real_function("tanh", ratio)), softcap)
     for each in added:
         made.x = made.apply(relax.op.add, made.x, each)
     weights = made(real.softmax(made, 3))
-    if added:  # a query that sees no key gives zeros
+    if added:  # a query that can read no key yields zeros
         largest = made(relax.op.max(made.x, axis=[3], keepdims=True))
         weights = made.apply(relax.op.where, made.apply(relax.op.equal, largest, -math.inf), 0.0, weights)
     return ops.real_matmul(weights, value)
 
 
 def joined(node: Node, x: relax.Call) -> relax.Expr:
-    """`[B, heads, S, size]`, not bound yet -> `[B, S, heads * size]`."""
+    """Joins heads `[B, heads, S, size]`, not bound yet, to `[B, S, heads * size]`."""
     whole = node.emit(x, "attended")
     batch, heads, tokens, size = shape_of(whole)
     moved = node.emit(relax.op.permute_dims(whole, (0, 2, 1, 3)), "moved")
@@ -93,7 +96,7 @@ def joined(node: Node, x: relax.Call) -> relax.Expr:
 
 
 def bias(node: Node, place: int) -> list[relax.Expr]:
-    """What an input says is added to the scores."""
+    """Returns the bias that an input adds to the scores."""
     if not node.has(place):
         return []
     float32(node, place)
@@ -101,16 +104,17 @@ def bias(node: Node, place: int) -> list[relax.Expr]:
 
 
 def hidden(node: Node, there: relax.Expr, low: float) -> relax.Expr:
-    """`low` where nothing is, else 0."""
+    """Returns 0 where `there` is true, and `low` elsewhere."""
     nothing, hiding = (relax.const(np.array(value, np.float32)) for value in (0.0, low))
     return node.emit(relax.op.where(there, nothing, hiding), "hidden")
 
 
 def seen(node: Node, tokens: int, length: int, behind: int, left: int = -1, right: int = 0) -> Array:
-    """Which keys a query sees: from `left` before its own place to `right` behind it, where they are not negative.
-    The first query's own place is `behind`. bool `[tokens, length]`."""
+    """Returns which keys a query can read: from `left` before its own position to `right` after it, if these are not
+    negative. The first query's position is `behind`. The result is bool `[tokens, length]`.
+    """
     if tokens * length > _LARGEST_MASK:
-        node.unsupported(f"hides keys of {tokens} by {length}")
+        node.unsupported(f"has a mask of {tokens} queries by {length} keys, which is too large")
     own = np.arange(tokens)[:, np.newaxis] + behind
     keys = np.arange(length)[np.newaxis]
     result = np.ones((tokens, length), bool)
@@ -122,5 +126,7 @@ def seen(node: Node, tokens: int, length: int, behind: int, left: int = -1, righ
 
 
 def causal(node: Node, tokens: int, length: int, behind: int, low: float = LOWEST) -> relax.Expr:
-    """What hides later keys: a query sees those up to its own place and `behind` more."""
+    """Returns the addend that hides later keys: a query reads the first `behind` keys and those up to its own
+    position.
+    """
     return hidden(node, node.literal(seen(node, tokens, length, behind)), low)

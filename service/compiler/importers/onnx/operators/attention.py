@@ -16,8 +16,9 @@ _MASKED = -10000.0  # default of mask_filter_value
 
 
 def attention(node: Node) -> Value:
-    """input `[B, S, H]`, weights `[H, 3 * N]`, bias `[3 * N]`, mask_index, past `[2, B, heads, P, size]`,
-    attention_bias."""
+    """Inputs: input `[B, S, H]`, weights `[H, 3 * N]`, bias `[3 * N]`, mask_index, past `[2, B, heads, P, size]`,
+    attention_bias.
+    """
     float32(node, 0, 1)
     part = replace(node.operator, op_type="MatMul", inputs=node.operator.inputs[:2], attributes={})
     rows = matrix.matmul(Node(node.state, part))
@@ -28,8 +29,10 @@ def attention(node: Node) -> Value:
 
 
 def quantized_attention(node: Node) -> Value:
-    """input, weights, bias, input_scale, weight_scale, mask_index, input_zero_point, weight_zero_point, past."""
-    places = (0, 1, 3, 4, 6, 7, 2)  # as MatMulIntegerToFloat has them
+    """Inputs: input, weights, bias, input_scale, weight_scale, mask_index, input_zero_point, weight_zero_point,
+    past.
+    """
+    places = (0, 1, 3, 4, 6, 7, 2)  # in the order of MatMulIntegerToFloat's inputs
     inputs = tuple(node.operator.inputs[place] if node.has(place) else "" for place in places)
     part = replace(node.operator, op_type="com.microsoft.MatMulIntegerToFloat", inputs=inputs, attributes={})
     rows = dynamic.matmul_integer_to_float(Node(node.state, part))
@@ -37,12 +40,15 @@ def quantized_attention(node: Node) -> Value:
 
 
 def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: int) -> Value:
-    """Of queries, keys and values that lie side by side in rows `[B, S, 3 * N]`."""
+    """Converts attention of queries, keys and values that are adjacent in rows `[B, S, 3 * N]`."""
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
-        node.unsupported("rotates its positions, or writes into past keys")
+        node.unsupported("uses do_rotary or past_present_share_buffer, which cannot be compiled")
     batch, tokens, width = shape_of(rows)
     sizes = node.attribute("qkv_hidden_sizes", ()) or (width // 3,) * 3
-    node.require(len(sizes) == 3 and sum(sizes) == width and sizes[0] == sizes[1], f"has parts of {list(sizes)[:8]}")
+    node.require(
+        len(sizes) == 3 and sum(sizes) == width and sizes[0] == sizes[1],
+        f"has qkv_hidden_sizes {list(sizes)[:8]}, which do not fit {width} columns",
+    )
     starts = (0, sizes[0], 2 * sizes[0])
     parts = [
         node.emit(relax.op.strided_slice(rows, [2], [start], [start + size], [1]), "part")
@@ -54,11 +60,13 @@ def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: in
         float32(node, past)
         given = node.shape(past)
         fits = len(given) == 5 and (*given[:3], given[4]) == (2, batch, *shape_of(key)[1::2])
-        node.require(fits and shape_of(key) == shape_of(value), f"has {list(given)} of earlier calls")
+        node.require(
+            fits and shape_of(key) == shape_of(value), f"has past keys and values {list(given)}, which do not fit"
+        )
         before = given[3]
         key, value = (_behind(node, x, past, place) for place, x in enumerate((key, value)))
     if any(node.operator.outputs[1:2]):
-        node.require(shape_of(key) == shape_of(value), "gives keys and values of other sizes as one tensor")
+        node.require(shape_of(key) == shape_of(value), "returns keys and values of different sizes as one tensor")
         whole = (1, *shape_of(key))
         present = node.emit(
             relax.op.concat([node.emit(relax.op.reshape(x, whole), "kept") for x in (key, value)], 0), "present"
@@ -71,19 +79,20 @@ def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: in
 
 
 def _behind(node: Node, x: relax.Expr, past: int, place: int) -> relax.Expr:
-    """Keys (0) or values (1) behind those of earlier calls."""
+    """Returns keys (0) or values (1) after those of earlier calls."""
     part = node.emit(relax.op.strided_slice(node.expr(past), [0], [place], [place + 1], [1]), "past")
     earlier = node.emit(relax.op.reshape(part, node.shape(past)[1:]), "past")
     return node.emit(relax.op.concat([earlier, x], 2), "whole")
 
 
 def multi_head_attention(node: Node) -> Value:
-    """query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value: `[B, S, N]` each, or keys and
-    values `[B, heads, S, size]`."""
+    """Inputs: query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value: `[B, S, N]` each, or
+    keys and values `[B, heads, S, size]`.
+    """
     if node.has(8) or any(node.operator.outputs[3:]):
-        node.unsupported("writes into past keys, or gives its scores")
+        node.unsupported("writes into past keys or returns its scores, which cannot be compiled")
     query, key, value = _operands(node)
-    node.require(node.has(6) == node.has(7), "has keys or values of earlier calls alone")
+    node.require(node.has(6) == node.has(7), "has past keys without past values, or the reverse")
     key, value = (attending.with_past(node, x, past) for x, past in ((key, 6), (value, 7)))
     tokens, length = shape_of(query)[2], shape_of(key)[2]
     added = [*_mask(node, 4, (shape_of(query)[0], tokens, length)), *attending.bias(node, 5)]
@@ -93,13 +102,18 @@ def multi_head_attention(node: Node) -> Value:
 
 
 def _operands(node: Node) -> list[relax.Expr]:
-    """Queries, keys and values `[B, heads, S, size]`, with their biases."""
+    """Returns queries, keys and values `[B, heads, S, size]`, with their biases added."""
     if not (node.has(1) and node.has(2)):
-        node.unsupported("has its queries, keys and values packed into one tensor, as ONNX Runtime's CPU has none")
+        node.unsupported(
+            "has queries, keys and values packed into one tensor, which ONNX Runtime's CPU cannot compute either"
+        )
     float32(node, 0, 1, 2)
     sizes, operands = [node.shape(place)[-1] for place in range(3)], [node.expr(place) for place in range(3)]
     if node.has(3):
-        node.require(node.shape(3) == (sum(sizes),) and len(node.shape(1)) == 3, f"has a bias of {node.shape(3)}")
+        node.require(
+            node.shape(3) == (sum(sizes),) and len(node.shape(1)) == 3,
+            f"has a bias of shape {list(node.shape(3))}, which does not fit",
+        )
         starts = np.cumsum([0, *sizes])
         for place, (start, size) in enumerate(zip(starts, sizes, strict=False)):
             part = relax.op.strided_slice(node.expr(3), [0], [int(start)], [int(start) + size], [1])
@@ -112,14 +126,16 @@ def _scale(node: Node) -> float | None:
 
 
 def _mask(node: Node, place: int, extents: tuple[int, int, int]) -> list[relax.Expr]:
-    """What is added to the scores where a mask is 0: one of keys, `[B, L]`, or one for each query, `[B, S, L]`; or the
-    number of keys that are there, `[B]`, or that and the first of them, `[2 * B]`."""
+    """Returns the addend that hides keys by a mask. A mask is 0 for hidden keys: one for all queries, `[B, L]`, or one
+    for each query, `[B, S, L]`. Or it is the number of valid keys, `[B]`, or that number and the first valid key, `[2 *
+    B]`.
+    """
     if not node.has(place):
         return []
     batch, tokens, length = extents
     shape, dtype = node.shape(place), node.dtype(place)
     if dtype not in ("int32", "int64", "bool"):
-        node.unsupported(f"has a mask of {dtype}", node.name(place))
+        node.unsupported(f"has a mask of {dtype}, which cannot be compiled", node.name(place))
     if shape in ((batch,), (2 * batch,)) and dtype != "bool":
         row = node.literal(np.arange(length, dtype=dtype).reshape(1, 1, 1, length))
         there = node.emit(relax.op.less(row, _bounds(node, place, 0, batch)), "there")
@@ -137,7 +153,7 @@ def _mask(node: Node, place: int, extents: tuple[int, int, int]) -> list[relax.E
 
 
 def _bounds(node: Node, place: int, start: int, batch: int) -> relax.Expr:
-    """`batch` elements of an input from `start` on, one for each sample."""
+    """Returns `batch` elements of an input from `start` on, one for each sample."""
     part = node.emit(relax.op.strided_slice(node.expr(place), [0], [start], [start + batch], [1]), "bounds")
     return node.emit(relax.op.reshape(part, (batch, 1, 1, 1)), "bounds")
 

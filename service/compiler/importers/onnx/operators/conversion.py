@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear: where float32 enters and leaves; and one type to another."""
+"""QuantizeLinear and DequantizeLinear, which convert from and to float32, and conversions between stored types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _STORAGES = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 
 
 def quantize_linear(node: Node) -> relax.Var:
-    """x, y_scale, y_zero_point: float32 -> stored values, of the zero point's type or of `output_dtype`."""
+    """Inputs: x, y_scale, y_zero_point. Converts float32 to stored values, of the zero point's type or of
+    `output_dtype`.
+    """
     node.require_supported(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
     named = DTYPES.get(node.attribute("output_dtype", 0), "uint8")
     quantized = node.clamped(_type(node, node.storage(2) if node.has(2) else named))
@@ -21,7 +23,7 @@ def quantize_linear(node: Node) -> relax.Var:
 
 
 def dequantize_linear(node: Node) -> relax.Var:
-    """x, x_scale, x_zero_point: stored values -> float32."""
+    """Inputs: x, x_scale, x_zero_point. Converts stored values to float32."""
     storage = node.storage(0)
     node.require(not node.has(2) or node.storage(2) == storage, f"has a zero point that is not {storage}")
     quantized = _type(node, storage)
@@ -30,21 +32,23 @@ def dequantize_linear(node: Node) -> relax.Var:
 
 
 def _type(node: Node, storage: str) -> QuantizedType:
-    """The type of a conversion's stored values."""
+    """Returns the type of a conversion's stored values."""
     points = node.data(2) if node.has(2) else None
     rank, axis = len(node.shape(0)), node.attribute("axis", 1)
     size = node.attribute("block_size", 0)
     if not size and node.data(1).size == 1:
         return node.type_of(1, points, storage, None, _STORAGES)
-    node.require(-rank <= axis < rank, f"has axis {axis} of {rank}")
+    node.require(-rank <= axis < rank, f"has axis {axis}, but its input has {rank} dimensions")
     if not size:
         return node.type_of(1, points, storage, int(axis % rank), _STORAGES)
-    node.require(size > 0, f"has blocks of {size}")
+    node.require(size > 0, f"has the invalid block_size {size}")
     return node.blocked_type(1, points, storage, _STORAGES, int(axis % rank), size)
 
 
 def requantize(node: Node) -> relax.Var:
-    """x, x_scale, x_zero_point, y_scale, y_zero_point: what `qdq` makes of DequantizeLinear and QuantizeLinear."""
+    """Inputs: x, x_scale, x_zero_point, y_scale, y_zero_point. `qdq` creates it from DequantizeLinear and
+    QuantizeLinear.
+    """
     in_type = node.quantized(0, 1, 2)
     out_type = node.output_type(3, 4, in_type.storage)
     if in_type == out_type:

@@ -1,4 +1,4 @@
-"""Convolutions: QLinearConv, and Conv of real values; transposed ones of both."""
+"""Convolutions: QLinearConv, Conv of real values, and transposed convolutions of both."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from service.core.arrays import Array
 
 
 def qlinear_conv(node: Node) -> relax.Var:
-    """x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, and a bias of int32.
+    """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, and an int32 bias.
 
-    Images `[N, C, H, W]` or rows `[N, C, L]`, filters `[O, C / groups, KH, KW]` with one scale or one each.
+    Images are `[N, C, H, W]`, or rows `[N, C, L]`; filters are `[O, C / groups, KH, KW]` with one scale for all, or one
+    for each.
     """
     windows, weights = Windows(node, weights=3), node.shape(3)
     windows.check_groups(weights)
@@ -37,7 +38,7 @@ def qlinear_conv(node: Node) -> relax.Var:
 
 
 def conv(node: Node) -> relax.Var:
-    """X, W, B of float32; X and W are rounded where the operator says so."""
+    """Inputs: X, W, B of float32. X and W are rounded if the operator requires it."""
     float32(node, *range(node.input_count))
     windows, weights = Windows(node, weights=1), node.shape(1)
     windows.check_groups(weights)
@@ -51,19 +52,19 @@ def conv(node: Node) -> relax.Var:
 
 
 def _arranged(node: Node, windows: Windows, place: int) -> relax.Expr:
-    """Filters, which may be computed of constants, as `[O, KH, KW, C / groups]`."""
+    """Returns filters, which may be computed from constants, as `[O, KH, KW, C / groups]`."""
     filters, per_group = node.shape(place)[:2]
     whole = node.emit(relax.op.reshape(node.expr(place), (filters, per_group, *windows.kernel)), "filters")
     return node.emit(relax.op.permute_dims(whole, (0, 2, 3, 1)), "filters")
 
 
 def qlinear_conv_transpose(node: Node) -> relax.Var:
-    """The inputs of `qlinear_conv`, with filters `[C, O, KH, KW]`."""
+    """Inputs: as for `qlinear_conv`, with filters `[C, O, KH, KW]`."""
     if node.attribute("group", 1) != 1:
-        node.unsupported("is a transposed convolution in groups")
+        node.unsupported("is a transposed convolution in groups, which cannot be compiled")
     windows = Windows(node, weights=3, transposed=True)
     channels, filters = node.shape(3)[:2]
-    node.require_supported(channels == windows.channels, f"has {windows.channels} channels and weights of {channels}")
+    node.require_supported(channels == windows.channels, f"has {windows.channels} channels, but weights for {channels}")
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=1)
     if weight_type.axis is not None:
         weight_type = replace(weight_type, axis=0)
@@ -88,19 +89,21 @@ def qlinear_conv_transpose(node: Node) -> relax.Var:
 
 
 def conv_transpose(node: Node) -> relax.Var:
-    """X, W, B of float32: a convolution of the input with zeros between its elements, by filters turned round."""
+    """Inputs: X, W, B of float32. Computes a convolution of the input, with zeros between its elements, by flipped
+    filters.
+    """
     float32(node, *range(node.input_count))
     windows, (channels, per_group) = Windows(node, weights=1, transposed=True), node.shape(1)[:2]
     groups = windows.groups
     fits = groups > 0 and channels == windows.channels and channels % groups == 0
-    node.require_supported(fits, f"has {windows.channels} channels and weights of {channels} in {groups} groups")
+    node.require_supported(fits, f"has {windows.channels} channels, but weights for {channels} in {groups} groups")
     x = _spread(node, windows)
     weight = _turned(node, windows, per_group)
     padding = [
         windows.dilation[axis % 2] * (windows.kernel[axis % 2] - 1) - side for axis, side in enumerate(windows.padding)
     ]
     if min(padding) < 0:
-        node.unsupported("cuts more than its window")
+        node.unsupported("has pads larger than its window, which cannot be compiled")
     bias = node.expr(2) if node.has(2) else None
 
     def body(image: relax.Var) -> relax.Expr:
@@ -110,7 +113,7 @@ def conv_transpose(node: Node) -> relax.Var:
 
 
 def _spread(node: Node, windows: Windows) -> relax.Expr:
-    """The image with `stride - 1` zeros between its elements, and `output_padding` behind them."""
+    """Returns the image with `stride - 1` zeros between its elements, and `output_padding` after them."""
     (height, width), (down, right) = windows.size, windows.strides
     n, channels = node.shape(0)[:2]
     cells = node.emit(relax.op.reshape(windows.image(node.expr(0)), (n, channels, height, 1, width, 1)), "cells")
@@ -123,7 +126,7 @@ def _spread(node: Node, windows: Windows) -> relax.Expr:
 
 
 def _turned(node: Node, windows: Windows, per_group: int) -> relax.Expr:
-    """Filters `[C, O / groups, KH, KW]` as those of the convolution: `[O, KH, KW, C / groups]`, turned round."""
+    """Returns filters `[C, O / groups, KH, KW]` as those of the convolution: `[O, KH, KW, C / groups]`, flipped."""
     groups, each = windows.groups, windows.channels // windows.groups
     (rows, columns), data = windows.kernel, node.data(1)
     whole = data.reshape(groups, each, per_group, rows, columns)[..., ::-1, ::-1]
@@ -131,12 +134,12 @@ def _turned(node: Node, windows: Windows, per_group: int) -> relax.Expr:
 
 
 def bias_of(node: Node, place: int, filters: int) -> relax.Constant | None:
-    """One int32 for each filter, at the accumulators' scale; ONNX Runtime looks at no other."""
+    """Returns a bias of one int32 for each filter. Its scale is assumed to be the accumulators', as in ONNX Runtime."""
     if not node.has(place):
         return None
     bias = node.data(place)
     node.require(bias.dtype == np.int32, f"has a bias of {bias.dtype}, not int32", node.name(place))
-    node.require(bias.size == filters, f"has a bias of {list(bias.shape)} for {filters} filters", node.name(place))
+    node.require(bias.size == filters, f"has a bias {list(bias.shape)} for {filters} filters", node.name(place))
     return node.constant(place, flat)
 
 
@@ -145,15 +148,15 @@ def flat(values: Array) -> Array:
 
 
 def _transposed_filters(weights: Array) -> Array:
-    """`[C, O, KH, KW]` -> `[O, KH, KW, C]`."""
+    """Converts `[C, O, KH, KW]` to `[O, KH, KW, C]`."""
     return np.ascontiguousarray(weights.transpose(1, 2, 3, 0))
 
 
 def _transposed_rows(weights: Array) -> Array:
-    """`[C, O, K]` -> `[O, 1, K, C]`."""
+    """Converts `[C, O, K]` to `[O, 1, K, C]`."""
     return _transposed_filters(weights[:, :, np.newaxis])
 
 
 def filters_of_rows(weights: Array) -> Array:
-    """`[O, C / groups, K]` -> `[O, 1, K, C / groups]`."""
+    """Converts `[O, C / groups, K]` to `[O, 1, K, C / groups]`."""
     return filters_channels_last(weights[:, :, np.newaxis])

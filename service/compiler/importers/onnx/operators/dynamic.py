@@ -1,11 +1,11 @@
-"""Dynamic quantization: activations whose scale and zero point are found when the model runs.
+"""Dynamic quantization: activations whose scale and zero point are computed while the model runs.
 
-The types of the dialect are constant, so stored values whose zero point is not known yet are taken as those of zero
-point 0, and what that adds to a sum of products is taken off again: sum((x - z) * w) = sum(x * w) - z * sum(w). All of
-it is in int32, which wraps, so the sums are exact.
+The types of the dialect are constant. Stored values with a zero point that is not known yet therefore have a type with
+zero point 0, and its contribution to a sum of products is subtracted again: sum((x - z) * w) = sum(x * w) - z * sum(w).
+Everything is computed in int32, which wraps, so that the sums are exact.
 
-A scale or a zero point that is computed keeps the axes of its tensor, with length 1 (`State.loose`): every tensor of
-the module has the samples along its first axis, and of several, each is quantized alone.
+A computed scale or zero point keeps the axes of its tensor, with length 1 (`State.loose`): every tensor of the module
+has the samples along its first axis, and each of several samples is quantized separately.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _LARGEST_IMAGE = 1 << 24
 
 
 def dynamic_quantize_linear(node: Node) -> tuple[Value, ...]:
-    """x: float32 -> uint8, its scale and its zero point, of a range that holds zero (core/util/qmath.h,
-    GetQuantizationParameter)."""
+    """Input: x. Converts float32 to uint8, its scale and its zero point, for a range that includes zero
+    (core/util/qmath.h, GetQuantizationParameter).
+    """
     stored, scale, point = quantized_dynamically(node, node.expr(0), node.dtype(0))
     node.state.loose |= {name for name in node.operator.outputs[1:] if name}
     return stored, scale, point
@@ -39,7 +40,7 @@ def dynamic_quantize_linear(node: Node) -> tuple[Value, ...]:
 
 def quantized_dynamically(node: Node, x: relax.Expr, dtype: str) -> tuple[relax.Var, relax.Var, relax.Var]:
     if dtype != "float32":
-        node.unsupported(f"quantizes {dtype}, not float32")
+        node.unsupported(f"quantizes {dtype}; only float32 can be compiled")
     shape, emit = shape_of(x), node.emit
     axes = list(range(1 if len(shape) > 1 and shape[0] == 1 else 0, len(shape)))  # of one sample
     zero, one = (relax.const(np.array(value, np.float32)) for value in (0, 1))
@@ -62,25 +63,27 @@ def _between(node: Node, x: relax.Expr, low: float, high: float) -> relax.Var:
 
 
 def matmul_integer(node: Node) -> Value:
-    """A, B, a_zero_point, b_zero_point: `[…, K]` times constant `[K, N]` -> int32."""
+    """Inputs: A, B, a_zero_point, b_zero_point. Multiplies `[…, K]` by constant `[K, N]`, giving int32."""
     return integer_product(node, node.expr(0), node.dtype(0), weights=1, point=_point(node, 2), weight_point=3)
 
 
 def matmul_integer_to_float(node: Node) -> Value:
-    """A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias (com.microsoft) -> float32."""
+    """Inputs: A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias (com.microsoft). Returns float32."""
     sums = integer_product(node, node.expr(0), node.dtype(0), weights=1, point=_point(node, 4), weight_point=5)
     return _scaled(node, sums, node.expr(2), weight_scale=3, bias=6)
 
 
 def dynamic_quantize_matmul(node: Node) -> Value:
-    """A, B, b_scale, b_zero_point, bias (com.microsoft): float32 times stored values -> float32."""
+    """Inputs: A, B, b_scale, b_zero_point, bias (com.microsoft). Multiplies float32 by stored values, giving
+    float32.
+    """
     stored, scale, point = quantized_dynamically(node, node.expr(0), node.dtype(0))
     sums = integer_product(node, stored, "uint8", weights=1, point=point, weight_point=3)
     return _scaled(node, sums, scale, weight_scale=2, bias=4)
 
 
 def _scaled(node: Node, sums: relax.Var, scale: relax.Expr, weight_scale: int, bias: int) -> relax.Var:
-    """float(sum) * (s_a * s_b) + bias (mlas/lib/qpostprocessor.cpp)."""
+    """Returns float(sum) * (s_a * s_b) + bias (mlas/lib/qpostprocessor.cpp)."""
     product = node.emit(relax.op.multiply(scale, node.expr(weight_scale)), "scale")
     real = node.emit(relax.op.astype(sums, "float32"), "real")
     scaled = node.emit(relax.op.multiply(real, product), "scaled")
@@ -88,25 +91,26 @@ def _scaled(node: Node, sums: relax.Var, scale: relax.Expr, weight_scale: int, b
 
 
 def _point(node: Node, place: int) -> int | relax.Expr:
-    """The zero point of the activations: a number, or a tensor of axes of length 1."""
+    """Returns the zero point of the activations: a number, or a tensor with axes of length 1."""
     if not node.has(place):
         return 0
     known = node.known(place)
     if known is None:
         return node.expr(place)
     if known.size != 1:
-        node.unsupported(f"has {known.size} zero points for its activations", node.name(place))
+        node.unsupported(f"has {known.size} zero points for its activations, not one", node.name(place))
     return int(known.reshape(-1)[0])
 
 
 def integer_product(
     node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
 ) -> relax.Var:
-    """sum((x - point) * (w - its zero point)) as int32 `[…, N]`, of constant weights `[K, N]`, or of several such
-    matrices `[…, K, N]`. As in NumPy, an operand of one dimension is a row or a column, and its axis is dropped."""
+    """Returns sum((x - point) * (w - its zero point)) as int32 `[…, N]`, for constant weights `[K, N]`, or several such
+    matrices `[…, K, N]`. As in NumPy, an operand of one dimension is a row or a column, and its axis is dropped.
+    """
     data, shape = node.data(weights), shape_of(x)
     fits = bool(shape) and data.ndim > 0 and shape[-1] == data.shape[max(data.ndim - 2, 0)]
-    node.require(fits, f"multiplies {list(shape)} by {list(data.shape)}")
+    node.require(fits, f"cannot multiply {list(shape)} by {list(data.shape)}")
     if data.ndim != 2 or len(shape) == 1:
         return _product_of_several(node, x, storage, weights=weights, point=point, weight_point=weight_point)
     in_type, weight_type = _types(node, storage, point, weights, weight_point, units=data.shape[1])
@@ -118,12 +122,16 @@ def integer_product(
 def _product_of_several(
     node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
 ) -> relax.Var:
-    """`integer_product` of a row, or of weights that are not one matrix. They broadcast, and have one zero point."""
+    """Computes `integer_product` for a row, or for weights that are not one matrix. They broadcast, and have one zero
+    point.
+    """
     data, shape = node.data(weights), shape_of(x)
     matrices = data[:, np.newaxis] if data.ndim == 1 else data
     points = np.unique(node.data(weight_point)) if node.has(weight_point) else np.zeros(1, data.dtype)
     if points.size != 1:
-        node.unsupported(f"has {points.size} zero points for weights of {list(data.shape)}", node.name(weight_point))
+        node.unsupported(
+            f"has {points.size} zero points for weights {list(data.shape)}, not one", node.name(weight_point)
+        )
     in_type, weight_type = _types(node, storage, point, weights, weight_point, units=matrices.shape[-1])
     if weight_type.axis is not None:
         weight_type = QuantizedType(weight_type.storage, (1.0,), weight_type.zero_points[:1])
@@ -137,7 +145,7 @@ def _product_of_several(
 
 
 def conv_integer(node: Node) -> Value:
-    """x, w, x_zero_point, w_zero_point -> int32 `[N, O, OH, OW]`."""
+    """Inputs: x, w, x_zero_point, w_zero_point. Returns int32 `[N, O, OH, OW]`."""
     windows, data, point = Windows(node, weights=1), node.data(1), _point(node, 2)
     windows.check_groups(data.shape)
     in_type, weight_type = _types(node, node.dtype(0), point, 1, 3, units=data.shape[0])
@@ -154,12 +162,16 @@ def conv_integer(node: Node) -> Value:
 
 
 def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
-    """The image with its zero point around it: zeros, and the zero point where nothing else is."""
+    """Pads the image with its zero point: pads with zeros first, and then adds the zero point at the padded
+    positions.
+    """
     top, left, bottom, right = windows.padding
     if not any(windows.padding):
         return windows.image(node.expr(0))
     if math.prod(windows.size) > _LARGEST_IMAGE:
-        node.unsupported(f"pads an image of {windows.size[0]} by {windows.size[1]} with a zero point found at run time")
+        node.unsupported(
+            f"pads an image of {windows.size[0]} by {windows.size[1]} with a computed zero point, which is too large"
+        )
     widths = [0, 0, 0, 0, top, bottom, left, right]
     image, dtype = windows.image(node.expr(0)), node.dtype(0)
     inside = np.zeros((1, 1, *windows.size), dtype)
@@ -173,13 +185,13 @@ def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
 def _types(
     node: Node, storage: str, point: int | relax.Expr, weights: int, weight_point: int, units: int
 ) -> tuple[QuantizedType, QuantizedType]:
-    """The types of the activations and the weights, in steps of 1."""
+    """Returns the types of the activations and the weights, with a scale of 1."""
     stored = node.dtype(weights)
     for dtype, what in ((storage, "activations"), (stored, "weights")):
         if dtype not in _STORAGES:
-            node.unsupported(f"has {what} of {dtype}; those of 8 bits can be compiled")
+            node.unsupported(f"has {what} of {dtype}; only 8 bits can be compiled")
     points = node.data(weight_point).reshape(-1) if node.has(weight_point) else np.zeros(1, stored)
-    node.require(points.dtype.name == stored, f"has weights of {stored} and zero points of {points.dtype.name}")
+    node.require(points.dtype.name == stored, f"has weights of {stored}, but zero points of {points.dtype.name}")
     node.require(
         points.size == 1 or np.unique(points).size == 1 or points.size == units,
         f"has {points.size} zero points for {units} columns of weights",
@@ -192,14 +204,14 @@ def _types(
 
 
 def _sums(weights: Array, weight_type: QuantizedType) -> Array:
-    """The sum of each filter, less its zero point: `[O]` int32."""
+    """Returns the sum of each filter less its zero point, `[O]` int32."""
     rows = weights.reshape(len(weights), -1).astype(np.int64)
     points = np.array(weight_type.zero_points, np.int64).reshape(-1, 1)
     return np.asarray((rows - points).sum(axis=1).astype(np.int32))
 
 
 def _without(node: Node, sums: relax.Var, point: int | relax.Expr, rows: Array) -> relax.Var:
-    """`sums` less what a zero point of 0 has added to them: `rows` times the zero point that was computed."""
+    """Returns `sums` less the contribution of the computed zero point: `rows` times that zero point."""
     if isinstance(point, int):
         return node.emit(sums)
     scalar = node.emit(relax.op.reshape(point, [1] * len(shape_of(sums))), "point")

@@ -19,9 +19,10 @@ _MOST_LETTERS = 26
 
 
 def einsum(node: Node) -> relax.Var:
-    """Operands by their letters (`bij,bjk->bik`); an ellipsis stands for axes that all have.
+    """Computes a product of operands whose axes are given by letters (`bij,bjk->bik`); an ellipsis represents axes that
+    all have.
 
-    A letter that one operand has twice, its diagonal, is refused.
+    A letter that occurs twice in one operand, its diagonal, is refused.
     """
     float32(node, *range(node.input_count))
     terms, wanted = _letters(node)
@@ -35,18 +36,18 @@ def einsum(node: Node) -> relax.Var:
 
 
 def _letters(node: Node) -> tuple[list[str], str]:
-    """The axes of each operand and of the result, a letter each."""
+    """Returns the axes of each operand and of the result, one letter for each axis."""
     equation = node.attribute("equation", "").replace(" ", "")
     match = _EQUATION.fullmatch(equation) if len(equation) < 1000 else None
     terms = match[1].split(",") if match else []
     if match is None or len(terms) != node.input_count:
-        node.malformed(f"has the equation {equation[:100]!a} for {node.input_count} operands")
+        node.malformed(f"has the equation {equation[:100]!a}, which does not fit {node.input_count} operands")
     used = {each for each in equation if each in string.ascii_letters}
     spare = [each for each in string.ascii_letters if each not in used]
     rests = [len(node.shape(place)) - len(term.replace("...", "")) for place, term in enumerate(terms)]
     fits = all(rest >= 0 if "..." in term else rest == 0 for rest, term in zip(rests, terms, strict=True))
     most = max((rest for rest, term in zip(rests, terms, strict=True) if "..." in term), default=0)
-    node.require(fits and len(used) + most <= _MOST_LETTERS, f"has the equation {equation[:100]!a}")
+    node.require(fits and len(used) + most <= _MOST_LETTERS, f"has the invalid equation {equation[:100]!a}")
     open_ = "".join(spare[:most])
     named = [
         term.replace("...", open_[most - rest :]) if "..." in term else term
@@ -58,21 +59,25 @@ def _letters(node: Node) -> tuple[list[str], str]:
     else:
         result = match[2].replace("...", open_)
     everything = "".join(named) + result
-    node.require("." not in everything and set(result) <= set("".join(named)), f"has the equation {equation[:100]!a}")
-    node.require_supported(len(set(result)) == len(result), f"makes the axes {result}")
+    node.require(
+        "." not in everything and set(result) <= set("".join(named)), f"has the invalid equation {equation[:100]!a}"
+    )
+    node.require_supported(
+        len(set(result)) == len(result), f"repeats an axis in its result {result}, which cannot be compiled"
+    )
     if any(len(set(term)) != len(term) for term in named):
-        node.unsupported(f"takes a diagonal: {equation[:100]}")
+        node.unsupported(f"reads a diagonal, which cannot be compiled: {equation[:100]}")
     sizes: dict[str, int] = {}
     for place, term in enumerate(named):
         for letter, size in zip(term, node.shape(place), strict=True):
-            node.require(sizes.setdefault(letter, size) == size, f"has several sizes for {letter}")
+            node.require(sizes.setdefault(letter, size) == size, f"has different sizes for the axis {letter}")
     return named, result
 
 
 def _product(
     node: Node, one: tuple[str, relax.Expr], other: tuple[str, relax.Expr], later: set[str]
 ) -> tuple[str, relax.Expr]:
-    """The sum of products over the letters that both have and nothing needs `later`."""
+    """Returns the sum of products over the letters that both operands have and nothing needs `later`."""
     lhs, x = _summed(node, *one, later | set(other[0]))
     rhs, y = _summed(node, *other, later | set(lhs))
     shared = [each for each in lhs if each in rhs]
@@ -87,7 +92,9 @@ def _product(
 
 
 def _arranged(node: Node, letters: str, x: relax.Expr, groups: list[list[str]], sizes: dict[str, int]) -> relax.Expr:
-    """`x` as matrices: the axes of the first group as they are, those of the others as one each."""
+    """Returns `x` as matrices: the axes of the first group are kept, and those of each other group are merged into
+    one.
+    """
     order = [letters.index(each) for group in groups for each in group]
     if order != sorted(order):
         x = node.emit(relax.op.permute_dims(x, order), "ordered")
@@ -96,7 +103,7 @@ def _arranged(node: Node, letters: str, x: relax.Expr, groups: list[list[str]], 
 
 
 def _summed(node: Node, letters: str, x: relax.Expr, kept: set[str]) -> tuple[str, relax.Expr]:
-    """Without the axes that nothing needs."""
+    """Sums over the axes that nothing needs."""
     gone = [place for place, each in enumerate(letters) if each not in kept]
     if not gone:
         return letters, x

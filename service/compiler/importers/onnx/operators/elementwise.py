@@ -1,4 +1,4 @@
-"""Arithmetic of two tensors: QLinearAdd and QLinearMul; in float32, what stands outside of quantized parts."""
+"""Arithmetic of two tensors: QLinearAdd and QLinearMul, and float32 operators outside of quantized parts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _NUMPY: dict[str, Callable[..., Any]] = {"Add": np.add, "Div": np.divide, "Mul":
 
 
 def qlinear_add(node: Node) -> relax.Var:
-    """A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point (com.microsoft).
+    """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point (com.microsoft).
 
-    A sum of three terms depends on their order. MLAS adds the second operand first, except where the first one is
-    repeated along the last axis that is longer than 1 (`QLinearBroadcast` in
-    contrib_ops/cpu/quantization/qlinear_binary_op.cc); so they change places here.
+    A sum of three terms depends on their order. MLAS adds the second operand first, unless the first one is repeated
+    along the last axis that is longer than 1 (`QLinearBroadcast` in contrib_ops/cpu/quantization/qlinear_binary_op.cc).
+    In that case, the operands are swapped here.
     """
     return _binary(node, ops.add, swapped=_repeats(node.shape(0), node.shape(3)))
 
 
 def qlinear_mul(node: Node) -> relax.Var:
-    """As `qlinear_add`."""
+    """Inputs: as for `qlinear_add`."""
     return _binary(node, ops.mul, swapped=False)
 
 
@@ -48,7 +48,9 @@ def _binary(node: Node, make: Callable[..., relax.Call], *, swapped: bool) -> re
 
 
 def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
-    """Whether `lhs` is the one that is repeated along the last axis where the operands are not both 1."""
+    """Returns true if `lhs` is the operand that is repeated along the last axis on which the operands are not both
+    1.
+    """
     rank = max(len(lhs), len(rhs))
     pairs = list(zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs, strict=True))
     last = next((pair for pair in reversed(pairs) if pair != (1, 1)), (1, 1))
@@ -56,14 +58,14 @@ def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
 
 
 def arithmetic(node: Node) -> Value:
-    """Add, Sub, Mul, Div: of shapes while importing, of float32 and whole numbers when the model runs."""
+    """Add, Sub, Mul, Div: on shapes while importing; on float32 and whole numbers when the model runs."""
     kind, known = node.operator.op_type, [node.known(0), node.known(1)]
     if all(data is not None and data.dtype.kind in "iu" for data in known) and node.is_small(node.all_known() or ()):
         if kind == "Div":
             return node.folded(_truncated(node, known[0], known[1]))
         return node.folded(_NUMPY[kind](*known))
     if kind == "Div" and np.dtype(node.dtype(0)).kind == "i":
-        node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")  # which would end the process
+        node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")  # it would end the process
     return real.plain(_RELAX[kind], _NUMPY[kind], dtypes="fi")(node)
 
 
@@ -73,18 +75,20 @@ def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
 
 
 def clip(node: Node) -> Value:
-    """Clip of float32 and whole numbers; bounds are attributes up to operator set 10, then inputs of one element."""
+    """Clips float32 and whole numbers. Bounds are attributes up to operator set 10, then inputs of one element."""
     dtype, known = node.dtype(0), [node.known(place) for place in range(node.input_count) if node.has(place)]
     if np.dtype(dtype).kind not in "fiu" or (np.dtype(dtype).kind == "f" and dtype != "float32"):
-        node.unsupported(f"works on {dtype}", node.name(0))
+        node.unsupported(f"works on {dtype}; only whole numbers and float32 can be compiled", node.name(0))
     values = [each for each in known if each is not None]
     if len(values) == len(known) and node.is_small(values):
         return _clipped(node, values[0])
     result = node.expr(0)
     for place, name, bound_by in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
         if node.has(place):
-            node.require(node.dtype(place) == dtype, f"bounds {dtype} by {node.dtype(place)}")
-            node.require(math.prod(node.shape(place)) == 1, f"has bounds of {list(node.shape(place))}")
+            node.require(node.dtype(place) == dtype, f"has values of {dtype}, but a bound of {node.dtype(place)}")
+            node.require(
+                math.prod(node.shape(place)) == 1, f"has a bound of shape {list(node.shape(place))}, not one element"
+            )
             bound = node.expr(place)
             if node.name(place) not in node.state.loose:
                 bound = node.emit(relax.op.reshape(bound, ()), "bound")
@@ -104,6 +108,6 @@ def _clipped(node: Node, x: Any) -> Any:
 
 
 def relu(node: Node) -> relax.Var:
-    """Relu of float32."""
+    """Converts Relu of float32."""
     real.float32(node)
     return node.emit(relax.op.nn.relu(node.expr(0)))

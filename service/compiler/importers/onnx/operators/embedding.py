@@ -13,15 +13,17 @@ from service.compiler.qnn.coverage import INSIDE
 
 
 def embed_layer_normalization(node: Node) -> Value:
-    """input_ids, segment_ids, word_embedding, position_embedding, segment_embedding, gamma, beta, mask, position_ids:
-    the sum of up to three embeddings, normalized; and the number of unmasked tokens of each sample."""
+    """Inputs: input_ids, segment_ids, word_embedding, position_embedding, segment_embedding, gamma, beta, mask,
+    position_ids. Returns the normalized sum of up to three embeddings, and the number of unmasked tokens of each
+    sample.
+    """
     float32(node, 2, 3, 5, 6)
     tokens = node.shape(0)[1]
     total = _looked_up(node, 2, 0)
     if node.has(8):
         positions = _looked_up(node, 3, 8)
     else:
-        node.require(tokens <= node.shape(3)[0], f"has {tokens} tokens and {node.shape(3)[0]} positions")
+        node.require(tokens <= node.shape(3)[0], f"has {tokens} tokens, but only {node.shape(3)[0]} positions")
         positions = node.emit(relax.op.strided_slice(node.expr(3), [0], [0], [tokens], [1]), "positions")
     total = node.emit(relax.op.add(total, positions), "placed")
     if node.has(4) and node.has(1):

@@ -9,16 +9,16 @@ from tvm import relax
 from service.compiler.importers.onnx.node import Node
 from service.compiler.qnn import ops
 
-_LAST_AXIS_SINCE = 13  # of ONNX's operator sets: before, softmax took all axes from the named one on as one
+_LAST_AXIS_SINCE = 13  # operator set: earlier ones apply softmax to the named axis and all later axes as one
 
 
 def qlinear_sigmoid(node: Node) -> relax.Var:
-    """X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
+    """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
     return _unary(node, "logistic")
 
 
 def qlinear_leaky_relu(node: Node) -> relax.Var:
-    """As `qlinear_sigmoid`."""
+    """Inputs: as for `qlinear_sigmoid`."""
     return _unary(node, "leaky_relu", alpha=node.attribute("alpha", 0.01))
 
 
@@ -29,12 +29,12 @@ def _unary(node: Node, function: str, **attributes: float) -> relax.Var:
 
 
 def qlinear_softmax(node: Node) -> relax.Var:
-    """As `qlinear_sigmoid`; its attribute `opset` says which of the two meanings of `axis` counts."""
+    """Inputs: as for `qlinear_sigmoid`. The attribute `opset` selects one of the two meanings of `axis`."""
     shape = node.shape(0)
     node.require(bool(shape), "has a scalar input")
     recent = node.attribute("opset", 0) >= _LAST_AXIS_SINCE
     named = node.attribute("axis", -1 if recent else 1)
-    node.require(-len(shape) <= named < len(shape), f"has axis {named} of {len(shape)}")
+    node.require(-len(shape) <= named < len(shape), f"has axis {named}, but its input has {len(shape)} dimensions")
     axis = named % len(shape)
     in_type = node.quantized(0, 1, 2)
     out_type = node.output_type(3, 4, in_type.storage)

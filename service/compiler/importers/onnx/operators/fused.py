@@ -1,5 +1,6 @@
-"""FusedConv and FusedGemm (com.microsoft): a layer of real values and the activation behind it, as ONNX Runtime's
-optimizer saves them."""
+"""FusedConv and FusedGemm (com.microsoft): a layer of real values and the activation after it, as ONNX Runtime's
+optimizer saves them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from service.compiler.importers.onnx.operators.activations import ACTIVATIONS
 from service.compiler.importers.onnx.operators.real import Convert, float32
 from service.compiler.qnn.graph import shape_of
 
-# What an activation does, and what its parameters are called.
+# Activation -> its converter, and the names of its parameters.
 _ACTIVATIONS: dict[str, tuple[Convert, tuple[str, ...]]] = {
     "Clip": (elementwise.clip, ("min", "max")),
     "HardSigmoid": (real.hard_sigmoid, ("alpha", "beta")),
@@ -28,26 +29,28 @@ _ACTIVATIONS: dict[str, tuple[Convert, tuple[str, ...]]] = {
 
 
 def fused_conv(node: Node) -> Value:
-    """X, W, B, Z: a convolution, to which Z is added before the bias (`MlasConv`), and an activation."""
+    """Inputs: X, W, B, Z. Computes a convolution, to which Z is added before the bias (`MlasConv`), and an
+    activation.
+    """
     operator = node.operator
     added = node.has(3)
     taken = operator.inputs[: 2 if added else 3]
     sums = convolution.conv(Node(node.state, replace(operator, op_type="Conv", inputs=taken)))
     if added:
         float32(node, 3)
-        node.require(node.shape(3) == shape_of(sums), f"adds {list(node.shape(3))} to {list(shape_of(sums))}")
+        node.require(node.shape(3) == shape_of(sums), f"cannot add {list(node.shape(3))} to {list(shape_of(sums))}")
         sums = node.emit(relax.op.add(sums, node.expr(3)), "added")
         if node.has(2):
             float32(node, 2)
             filters = shape_of(sums)[1]
-            node.require(node.shape(2) == (filters,), f"has a bias of {list(node.shape(2))} for {filters} filters")
+            node.require(node.shape(2) == (filters,), f"has a bias {list(node.shape(2))} for {filters} filters")
             rows = node.emit(relax.op.reshape(node.expr(2), (filters, *(1,) * (len(shape_of(sums)) - 2))), "bias")
             sums = node.emit(relax.op.add(sums, rows), "biased")
     return _activated(node, sums, node.attribute("activation_params", ()))
 
 
 def fused_gemm(node: Node) -> Value:
-    """A, B, C of Gemm, and an activation."""
+    """Inputs: A, B, C of Gemm. Computes a Gemm and an activation."""
     product = matrix.gemm(Node(node.state, replace(node.operator, op_type="Gemm")))
     given = [node.attribute(f"activation_{name}", 0.0) for name in ("alpha", "beta")]
     _, names = _ACTIVATIONS.get(node.attribute("activation", ""), (None, ()))
@@ -61,7 +64,7 @@ def _activated(node: Node, x: relax.Expr, parameters: tuple[Any, ...]) -> Value:
     if name not in _ACTIVATIONS:
         node.unsupported(f"has the activation {shortened(name)}; {', '.join(_ACTIVATIONS)} can be compiled")
     convert, names = _ACTIVATIONS[name]
-    node.require(len(parameters) == len(names), f"has {len(parameters)} parameters for {name}")
+    node.require(len(parameters) == len(names), f"has {len(parameters)} parameters for {name}, not {len(names)}")
     given: Mapping[str, Any] = dict(zip(names, parameters, strict=True))
     between = f"{node.output} before {name}"
     while between in node.state.values:

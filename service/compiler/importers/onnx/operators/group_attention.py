@@ -1,5 +1,6 @@
-"""GroupQueryAttention (com.microsoft), as ONNX Runtime's generative models have it: causal, fewer heads of keys and
-values than of queries, and keys and values of earlier calls (contrib_ops/cpu/bert/gqa_attention_base.h)."""
+"""GroupQueryAttention (com.microsoft), as ONNX Runtime's generative models use it: causal, with fewer heads of keys and
+values than of queries, and keys and values of earlier calls (contrib_ops/cpu/bert/gqa_attention_base.h).
+"""
 
 from __future__ import annotations
 
@@ -15,19 +16,19 @@ from service.compiler.importers.onnx.operators.real import Convert, float32
 from service.compiler.qnn.graph import shape_of
 
 _PAST_KEY, _PAST_VALUE, _LAST, _TOTAL, _COS, _SIN, _PLACES, _BIAS = range(3, 11)
-_PADDING = 1  # the position of what lies behind a sample's last token
+_PADDING = 1  # the position of padding after a sample's last token
 
 
 @dataclass(frozen=True)
 class _Cache:
-    """Where a call's tokens stand among those of earlier calls.
+    """The positions of a call's tokens among those of earlier calls.
 
     Attributes:
-        size: of the keys and values that the call gives.
-        given: of those that it takes.
-        before: int64 `[B, 1]`, how many of them each sample has.
-        all_before: their number where it is known and the same for all samples; else None.
-        last: int64 `[B, 1]`, the place of each sample's last token.
+        size: the number of keys and values that the call returns.
+        given: the number of keys and values that it receives.
+        before: int64 `[B, 1]`, how many of those belong to each sample.
+        all_before: their number if it is known and the same for all samples; otherwise None.
+        last: int64 `[B, 1]`, the position of each sample's last token.
     """
 
     size: int
@@ -38,12 +39,15 @@ class _Cache:
 
 
 def group_query_attention(node: Node) -> Value:
-    """query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache, sin_cache, position_ids,
-    attention_bias: `[B, S, N]`, or all three packed into the first."""
+    """Inputs: query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache, sin_cache,
+    position_ids, attention_bias: `[B, S, N]`, or all three packed into the first.
+    """
     if any(node.has(place) for place in range(_BIAS + 1, node.input_count)) or any(node.operator.outputs[3:]):
-        node.unsupported("has a sink, normalizes its heads, keeps quantized keys, or gives its scores")
+        node.unsupported(
+            "has a sink, normalized heads or quantized keys, or returns its scores, which cannot be compiled"
+        )
     if node.attribute("smooth_softmax", 0) == 1 or not node.attribute("causal", 1):
-        node.unsupported("has a smooth softmax, or is not causal")
+        node.unsupported("has a smooth softmax or is not causal, which cannot be compiled")
     query, key, value = _operands(node)
     cache = _cache(node, shape_of(query)[0], shape_of(query)[1])
     if node.attribute("do_rotary", 0):
@@ -59,10 +63,12 @@ def group_query_attention(node: Node) -> Value:
 
 
 def _operands(node: Node) -> list[relax.Expr]:
-    """Queries, keys and values `[B, S, heads, size]`."""
+    """Returns queries, keys and values `[B, S, heads, size]`."""
     heads, groups = node.attribute("num_heads", 0), node.attribute("kv_num_heads", 0)
-    node.require(heads > 0 and groups > 0 and heads % groups == 0, f"has {heads} heads of queries and {groups} of keys")
-    node.require(node.has(1) == node.has(2), "has keys or values alone")
+    node.require(
+        heads > 0 and groups > 0 and heads % groups == 0, f"has {heads} heads of queries, but {groups} of keys"
+    )
+    node.require(node.has(1) == node.has(2), "has keys without values, or the reverse")
     shape = node.shape(0)
     counts = (heads, groups, groups)
     float32(node, *((0, 1, 2) if node.has(1) else (0,)))
@@ -70,11 +76,15 @@ def _operands(node: Node) -> list[relax.Expr]:
         shapes = [node.shape(place) for place in range(3)]
         size = shape[-1] // heads if len(shape) == 3 else 0
         fits = all(each == (*shape[:2], count * size) for each, count in zip(shapes, counts, strict=True))
-        node.require(size > 0 and fits, f"makes {heads} and {groups} heads of {[list(each) for each in shapes]}")
+        node.require(
+            size > 0 and fits, f"cannot split {[list(each) for each in shapes]} into {heads} and {groups} heads"
+        )
         parts = [node.expr(place) for place in range(3)]
     else:
         size = shape[-1] // sum(counts) if len(shape) == 3 else 0
-        node.require(size > 0 and shape[-1] == sum(counts) * size, f"makes {sum(counts)} heads of {list(shape)}")
+        node.require(
+            size > 0 and shape[-1] == sum(counts) * size, f"cannot split {list(shape)} into {sum(counts)} heads"
+        )
         ends = np.cumsum([0, *counts]) * size
         parts = [
             node.emit(relax.op.strided_slice(node.expr(0), [2], [int(start)], [int(end)], [1]), "part")
@@ -87,16 +97,19 @@ def _operands(node: Node) -> list[relax.Expr]:
 
 
 def _cache(node: Node, batch: int, tokens: int) -> _Cache:
-    node.require(node.has(_PAST_KEY) == node.has(_PAST_VALUE), "has keys or values of earlier calls alone")
+    node.require(node.has(_PAST_KEY) == node.has(_PAST_VALUE), "has past keys without past values, or the reverse")
     given = node.shape(_PAST_KEY)[2] if node.has(_PAST_KEY) and len(node.shape(_PAST_KEY)) == 4 else 0
     total = node.whole(_TOTAL)
     size = max(given, total)
-    node.require(0 < tokens <= total <= given + tokens, f"has {total} tokens in all, {tokens} of them now")
-    node.require(node.dtype(_LAST) == "int32" and node.shape(_LAST) in ((batch,), (batch, 1)), "has other lengths")
+    node.require(
+        0 < tokens <= total <= given + tokens,
+        f"has {total} tokens in total and {tokens} in this call, which does not fit",
+    )
+    node.require(node.dtype(_LAST) == "int32" and node.shape(_LAST) in ((batch,), (batch, 1)), "has invalid lengths")
     known = node.known(_LAST)
     if known is not None:
         node.require(
-            bool(((known >= tokens - 1) & (known < size)).all()) or tokens == total, "has lengths out of range"
+            bool(((known >= tokens - 1) & (known < size)).all()) or tokens == total, "has lengths that are out of range"
         )
     last = node.emit(
         relax.op.astype(node.emit(relax.op.reshape(node.expr(_LAST), (batch, 1)), "last"), "int64"), "last"
@@ -111,11 +124,11 @@ def _cache(node: Node, batch: int, tokens: int) -> _Cache:
 
 
 def _rotated(node: Node, operands: tuple[relax.Expr, relax.Expr], cache: _Cache) -> list[relax.Expr]:
-    """Queries and keys, turned by the angles of their places."""
+    """Rotates queries and keys by the angles of their positions."""
     float32(node, _COS, _SIN)
     batch, tokens = shape_of(operands[0])[:2]
     if node.has(_PLACES):
-        node.require(node.dtype(_PLACES) == "int64" and node.shape(_PLACES) == (batch, tokens), "has other positions")
+        node.require(node.dtype(_PLACES) == "int64" and node.shape(_PLACES) == (batch, tokens), "has invalid positions")
         places = node.expr(_PLACES)
     else:
         steps = node.literal(np.arange(tokens, dtype=np.int64).reshape(1, tokens))
@@ -128,12 +141,16 @@ def _rotated(node: Node, operands: tuple[relax.Expr, relax.Expr], cache: _Cache)
 
 
 def _kept(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.Expr:
-    """Keys or values behind those of earlier calls that the sample has, and zeros behind them: `cache.size` rows."""
+    """Returns keys or values after those of earlier calls that belong to the sample, followed by zeros: `cache.size`
+    rows.
+    """
     batch, heads, tokens, size = shape_of(x)
     parts = [x]
     if node.has(past):
         float32(node, past)
-        node.require(node.shape(past) == (batch, heads, cache.given, size), f"has {list(node.shape(past))} of earlier")
+        node.require(
+            node.shape(past) == (batch, heads, cache.given, size), f"has invalid past {list(node.shape(past))}"
+        )
     if cache.all_before is not None:
         before = cache.all_before
         if before:
@@ -158,7 +175,7 @@ def _kept(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.Expr:
 
 
 def _seen(node: Node, tokens: int, cache: _Cache) -> relax.Expr:
-    """What is added to the scores: -inf for keys behind the query, and before its window."""
+    """Returns the addend of the scores: -inf for keys after the query, and before its window."""
     window = node.attribute("local_window_size", -1)
     keys = np.arange(cache.size).reshape(1, 1, 1, cache.size)
     ahead = keys - np.arange(tokens).reshape(1, 1, tokens, 1)

@@ -1,7 +1,7 @@
-"""Operators that read elements at places that a tensor of indices says, and those that make such indices.
+"""Operators that read elements at positions given by a tensor of indices, and operators that compute such indices.
 
-Negative indices count from the end. What lies beyond the ends is an error in ONNX; here it is the end, so that no index
-leads out of a tensor.
+Negative indices count from the end. Indices beyond the ends are an error in ONNX; here they are clamped to the ends, so
+that no index leads out of a tensor.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ _LARGEST_DEPTH = 1 << 20  # of one-hot rows
 
 
 def gather_elements(node: Node) -> Value:
-    """data, indices: along one axis, for each index the element at its own place on the others."""
+    """Inputs: data, indices. Reads, for each index, the element at that index along one axis, and at the index's own
+    position on the others.
+    """
     shape, wanted = node.shape(0), node.shape(1)
-    node.require(len(shape) == len(wanted) > 0, f"picks {list(wanted)} of {list(shape)}")
+    node.require(len(shape) == len(wanted) > 0, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     axis = axis_of(node, len(shape), 0)
     others = [(a, b) for place, (a, b) in enumerate(zip(wanted, shape, strict=True)) if place != axis]
-    node.require(all(a <= b for a, b in others), f"picks {list(wanted)} of {list(shape)}")
+    node.require(all(a <= b for a, b in others), f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     known = node.all_known()
     if known is not None and node.is_small(known[1:]):
         cut = known[0][tuple(slice(None) if place == axis else slice(size) for place, size in enumerate(wanted))]
@@ -41,12 +43,16 @@ def gather_elements(node: Node) -> Value:
 
 
 def gather_nd(node: Node) -> Value:
-    """data, indices: parts of the data, at the places that the rows of the indices name; behind `batch_dims` axes that
-    both share."""
+    """Inputs: data, indices. Reads parts of the data at the positions that the rows of the indices name, after
+    `batch_dims` axes that both share.
+    """
     shape, wanted, shared = node.shape(0), node.shape(1), node.attribute("batch_dims", 0)
     depth = wanted[-1] if wanted else 0
     fits = 0 <= shared < len(wanted) and depth > 0 and shared + depth <= len(shape)
-    node.require(fits and shape[:shared] == wanted[:shared], f"picks {list(wanted)} of {list(shape)}")
+    node.require(
+        fits and shape[:shared] == wanted[:shared],
+        f"has indices {list(wanted)}, which do not fit the data {list(shape)}",
+    )
     named, rest = shape[shared : shared + depth], shape[shared + depth :]
     known = node.all_known()
     if known is not None and known[1].size * math.prod(rest) <= 1 << 16:
@@ -68,13 +74,13 @@ def gather_nd(node: Node) -> Value:
 
 
 def one_hot(node: Node) -> Value:
-    """indices, depth, values (off and on): a new axis, on at the index and off elsewhere."""
+    """Inputs: indices, depth, values (off and on). Adds an axis with "on" at the index and "off" elsewhere."""
     depth, rank = node.whole(1), len(node.shape(0))
     named = node.attribute("axis", -1)
-    node.require(-rank - 1 <= named <= rank, f"adds axis {named} to {rank}")
-    node.require(node.shape(2) == (2,), f"has values of {list(node.shape(2))}, not [off, on]")
+    node.require(-rank - 1 <= named <= rank, f"adds axis {named}, but its input has {rank} dimensions")
+    node.require(node.shape(2) == (2,), f"has values {list(node.shape(2))}, not [off, on]")
     if not 0 < depth <= _LARGEST_DEPTH:
-        node.unsupported(f"has a depth of {depth}; from 1 to {_LARGEST_DEPTH} can be compiled")
+        node.unsupported(f"has a depth of {depth}; only 1 to {_LARGEST_DEPTH} can be compiled")
     axis = named % (rank + 1)
     rows = np.arange(depth).reshape(-1, *[1] * (rank - axis))
     known = node.all_known()
@@ -84,7 +90,7 @@ def one_hot(node: Node) -> Value:
         return node.folded(np.where(on & inside, known[2][1], known[2][0]))
     dtype = node.dtype(0)
     if np.dtype(dtype).kind not in "iu":
-        node.unsupported(f"has indices of {dtype}", node.name(0))
+        node.unsupported(f"has indices of {dtype}, not integers", node.name(0))
     shape = list(node.shape(0))
     indices = node.emit(relax.op.reshape(node.expr(0), [*shape[:axis], 1, *shape[axis:]]), "indices")
     hits = [
@@ -100,14 +106,16 @@ def one_hot(node: Node) -> Value:
 
 
 def trilu(node: Node) -> Value:
-    """input, k: the elements from the k-th diagonal on, up to there if `upper` is 0; zeros elsewhere."""
+    """Inputs: input, k. Keeps the elements from the k-th diagonal on, or up to it if `upper` is 0; the others become
+    zero.
+    """
     shape, diagonal = node.shape(0), node.whole(1) if node.has(1) else 0
-    node.require(len(shape) >= 2, f"has an input of {list(shape)}, not matrices")
-    diagonal = max(-shape[-2], min(shape[-1], diagonal))  # beyond, nothing changes
+    node.require(len(shape) >= 2, f"has an input {list(shape)}, which is not a matrix")
+    diagonal = max(-shape[-2], min(shape[-1], diagonal))  # beyond these bounds, nothing changes
     upper, known = bool(node.attribute("upper", 1)), node.known(0)
     if known is not None and node.is_small([known]):
         return node.folded((np.triu if upper else np.tril)(known, diagonal))
-    if node.dtype(0) == "bool":  # TVM has them of numbers
+    if node.dtype(0) == "bool":  # TVM's operators take numbers only
         number = node.emit(relax.op.astype(node.expr(0), "int8"), "numbers")
         cut = node.emit((relax.op.triu if upper else relax.op.tril)(number, diagonal), "cut")
         return node.emit(relax.op.astype(cut, "bool"))
@@ -115,10 +123,11 @@ def trilu(node: Node) -> Value:
 
 
 def cumulative_sum(node: Node) -> Value:
-    """x, axis: sums of all up to each element along one axis, in the operand's own type; of those before it
-    (`exclusive`), or from the end (`reverse`)."""
+    """Inputs: x, axis. Computes the sums of all elements up to each one along an axis, in the operand's own type;
+    without the element itself (`exclusive`), or from the end (`reverse`).
+    """
     shape, named = node.shape(0), node.whole(1)
-    node.require(-len(shape) <= named < len(shape), f"has axis {named} of {len(shape)}")
+    node.require(-len(shape) <= named < len(shape), f"has axis {named}, but its input has {len(shape)} dimensions")
     axis, size = named % len(shape), shape[named]
     exclusive, reverse = bool(node.attribute("exclusive", 0)), bool(node.attribute("reverse", 0))
     known = node.known(0)
@@ -128,7 +137,7 @@ def cumulative_sum(node: Node) -> Value:
         sums = sums - data if exclusive and data.dtype.kind in "iu" else _before(sums, axis) if exclusive else sums
         return node.folded(np.flip(sums, axis) if reverse else sums)
     if node.dtype(0) not in ("float32", "int32", "int64"):
-        node.unsupported(f"adds {node.dtype(0)}", node.name(0))
+        node.unsupported(f"adds {node.dtype(0)}, which cannot be compiled", node.name(0))
     x = _turned(node, node.expr(0), axis) if reverse else node.expr(0)
     sums = node.emit(ops.running_sum(x, axis=axis), "sums")
     if exclusive:
@@ -139,7 +148,7 @@ def cumulative_sum(node: Node) -> Value:
 
 
 def _before(sums: Array, axis: int) -> Array:
-    """Each sum at the place behind it, and zero at the first."""
+    """Returns the sums shifted by one position, with zero at the first."""
     widths = [(1, 0) if place == axis else (0, 0) for place in range(sums.ndim)]
     return np.take(np.pad(sums, widths), range(sums.shape[axis]), axis)
 
@@ -150,12 +159,14 @@ def _turned(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
 
 
 def top_k(node: Node) -> Value:
-    """X, K: the largest or smallest values along one axis, and their int64 indices; of equal ones, the first."""
+    """Inputs: X, K. Returns the largest or smallest values along one axis, and their int64 indices. Of equal values,
+    the first one is preferred.
+    """
     shape, count = node.shape(0), node.whole(1)
     node.require(bool(shape), "has a scalar input")
     axis = axis_of(node, len(shape), -1)
-    node.require(0 <= count <= shape[axis], f"takes {count} of {shape[axis]} elements")
-    node.require_supported(count > 0, "takes 0 elements, so that nothing is left")
+    node.require(0 <= count <= shape[axis], f"selects {count} of {shape[axis]} elements")
+    node.require_supported(count > 0, "selects 0 elements, which leaves an empty tensor")
     largest, known = bool(node.attribute("largest", 1)), node.known(0)
     if known is not None and node.is_small([known]):
         keys = known if not largest else -1 - known if known.dtype.kind == "i" else -known.astype(np.float64)
@@ -175,7 +186,7 @@ def top_k(node: Node) -> Value:
 
 
 def _keys(node: Node, x: relax.Expr, *, largest: bool) -> relax.Expr:
-    """float64 or int64, whose largest are wanted; NaN comes last."""
+    """Returns float64 or int64 keys, of which the largest are wanted; NaN comes last."""
     dtype = np.dtype(str(x.ty.dtype))
     if dtype == np.float32:
         wide = node.emit(relax.op.astype(x, "float64"), "wide")
@@ -183,7 +194,7 @@ def _keys(node: Node, x: relax.Expr, *, largest: bool) -> relax.Expr:
         low = relax.const(np.array(-math.inf), "float64")
         return node.emit(relax.op.where(node.emit(relax.op.isnan(keys), "nan"), low, keys), "keys")
     if dtype.kind not in "iu":
-        node.unsupported(f"orders {dtype}", node.name(0))
+        node.unsupported(f"orders {dtype}, which cannot be compiled", node.name(0))
     keys = x if dtype == np.int64 else node.emit(relax.op.astype(x, "int64"), "wide")
     if largest:
         return keys
@@ -191,20 +202,22 @@ def _keys(node: Node, x: relax.Expr, *, largest: bool) -> relax.Expr:
 
 
 def non_max_suppression(node: Node) -> Value:
-    """Refuses: the number of boxes is found when the model runs, and every tensor here has one shape."""
+    """Raises Unsupported: the number of boxes is found when the model runs, but every tensor here has a fixed shape."""
     node.unsupported(
-        "returns as many boxes as it finds, and every tensor of a build has a fixed shape",
+        "returns as many boxes as it finds, but every tensor of a build has a fixed shape",
         hint="export the model without it (nms=False), so that boxes and scores are its outputs",
     )
 
 
 def indices_of(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequence[int]) -> relax.Expr:
-    """Indices from 0 to less than their sizes, int64: one size, or one for each element of the last axis."""
+    """Returns int64 indices from 0 to their sizes less 1: one size for all, or one for each element of the last
+    axis.
+    """
     size: Array = np.array(sizes if len(sizes) > 1 else sizes[0], np.int64)
     if known is not None:
         return node.literal(inside(node, known, size).astype(np.int64))
     dtype = str(indices.ty.dtype)
-    node.require(dtype in ("int32", "int64"), f"has indices of {dtype}")
+    node.require(dtype in ("int32", "int64"), f"has indices of {dtype}, not int32 or int64")
     wide = node.emit(relax.op.astype(indices, "int64"), "indices") if dtype == "int32" else indices
     zero = node.literal(np.array(0, np.int64))
     negative = node.emit(relax.op.less(wide, zero), "negative")
@@ -215,9 +228,11 @@ def indices_of(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequ
 
 
 def inside(node: Node, indices: Array, size: int | Array) -> Array:
-    """Constant indices, counted from the front."""
-    node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}")
-    node.require_supported(bool(((indices >= -size) & (indices < size)).all()), "has indices beyond its elements")
+    """Returns constant indices, counted from the front."""
+    node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}, not integers")
+    node.require_supported(
+        bool(((indices >= -size) & (indices < size)).all()), "has indices beyond the ends of its data"
+    )
     return np.asarray(np.where(indices < 0, indices + size, indices))
 
 

@@ -1,4 +1,4 @@
-"""QLinearConcat, and Concat of what needs no conversion."""
+"""QLinearConcat, and Concat of tensors that need no conversion."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from service.compiler.qnn import ops
 
 
 def qlinear_concat(node: Node) -> relax.Var:
-    """Y_scale, Y_zero_point, and tensor, scale and zero point of each part (com.microsoft)."""
-    node.require(node.input_count >= 5 and node.input_count % 3 == 2, f"has {node.input_count} inputs")
+    """Inputs: Y_scale, Y_zero_point, and tensor, scale and zero point of each part (com.microsoft)."""
+    node.require(
+        node.input_count >= 5 and node.input_count % 3 == 2, f"has {node.input_count} inputs, not 2 and 3 for each part"
+    )
     places = range(2, node.input_count, 3)
     in_types = [node.quantized(place, place + 1, place + 2) for place in places]
     out_type = node.output_type(0, 1, in_types[0].storage)
     storages = sorted({in_type.storage for in_type in in_types} | {out_type.storage})
-    node.require_supported(len(storages) == 1, f"mixes stored values of {', '.join(storages)}")
+    node.require_supported(
+        len(storages) == 1, f"mixes stored values of {', '.join(storages)}, which cannot be compiled"
+    )
     axis = _axis(node, [node.shape(place) for place in places])
     call = ops.concatenate([node.expr(place) for place in places], in_types, out_type, axis)
     return node.typed(node.emit(call), out_type)
@@ -31,7 +35,7 @@ def concat(node: Node) -> Value:
     known = [node.known(place) for place in places]
     if all(data is not None for data in known):
         return node.folded(np.concatenate([data for data in known if data is not None], axis))
-    node.require(len({node.dtype(place) for place in places}) == 1, "joins tensors of several types")
+    node.require(len({node.dtype(place) for place in places}) == 1, "joins tensors of different types")
     result = node.emit(relax.op.concat([node.expr(place) for place in places], axis))
     types = [node.state.types.get(node.name(place)) for place in places]
     return node.typed(result, types[0]) if types[0] is not None and len(set(types)) == 1 else result
@@ -39,8 +43,11 @@ def concat(node: Node) -> Value:
 
 def _axis(node: Node, shapes: list[tuple[int, ...]]) -> int:
     rank, named = len(shapes[0]), node.attribute("axis", 1)
-    node.require(-rank <= named < rank, f"has axis {named} of {rank}")
+    node.require(-rank <= named < rank, f"has axis {named}, but its inputs have {rank} dimensions")
     axis = int(named % rank)
     rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
-    node.require(all(a == b for a, b in pairwise(rests)), f"joins shapes {shapes} along axis {axis}")
+    node.require(
+        all(a == b for a, b in pairwise(rests)),
+        f"cannot join shapes {[list(each) for each in shapes[:8]]} along axis {axis}",
+    )
     return axis

@@ -1,4 +1,4 @@
-"""Products of matrices: QLinearMatMul and QGemm, MatMul and Gemm of real values."""
+"""Products of matrices: QLinearMatMul and QGemm, and MatMul and Gemm of real values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ Taken = Callable[[relax.Var, int], relax.Expr]
 
 
 def qlinear_matmul(node: Node) -> relax.Var:
-    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point: `[…, M, K]` times constant `[K, N]`,
-    or times any `[…, K, N]` of one scale. Without y_scale (`STORED_MATMUL`) the output is float32."""
+    """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point. Multiplies `[…, M, K]` by
+    constant `[K, N]`, or by any `[…, K, N]` with one scale. Without y_scale (`STORED_MATMUL`), the output is float32.
+    """
     if node.known(3) is None or len(node.shape(3)) > 2 or node.known(0) is not None:
         return _computed(node)
     return _product(node, transposed=False, bias=None, output=6)
@@ -41,25 +42,27 @@ def _computed(node: Node) -> relax.Var:
 
 
 def qgemm(node: Node) -> relax.Var:
-    """A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point (com.microsoft).
+    """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point (com.microsoft).
 
-    `[M, K]` times `[K, N]`, or `[N, K]` with `transB`, plus C, int32 at the accumulators' scale. Without y_scale the
-    output is float32.
+    Multiplies `[M, K]` by `[K, N]`, or by `[N, K]` with `transB`, and adds C, int32 at the accumulators' scale. Without
+    y_scale, the output is float32.
     """
     if node.attribute("transA", 0):
-        node.unsupported("transposes its activations")
+        node.unsupported("transposes its activations (transA), which cannot be compiled")
     if node.attribute("alpha", 1.0) != 1.0:
-        node.unsupported("has an alpha other than 1")
+        node.unsupported("has an alpha other than 1, which cannot be compiled")
     return _product(node, transposed=bool(node.attribute("transB", 0)), bias=6, output=7)
 
 
 def qlinear_matmul_add(node: Node) -> relax.Var:
-    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, a real row, the same in steps of a_scale * b_scale, b as real
-    values if the file has them so, y_scale, y_zero_point: what `qdq` makes of a MatMul, an Add and a QuantizeLinear.
+    """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, a real row, the same in steps of a_scale * b_scale, b
+    as real values if the file has them in that form, y_scale, y_zero_point. `qdq` creates it from a MatMul, an Add and
+    a QuantizeLinear.
 
-    ONNX Runtime makes a Gemm of two matrices, and of more dimensions where it knows them all and no activation follows:
-    then Reshapes stand around the Gemm, and the quantization moves in front of the second one. In a Gemm the row is
-    rounded (see `biases.stored_bias`), and real weights are; in others both are used as they are.
+    ONNX Runtime makes a Gemm of the two for matrices. It does so for more dimensions, too, if it knows them all and no
+    activation follows: then there are Reshapes around the Gemm, and the quantization moves before the second one. In a
+    Gemm, the row is rounded (see `biases.stored_bias`), and real weights are rounded, too; otherwise both are used
+    unchanged.
     """
     is_gemm = len(node.shape(0)) == 2 or (node.attribute("has_known_shape", 0) and node.operator.clamp == UNBOUNDED)
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=1)
@@ -81,17 +84,18 @@ def qlinear_matmul_add(node: Node) -> relax.Var:
 
 
 def _product(node: Node, *, transposed: bool, bias: int | None, output: int | None) -> relax.Var:
-    """The product of stored values by constant weights. A row or a column of one dimension is taken as a matrix, and
-    that axis dropped.
+    """Returns the product of stored values by constant weights. A row or a column of one dimension is treated as a
+    matrix, and its additional axis is dropped from the result.
 
     Args:
-        output: the input that is the scale of the output, before its zero point; without one the output is float32.
+        output: the index of the input that is the scale of the output; the next one is its zero point. Without one, the
+            output is float32.
     """
     rows, weights = node.shape(0), node.shape(3)
     are_matrix = len(weights) in (1, 2)
-    node.require_supported(are_matrix, f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
+    node.require_supported(are_matrix, f"has weights {list(weights)}, which are not a matrix", node.name(3))
     depth, units = (weights[0], 1) if len(weights) == 1 else weights[::-1] if transposed else weights
-    node.require_supported(len(rows) >= 1 and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
+    node.require_supported(len(rows) >= 1 and rows[-1] == depth, f"cannot multiply {list(rows)} by {list(weights)}")
     axis = None if len(weights) == 1 else 0 if transposed else 1
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=axis)
     if weight_type.axis is not None:
@@ -122,12 +126,12 @@ def of_rows(
     types: tuple[QuantizedType, QuantizedType],
     taken: Taken,
 ) -> relax.Var:
-    """Applies `taken` to the sums of products of rows `[…, K]` and weights `[O, K]`: `[…, O]`.
+    """Applies `taken` to the sums of products of rows `[…, K]` and weights `[O, K]`, giving `[…, O]`.
 
-    Rows of more than two dimensions are the pixels of an image, so that the samples keep an axis of their own.
+    Rows of more than two dimensions become the pixels of an image, so that the samples keep a separate axis.
 
     Args:
-        taken: the accumulators and the axis of their channels -> the result's values.
+        taken: maps the accumulators and the axis of their channels to the values of the result.
     """
     shape, (units, depth) = shape_of(x), shape_of(weight)
     if len(shape) == 2:
@@ -141,18 +145,20 @@ def of_rows(
 
 
 def rows_of_columns(weights: Array) -> Array:
-    """`[K, N]` -> `[N, K]`; `[K]` -> `[1, K]`."""
+    """Converts `[K, N]` to `[N, K]`, and `[K]` to `[1, K]`."""
     return np.ascontiguousarray(np.atleast_2d(weights.T))
 
 
 def matmul(node: Node) -> relax.Var:
-    """A, B of float32."""
+    """Inputs: A, B of float32."""
     float32(node, 0, 1)
     return matrices(node, node.expr(0), node.expr(1))
 
 
 def matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr) -> relax.Var:
-    """The product of real values. A row or a column of one dimension is taken as a matrix, and that axis dropped."""
+    """Returns the product of real values. A row or a column of one dimension is treated as a matrix, and its additional
+    axis is dropped from the result.
+    """
     operands = [lhs, rhs]
     shapes = [shape_of(operand) for operand in operands]
     node.require(all(shapes), "multiplies scalars")
@@ -169,11 +175,13 @@ def matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr) -> relax.Var:
 
 
 def fused_matmul(node: Node) -> relax.Var:
-    """A, B of float32 (com.microsoft): alpha times the product of either, or of its last two axes transposed."""
+    """Inputs: A, B of float32 (com.microsoft). Returns alpha times the product, of operands whose last two axes may be
+    transposed.
+    """
     float32(node, 0, 1)
     if node.attribute("transBatchA", 0) or node.attribute("transBatchB", 0):
-        node.unsupported("transposes its batches")
-    node.require(min(len(node.shape(place)) for place in (0, 1)) >= 2, "multiplies tensors that are not matrices")
+        node.unsupported("transposes its batches, which cannot be compiled")
+    node.require(min(len(node.shape(place)) for place in (0, 1)) >= 2, "has operands that are not matrices")
     operands = [_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB"))]
     if (alpha := node.attribute("alpha", 1.0)) == 1.0:
         return node.emit(ops.real_matmul(*operands))
@@ -182,9 +190,9 @@ def fused_matmul(node: Node) -> relax.Var:
 
 
 def gemm(node: Node) -> relax.Var:
-    """alpha * A * B + beta * C of float32."""
+    """Returns alpha * A * B + beta * C of float32."""
     float32(node, *range(node.input_count))
-    node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "multiplies tensors that are not matrices")
+    node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "has operands that are not matrices")
     lhs, rhs = (_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB")))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     if alpha == beta == 1.0 and (not node.has(2) or node.shape(2) == shape_of(rhs)[1:]):
@@ -202,7 +210,7 @@ def gemm(node: Node) -> relax.Var:
 
 
 def _turned(node: Node, place: int, name: str) -> relax.Expr:
-    """An operand; its last two axes change places if the attribute `name` says so."""
+    """Returns an operand with its last two axes swapped if the attribute `name` is set."""
     rank = len(node.shape(place))
     turned = (*range(rank - 2), rank - 1, rank - 2)
     x = node.expr(place)
@@ -210,19 +218,21 @@ def _turned(node: Node, place: int, name: str) -> relax.Expr:
 
 
 def matmul_nbits(node: Node) -> relax.Var:
-    """A, B, scales, zero_points, g_idx, bias (com.microsoft): rows `[…, K]` times weights `[N, K]` of 4 or 8 bits, in
-    blocks along K, which lie in bytes `[N, K / block, block * bits / 8]`; zero points are packed alike."""
+    """Inputs: A, B, scales, zero_points, g_idx, bias (com.microsoft). Multiplies rows `[…, K]` by weights `[N, K]` of 4
+    or 8 bits, in blocks along K, which are stored in bytes `[N, K / block, block * bits / 8]`; zero points are packed
+    alike.
+    """
     float32(node, 0)
     bits, size = node.attribute("bits", 4), node.attribute("block_size", 0)
     depth, units = node.attribute("K", 0), node.attribute("N", 0)
     if node.has(4) or bits not in (4, 8):
-        node.unsupported(f"has weights of {bits} bits, or in another order")
-    node.require(size > 0 and depth > 0 and units > 0, f"has blocks of {size} of {units} by {depth}")
+        node.unsupported(f"has weights of {bits} bits or in another order (g_idx), which cannot be compiled")
+    node.require(size > 0 and depth > 0 and units > 0, f"has the invalid block_size {size}, N {units} or K {depth}")
     count = -(-depth // size)
     stored = _unpacked(node, 1, bits, units * count * size)
     scales = node.data(2)
-    node.require_supported(scales.dtype == np.float32, f"has scales of {scales.dtype}; float32 can be compiled")
-    node.require(scales.size == units * count, f"has {scales.size} scales")
+    node.require_supported(scales.dtype == np.float32, f"has scales of {scales.dtype}; only float32 can be compiled")
+    node.require(scales.size == units * count, f"has {scales.size} scales, not {units * count}")
     points: Array = np.full((units, count), 1 << (bits - 1), np.uint8)
     if node.has(3):
         per_row = -(-count * bits // 8) * 8 // bits
@@ -236,7 +246,7 @@ def matmul_nbits(node: Node) -> relax.Var:
 
 def _unpacked(node: Node, place: int, bits: int, count: int) -> Array:
     data = node.data(place)
-    node.require_supported(data.dtype == np.uint8, f"has packed values of {data.dtype}", node.name(place))
+    node.require_supported(data.dtype == np.uint8, f"has packed values of {data.dtype}, not uint8", node.name(place))
     values = unpacked(data.reshape(-1), "uint4") if bits == 4 else data.reshape(-1)
     node.require(values.size == count, f"has {values.size} packed values, not {count}", node.name(place))
     return values

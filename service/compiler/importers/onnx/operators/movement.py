@@ -1,5 +1,6 @@
-"""Operators that move elements and change none. They work on stored values as on any others, and on what is known
-already while importing."""
+"""Operators that move elements without changing any. They work on stored values like on others, and on values that are
+known while importing.
+"""
 
 from __future__ import annotations
 
@@ -11,41 +12,46 @@ from tvm import relax
 
 from service.compiler.importers.onnx.node import Node, Value
 
-_TRUTHS_SINCE = 10  # the mask of Dropout has been of bool
+_TRUTHS_SINCE = 10  # operator set since which the mask of Dropout is bool
 
 
 def reshape(node: Node) -> Value:
-    """data, shape: one size may be -1; 0 keeps the input's unless `allowzero`."""
+    """Inputs: data, shape. One size may be -1; 0 keeps the input's size unless `allowzero` is set."""
     shape, target = node.shape(0), list(node.integers(1))
     if not node.attribute("allowzero", 0):
-        node.require(all(size != 0 or axis < len(shape) for axis, size in enumerate(target)), f"makes {target}")
+        node.require(
+            all(size != 0 or axis < len(shape) for axis, size in enumerate(target)),
+            f"has the shape {target}, whose 0 has no size to keep",
+        )
         target = [shape[axis] if size == 0 else size for axis, size in enumerate(target)]
     return _reshaped(node, target)
 
 
 def flatten(node: Node) -> Value:
     shape, axis = node.shape(0), node.attribute("axis", 1)
-    node.require(-len(shape) <= axis <= len(shape), f"has axis {axis} of {len(shape)}")
+    node.require(-len(shape) <= axis <= len(shape), f"has axis {axis}, but its input has {len(shape)} dimensions")
     first = axis % len(shape) if axis < 0 else axis
     return _reshaped(node, [math.prod(shape[:first]), math.prod(shape[first:])])
 
 
 def squeeze(node: Node) -> Value:
-    """Axes are an attribute up to operator set 12, then an input; without any, every axis of length 1."""
+    """Removes axes of length 1. Axes are an attribute up to operator set 12, then an input; by default, all axes of
+    length 1.
+    """
     shape = node.shape(0)
     named = _axes(node, len(shape))
     dropped = set(named) if named else {axis for axis, size in enumerate(shape) if size == 1}
-    node.require(all(shape[axis] == 1 for axis in dropped), f"drops the axes {sorted(dropped)} of {list(shape)}")
+    node.require(all(shape[axis] == 1 for axis in dropped), f"cannot drop the axes {sorted(dropped)} of {list(shape)}")
     return _reshaped(node, [size for axis, size in enumerate(shape) if axis not in dropped])
 
 
 def unsqueeze(node: Node) -> Value:
-    """As `squeeze`; axes are those of the output."""
+    """Adds axes of length 1. Axes are given as for `squeeze`, and are those of the output."""
     shape = list(node.shape(0))
     count = node.data(1).size if node.has(1) else len(node.attribute("axes", ()))
     named = _axes(node, len(shape) + count)
     if named is None:
-        node.malformed("lacks its axes")
+        node.malformed("has no axes")
     for axis in sorted(named):
         shape.insert(axis, 1)
     return _reshaped(node, shape)
@@ -54,7 +60,7 @@ def unsqueeze(node: Node) -> Value:
 def transpose(node: Node) -> Value:
     rank = len(node.shape(0))
     order = node.attribute("perm", tuple(range(rank))[::-1])
-    node.require(sorted(order) == list(range(rank)), f"permutes {rank} axes by {list(order)[:8]}")
+    node.require(sorted(order) == list(range(rank)), f"has the invalid perm {list(order)[:8]} for {rank} axes")
     known = node.known(0)
     if known is not None:
         return known.transpose(order)  # a view, of any size
@@ -68,7 +74,7 @@ def identity(node: Node) -> Value:
 
 
 def dropout(node: Node) -> tuple[Value, ...]:
-    """data, ratio, training_mode: the data, and a mask that keeps everything."""
+    """Inputs: data, ratio, training_mode. Returns the data, and a mask that keeps everything."""
     if node.has(2) and node.data(2).any():
         node.unsupported("drops elements at random (training_mode)", hint="export the model for inference")
     if not any(node.operator.outputs[1:]) or node.state.model.opset < _TRUTHS_SINCE:
@@ -99,12 +105,12 @@ def _reshaped(node: Node, target: Sequence[int]) -> Value:
         list(target).count(-1) <= 1
         and all(size >= -1 for size in target)
         and (known == total if -1 not in target else known > 0 and total % known == 0),
-        f"makes {list(target)} of {list(node.shape(0))}",
+        f"cannot reshape {list(node.shape(0))} to {list(target)}",
     )
     shape = [total // known if size == -1 else size for size in target]
     data = node.known(0)
     if data is not None:
-        if not data.flags.c_contiguous:  # of a transposed view, which is copied
+        if not data.flags.c_contiguous:  # a transposed view, which is copied
             node.state.constants.charge(data.nbytes, node.output)
         return data.reshape(shape)
     return node.kept(node.emit(relax.op.reshape(node.expr(0), shape)))

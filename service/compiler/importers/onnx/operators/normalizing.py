@@ -1,8 +1,8 @@
-"""Normalizations of float32 values, in float32. Those of rows (of 8 columns or more, 16 without a mean), of channels
-and by running statistics have ONNX Runtime's bits; the others, SkipLayerNormalization's too, come within a few units in
-the last place.
+"""Normalizations of float32 values, in float32. Normalizations of rows (of 8 columns or more, or 16 without a mean), of
+channels and by running statistics equal ONNX Runtime's bit for bit. The others, including SkipLayerNormalization, come
+within a few units in the last place.
 
-Where an operator gives more than its result (a mean, a deviation), that is left out; what reads it is refused.
+Additional outputs of an operator (a mean, a deviation) are left out; operators that read them are refused.
 """
 
 from __future__ import annotations
@@ -22,46 +22,51 @@ from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import PACKETS
 
-_PER_CHANNEL_SINCE = 21  # of ONNX's operator sets: before, GroupNormalization scales each group
+_PER_CHANNEL_SINCE = 21  # operator set: in earlier ones, GroupNormalization scales each group
 
 
 def layer_normalization(node: Node) -> Value:
-    """X, Scale, B: over all axes from the named one on."""
+    """Inputs: X, Scale, B. Normalizes over all axes from the named one on."""
     float32(node, *range(node.input_count))
     return _rows(node, node.expr(0), 1, 2, centered=True), None, None
 
 
 def rms_normalization(node: Node) -> Value:
-    """X, scale: without a mean. RMSNormalization, and ONNX Runtime's SimplifiedLayerNormalization."""
+    """Inputs: X, scale. Normalizes without a mean: RMSNormalization, and ONNX Runtime's
+    SimplifiedLayerNormalization.
+    """
     float32(node, *range(node.input_count))
     return _rows(node, node.expr(0), 1, 2, centered=False), None
 
 
 def skip_layer_normalization(node: Node) -> Value:
-    """input, skip, gamma, beta, bias (com.microsoft): of input + skip + bias, which is the fourth output."""
+    """Inputs: input, skip, gamma, beta, bias (com.microsoft). Normalizes input + skip + bias, which is the fourth
+    output.
+    """
     total = _skipped(node, bias=4)
     return _rows(node, total, 2, 3, centered=True), None, None, total
 
 
 def skip_rms_normalization(node: Node) -> Value:
-    """input, skip, gamma, bias (com.microsoft, SkipSimplifiedLayerNormalization)."""
+    """Inputs: input, skip, gamma, bias (com.microsoft, SkipSimplifiedLayerNormalization)."""
     total = _skipped(node, bias=3)
     return _rows(node, total, 2, -1, centered=False), None, None, total
 
 
 def _skipped(node: Node, bias: int) -> relax.Expr:
-    """The sum in float32, from the left, as ONNX Runtime adds."""
+    """Returns the sum in float32, from the left, as ONNX Runtime adds."""
     float32(node, *(place for place in range(node.input_count) if node.has(place)))
     total = node.emit(relax.op.add(node.expr(0), node.expr(1)), "skipped")
     return node.emit(relax.op.add(total, node.expr(bias)), "biased") if node.has(bias) else total
 
 
 def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -> relax.Expr:
-    """`x` normalized from the named axis on, scaled and moved by two inputs; in float32, whatever `stash_type` is, as
-    ONNX Runtime does (core/providers/cpu/nn/layer_norm_impl.cc)."""
+    """Returns `x` normalized from the named axis on, multiplied by one input and added to another. It is computed in
+    float32, whatever `stash_type` is, as in ONNX Runtime (core/providers/cpu/nn/layer_norm_impl.cc).
+    """
     rank = len(shape_of(x))
     axes = list(range(axis_of(node, rank, -1), rank))
-    # com.microsoft's are given an epsilon of 1e-12 by default, ONNX's one of 1e-5.
+    # The default epsilon is 1e-12 for com.microsoft's operators, and 1e-5 for ONNX's.
     epsilon = node.attribute("epsilon", 1e-12 if "Skip" in node.operator.op_type else 1e-5)
     addend = node.expr(bias) if bias >= 0 and node.has(bias) else None
     moved, factor = _moments(Real(node.emit, x), axes, epsilon, centered=centered)
@@ -72,8 +77,9 @@ def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -
 
 
 def _moments(made: Real, axes: Sequence[int], epsilon: float, *, centered: bool) -> tuple[relax.Expr, relax.Expr]:
-    """x, less its mean where it is `centered`, and 1 / sqrt(mean of its squares + epsilon): both along `axes`, in the
-    order of ONNX Runtime's own kernel."""
+    """Returns x, less its mean if it is `centered`, and 1 / sqrt(mean of its squares + epsilon), both along `axes`, in
+    the order of ONNX Runtime's own kernel.
+    """
     shape = shape_of(made.x)
     outer, count = shape[: axes[0]], math.prod(shape[axes[0] :])
 
@@ -92,15 +98,16 @@ def _moments(made: Real, axes: Sequence[int], epsilon: float, *, centered: bool)
 
 
 def scaled(node: Node, x: relax.Expr, scale: relax.Expr, bias: relax.Expr | None) -> relax.Var:
-    """The result: `x` times `scale`, plus `bias`."""
+    """Emits the result: `x` times `scale`, plus `bias`."""
     product = relax.op.multiply(x, scale)
     return node.emit(product if bias is None else relax.op.add(node.emit(product, INSIDE), bias))
 
 
 def batch_normalization(node: Node) -> Value:
-    """X, scale, B, mean, var, each of the last four `[C]`: of running statistics, as a model has them.
+    """Inputs: X, scale, B, mean, var, each of the last four `[C]`. Normalizes by running statistics, as a model stores
+    them.
 
-    A factor and an addend for each channel, as ONNX Runtime has them (core/providers/cpu/nn/batch_norm.h).
+    Uses a factor and an addend for each channel, as ONNX Runtime does (core/providers/cpu/nn/batch_norm.h).
     """
     if node.attribute("training_mode", 0):
         node.unsupported("is in training mode; export the model after model.eval()")
@@ -116,14 +123,15 @@ def batch_normalization(node: Node) -> Value:
 
 
 def instance_normalization(node: Node) -> Value:
-    """input, scale, B, both `[C]`: over the pixels of each channel; a factor and an addend for each, from Eigen's sums
-    (core/providers/cpu/nn/instance_norm.cc).
+    """Inputs: input, scale, B, the last two `[C]`. Normalizes over the pixels of each channel, by a factor and an
+    addend for each, from Eigen's sums (core/providers/cpu/nn/instance_norm.cc).
 
-    A channel's values are added from the first aligned address on, its squares, which lie nowhere, from the first.
+    A channel's values are added from the first aligned address on. Its squares, which are not in memory, are added from
+    the first.
     """
     float32(node, 0, 1, 2)
     shape = _channels(node, [node.shape(1), node.shape(2)])
-    node.require(len(shape) >= 3, f"has an input of {list(shape)}, not [N, C, …]")
+    node.require(len(shape) >= 3, f"has an input of shape {list(shape)}, not [N, C, …]")
     made, pixels = Real(node.emit, node.expr(0)), math.prod(shape[2:])
     x = made(relax.op.reshape(made.x, (*shape[:2], pixels)))
 
@@ -144,14 +152,15 @@ def instance_normalization(node: Node) -> Value:
 
 
 def group_normalization(node: Node) -> Value:
-    """X, scale, bias: over channels and pixels of each group. Scale and bias are `[num_groups]` up to operator set 20,
-    then `[C]`."""
+    """Inputs: X, scale, bias. Normalizes over channels and pixels of each group. Scale and bias are `[num_groups]` up
+    to operator set 20, then `[C]`.
+    """
     float32(node, 0, 1, 2)
     shape, groups = node.shape(0), node.attribute("num_groups", 0)
-    node.require(len(shape) >= 3, f"has an input of {list(shape)}, not [N, C, …]")
-    node.require(groups > 0 and shape[1] % groups == 0, f"makes {groups} groups of {shape[1]} channels")
+    node.require(len(shape) >= 3, f"has an input of shape {list(shape)}, not [N, C, …]")
+    node.require(groups > 0 and shape[1] % groups == 0, f"cannot divide {shape[1]} channels into {groups} groups")
     rows = shape[1] if node.state.model.opset >= _PER_CHANNEL_SINCE else groups
-    node.require(node.shape(1) == node.shape(2) == (rows,), f"has parameters that are not {rows} numbers")
+    node.require(node.shape(1) == node.shape(2) == (rows,), f"has parameters whose length is not {rows}")
     per_group, pixels = shape[1] // groups, math.prod(shape[2:])
     split = node.emit(relax.op.reshape(node.expr(0), (shape[0], groups, per_group, pixels)), "groups")
     result = real.normalize(Real(node.emit, split), (2, 3), node.attribute("epsilon", 1e-5))
@@ -162,10 +171,13 @@ def group_normalization(node: Node) -> Value:
 
 
 def mean_variance_normalization(node: Node) -> Value:
-    """(x - mean) / (deviation + 1e-9) along some axes (the function's body in the operator's definition)."""
+    """Returns (x - mean) / (deviation + 1e-9) along some axes (the function's body in the operator's definition)."""
     float32(node)
     rank, axes = len(node.shape(0)), node.attribute("axes", (0, 2, 3))
-    node.require(all(-rank <= axis < rank for axis in axes), f"names the axes {list(axes)[:8]} of {rank}")
+    node.require(
+        all(-rank <= axis < rank for axis in axes),
+        f"has the axes {list(axes)[:8]}, but its input has {rank} dimensions",
+    )
     made, places = Real(node.emit, node.expr(0)), sorted({axis % rank for axis in axes})
     moved = real.centered(made, places)
     variance = made(made.mean(made.apply(relax.op.multiply, moved, moved), places))
@@ -174,11 +186,13 @@ def mean_variance_normalization(node: Node) -> Value:
 
 
 def lp_normalization(node: Node) -> Value:
-    """x over its norm along one axis, the sum of magnitudes (p = 1) or the root of squares (p = 2); 0 where that is."""
+    """Returns x divided by its norm along one axis: the sum of magnitudes (p = 1) or the root of the sum of squares (p
+    = 2); 0 if the norm is 0.
+    """
     float32(node)
     order = node.attribute("p", 2)
     if order not in (1, 2):
-        node.unsupported(f"has p of {order}; 1 and 2 can be compiled")
+        node.unsupported(f"has p of {order}; only 1 and 2 can be compiled")
     made, axis = Real(node.emit, node.expr(0)), axis_of(node, len(node.shape(0)), -1)
     terms = made.apply(relax.op.abs, made.x) if order == 1 else made.apply(relax.op.multiply, made.x, made.x)
     norm = made(made.total(terms, [axis]))
@@ -188,15 +202,15 @@ def lp_normalization(node: Node) -> Value:
 
 
 def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The input's shape, whose second axis each of `rows` has."""
+    """Returns the input's shape, after checking that each of `rows` has the length of its second axis."""
     shape = node.shape(0)
-    node.require_supported(len(shape) >= 2, f"has an input of {list(shape)}, not [N, C, …]")
-    node.require(all(row == (shape[1],) for row in rows), f"has parameters that are not of {shape[1]} channels")
+    node.require_supported(len(shape) >= 2, f"has an input of shape {list(shape)}, not [N, C, …]")
+    node.require(all(row == (shape[1],) for row in rows), f"has parameters that do not fit {shape[1]} channels")
     return shape
 
 
 def _row(node: Node, place: int, rank: int) -> relax.Expr:
-    """An input `[C]`, along the second axis of `rank`."""
+    """Returns an input `[C]`, reshaped for the second axis of `rank` axes."""
     known, ones = node.known(place), [1] * (rank - 2)
     if known is not None:
         return node.literal(known.astype(np.float32).reshape(-1, *ones))

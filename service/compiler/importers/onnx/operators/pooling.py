@@ -22,11 +22,11 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 
 _MOST_WINDOWS = 1 << 24
-_MOST_PLACES = 1 << 10  # in a window of real values: an operator each
+_MOST_PLACES = 1 << 10  # positions in a window of real values: each needs an operator
 
 
 def max_pool(node: Node) -> relax.Var:
-    """The maximum of stored values, which are in the order of the real ones, or of real ones."""
+    """Returns the maximum of stored values, which have the order of the real ones, or of real values."""
     windows = _windows(node)
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")
@@ -34,7 +34,7 @@ def max_pool(node: Node) -> relax.Var:
         return _real_max_pool(node, windows)
     storage = node.dtype(0)
     if storage not in ("int8", "uint8"):
-        node.unsupported(f"works on {storage}; stored values of 8 bits can be compiled", node.name(0))
+        node.unsupported(f"works on {storage}; only stored values of 8 bits and float32 can be compiled", node.name(0))
     quantized = node.state.types.get(node.name(0), QuantizedType(storage, (1.0,)))
 
     def body(x: relax.Var) -> relax.Expr:
@@ -45,7 +45,7 @@ def max_pool(node: Node) -> relax.Var:
 
 
 def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
-    """The largest of the shifted images: one for each place in the window."""
+    """Returns the largest of the shifted images, one for each position in the window."""
     top, left, bottom, right = windows.padding
     sides = [0, 0, 0, 0, top, bottom, left, right]
     lowest = float(np.finfo(np.float32).min)
@@ -55,8 +55,10 @@ def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
 
 
 def average_pool(node: Node) -> relax.Var:
-    """The average of real values, as ONNX Runtime has it (mlas/lib/pooling.cpp): the rows of each window are added up
-    in float32, then its columns, and the sum is divided; a window that is the whole image is added up in strips."""
+    """Returns the average of real values, as ONNX Runtime computes it (mlas/lib/pooling.cpp): the rows of each window
+    are added up in float32, then its columns, and the sum is divided. A window that covers the whole image is added up
+    in strips.
+    """
     windows = _windows(node)
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")
@@ -75,26 +77,28 @@ def average_pool(node: Node) -> relax.Var:
 
 
 def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax.Var]:
-    """The image `[N, C, H, W]`, once for each place in the window along an axis."""
+    """Returns the image `[N, C, H, W]`, once for each position in the window along an axis."""
     kernel, stride, extent = windows.kernel[axis - 2], windows.strides[axis - 2], shape_of(x)[axis]
     if kernel > _MOST_PLACES:
-        node.unsupported(f"has windows of {kernel} real values along axis {axis}; up to {_MOST_PLACES} can be compiled")
+        node.unsupported(
+            f"has windows of {kernel} real values along axis {axis}; at most {_MOST_PLACES} can be compiled"
+        )
     ends = [place + (extent - kernel) // stride * stride + 1 for place in range(kernel)]
     slices = [relax.op.strided_slice(x, [axis], [place], [end], [stride]) for place, end in enumerate(ends)]
     return [node.emit(each, "shifted") for each in slices]
 
 
 def _shifted(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
-    """The image, once for each place in the window."""
+    """Returns the image, once for each position in the window."""
     if math.prod(windows.kernel) > _MOST_PLACES:
         node.unsupported(
-            f"has windows of {math.prod(windows.kernel)} real values; up to {_MOST_PLACES} can be compiled"
+            f"has windows of {math.prod(windows.kernel)} real values; at most {_MOST_PLACES} can be compiled"
         )
     return [_strided(node, x, windows, place) for place in itertools.product(*map(range, windows.kernel))]
 
 
 def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]) -> relax.Var:
-    """Every element of `[N, C, H, W]` that is the window's `first` one."""
+    """Returns every element of `[N, C, H, W]` that is at position `first` of a window."""
     extents = shape_of(x)[2:]
     steps = zip(extents, windows.kernel, windows.strides, first, strict=True)
     ends = [place + (extent - kernel) // stride * stride + 1 for extent, kernel, stride, place in steps]
@@ -102,9 +106,9 @@ def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]
 
 
 def _counts(node: Node, windows: Windows, size: tuple[int, ...]) -> Array:
-    """The number of elements in each window, `[1, 1, OH, OW]`."""
+    """Returns the number of elements in each window, `[1, 1, OH, OW]`."""
     if math.prod(size) > _MOST_WINDOWS:
-        node.unsupported(f"has {math.prod(size)} windows for each channel; up to {_MOST_WINDOWS} can be compiled")
+        node.unsupported(f"has {math.prod(size)} windows for each channel; at most {_MOST_WINDOWS} can be compiled")
     if node.attribute("count_include_pad", 0):
         _inside(node, windows)
         return np.full((1, 1, *size), math.prod(windows.kernel), np.float64)
@@ -118,14 +122,16 @@ def _counts(node: Node, windows: Windows, size: tuple[int, ...]) -> Array:
 
 
 def _inside(node: Node, windows: Windows) -> None:
-    """Requires that no window reaches beyond the padding that the file names: what it covers there is not counted."""
+    """Requires that no window extends beyond the padding in the file: elements beyond it are not counted."""
     (top, bottom), (left, right) = windows.named_padding()
     if node.attribute("ceil_mode", 0) and windows.padding != (top, left, bottom, right):
-        node.unsupported("counts its padding, and has windows that reach beyond it (ceil_mode)")
+        node.unsupported(
+            "counts its padding, but has windows that extend beyond it (ceil_mode), which cannot be compiled"
+        )
 
 
 def qlinear_average_pool(node: Node) -> relax.Var:
-    """X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft)."""
+    """Inputs: X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft)."""
     windows = _windows(node)
     _channels_first(node)
     in_type = node.quantized(0, 1, 2)
@@ -140,9 +146,9 @@ def qlinear_average_pool(node: Node) -> relax.Var:
 
 
 def qlinear_global_average_pool(node: Node) -> relax.Var:
-    """X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft): the mean of each channel."""
+    """Inputs: X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft). Returns the mean of each channel."""
     shape = node.shape(0)
-    node.require(len(shape) >= 3, f"has an input of {list(shape)}, not [N, C, …]", node.name(0))
+    node.require(len(shape) >= 3, f"has an input of shape {list(shape)}, not [N, C, …]", node.name(0))
     _channels_first(node)
     in_type = node.quantized(0, 1, 2)
     out_type = node.output_type(3, 4, in_type.storage)
@@ -152,9 +158,9 @@ def qlinear_global_average_pool(node: Node) -> relax.Var:
 
 def _windows(node: Node) -> Windows:
     if any(node.operator.outputs[1:]):
-        node.unsupported("gives the places of its maxima too")
+        node.unsupported("also returns the indices of its maxima, which cannot be compiled")
     if node.attribute("storage_order", 0):
-        node.unsupported("stores columns first")
+        node.unsupported("stores columns first (storage_order), which cannot be compiled")
     return Windows(node)
 
 
@@ -164,4 +170,4 @@ def _options(windows: Windows) -> dict[str, Any]:
 
 def _channels_first(node: Node) -> None:
     if node.attribute("channels_last", 0):
-        node.unsupported("has its channels last")
+        node.unsupported("has its channels last, which cannot be compiled")

@@ -1,8 +1,8 @@
-"""Operators on float32 values outside of quantized parts, and the plain arithmetic of integers and truths beside them.
+"""Operators on float32 values outside of quantized parts, and plain arithmetic of integers and booleans.
 
-What rounds once is computed in float32 and equals ONNX Runtime bit for bit, as do sums and means (`reduction.py`),
-softmax, and the functions that MLAS has (`importers/real.py`). Others are taken in float64 and rounded once; ONNX
-Runtime's own come within a few units in the last place.
+Operators that round once are computed in float32 and equal ONNX Runtime bit for bit. So do sums and means
+(`reduction.py`), softmax, and the functions that MLAS has (`importers/real.py`). Others are computed in float64 and
+rounded once; ONNX Runtime's own come within a few units in the last place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from service.compiler.qnn.ops.real import SEQUENTIAL, STRIPS
 
 Convert = Callable[[Node], Value]
 
-_LAST_AXIS_SINCE = 13  # of ONNX's operator sets: before, softmax took all axes from the named one on as one
+_LAST_AXIS_SINCE = 13  # operator set: earlier ones apply softmax to the named axis and all later axes as one
 _EXACT_POWERS = (2.0, 3.0)  # which ONNX Runtime multiplies out (core/providers/cpu/math/element_wise_ops.cc)
 
 
@@ -33,15 +33,15 @@ def float32(node: Node, *places: int) -> None:
     """Requires that inputs are float32."""
     for place in places or (0,):
         if node.dtype(place) != "float32":
-            node.unsupported(f"works on {node.dtype(place)}; float32 can be compiled", node.name(place))
+            node.unsupported(f"works on {node.dtype(place)}; only float32 can be compiled", node.name(place))
 
 
 def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = None, dtypes: str = "f") -> Convert:
-    """An operator that Relax has, on one tensor or on several of one type.
+    """Returns the converter of an operator that Relax has, on one tensor or on several of one type.
 
     Args:
-        compute: the same of what is known already, in NumPy; None if that is not computed.
-        dtypes: NumPy's kinds of the operands' types: `f` is float32 only.
+        compute: the same operator in NumPy, for values that are known while importing; None if those are not computed.
+        dtypes: NumPy's kinds of the operands' types; `f` is float32 only.
     """
 
     def convert(node: Node) -> Value:
@@ -53,14 +53,14 @@ def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = 
         kinds = {node.dtype(place) for place in places}
         dtype = np.dtype(next(iter(kinds)))
         if len(kinds) > 1 or dtype.kind not in dtypes or (dtype.kind == "f" and dtype != np.float32):
-            node.unsupported(f"works on {', '.join(sorted(kinds))}")
+            node.unsupported(f"works on {', '.join(sorted(kinds))}, which cannot be compiled")
         return node.emit(make(*operands(node)))
 
     return convert
 
 
 def operands(node: Node) -> list[relax.Expr]:
-    """All inputs. A scalar that was kept with the axes of its tensor gets the rank of what is computed beside it."""
+    """Returns all inputs. A scalar that keeps the axes of its tensor gets the rank of the other operands."""
     places = range(node.input_count)
     loose = [node.name(place) in node.state.loose for place in places]
     ranks = [len(node.shape(place)) for place in places if not loose[place] and node.known(place) is None]
@@ -76,7 +76,9 @@ def operands(node: Node) -> list[relax.Expr]:
 
 
 def folded(make: Callable[..., relax.Call], compute: Callable[..., Any], dtypes: str = "f") -> Convert:
-    """Min, Max, Sum: an operator of two on any number of operands, from the left."""
+    """Returns the converter of Min, Max or Sum: an operator of two operands, applied to any number of them from the
+    left.
+    """
 
     def convert(node: Node) -> Value:
         one = plain(lambda *values: values[0] if len(values) == 1 else make(*values[:2]))
@@ -92,7 +94,7 @@ def folded(make: Callable[..., relax.Call], compute: Callable[..., Any], dtypes:
 
 
 def function(of: Callable[[Node, Real], relax.Call]) -> Convert:
-    """A function of each value."""
+    """Returns the converter of a function of each value."""
 
     def convert(node: Node) -> Value:
         float32(node)
@@ -102,7 +104,7 @@ def function(of: Callable[[Node, Real], relax.Call]) -> Convert:
 
 
 def hard_sigmoid(node: Node) -> Value:
-    """max(0, min(1, alpha * x + beta)), each step in float32."""
+    """Returns max(0, min(1, alpha * x + beta)), each step in float32."""
     float32(node)
     scaled = node.emit(relax.op.multiply(node.expr(0), _number(node.attribute("alpha", 0.2))), "scaled")
     moved = node.emit(relax.op.add(scaled, _number(node.attribute("beta", 0.5))), "moved")
@@ -110,7 +112,7 @@ def hard_sigmoid(node: Node) -> Value:
 
 
 def hard_swish(node: Node) -> Value:
-    """x * max(0, min(1, x / 6 + 1 / 2)), each step in float32."""
+    """Returns x * max(0, min(1, x / 6 + 1 / 2)), each step in float32."""
     float32(node)
     scaled = node.emit(relax.op.multiply(node.expr(0), _number(float(np.float32(1) / np.float32(6)))), "scaled")
     gate = _within(node, node.emit(relax.op.add(scaled, _number(0.5)), "moved"), 0.0, 1.0)
@@ -141,14 +143,14 @@ def _sloped(node: Node, slope: relax.Expr) -> relax.Var:
 
 
 def thresholded_relu(node: Node) -> Value:
-    """x where it is more than alpha, else 0."""
+    """Returns x if it is more than alpha, else 0."""
     float32(node)
     more = node.emit(relax.op.greater(node.expr(0), _number(node.attribute("alpha", 1.0))), "more")
     return node.emit(relax.op.where(more, node.expr(0), _number(0)))
 
 
 def is_infinite(node: Node) -> Value:
-    """Of either sign, or of one only (`detect_negative`, `detect_positive`)."""
+    """Finds infinities of either sign, or of one sign only (`detect_negative`, `detect_positive`)."""
     float32(node)
     signs = [
         (each, sign) for each, sign in (("detect_negative", -1), ("detect_positive", 1)) if node.attribute(each, 1)
@@ -165,7 +167,7 @@ def reciprocal(node: Node) -> Value:
 
 
 def power(node: Node) -> Value:
-    """x, exponent: squares and cubes are products, other powers are functions."""
+    """Inputs: x, exponent. Squares and cubes are computed as products, other powers as functions."""
     known = node.all_known()
     if known is not None and node.is_small(known):
         with np.errstate(all="ignore"):
@@ -179,12 +181,14 @@ def power(node: Node) -> Value:
 
 
 def where(node: Node) -> Value:
-    """condition, X, Y."""
+    """Inputs: condition, X, Y."""
     known = node.all_known()
     if known is not None and node.is_small(known):
         return node.folded(np.where(known[0], known[1], known[2]))
-    node.require(node.dtype(0) == "bool", f"chooses by {node.dtype(0)}")
-    node.require(node.dtype(1) == node.dtype(2), f"chooses between {node.dtype(1)} and {node.dtype(2)}")
+    node.require(node.dtype(0) == "bool", f"has a condition of {node.dtype(0)}, not bool")
+    node.require(
+        node.dtype(1) == node.dtype(2), f"has operands of different types, {node.dtype(1)} and {node.dtype(2)}"
+    )
     return node.emit(relax.op.where(node.expr(0), node.expr(1), node.expr(2)))
 
 
@@ -206,12 +210,12 @@ def softmax(node: Node, *, logarithm: bool = False) -> Value:
 
 def axis_of(node: Node, rank: int, default: int) -> int:
     named = node.attribute("axis", default)
-    node.require(-rank <= named < rank, f"has axis {named} of {rank}")
+    node.require(-rank <= named < rank, f"has axis {named}, but its input has {rank} dimensions")
     return int(named % rank)
 
 
 def extreme(make: Callable[..., relax.Call]) -> Convert:
-    """The largest or smallest value along some axes, of stored values too."""
+    """Returns the converter of the largest or smallest value along some axes, of stored values too."""
 
     def convert(node: Node) -> Value:
         axes, keepdims = reduced_axes(node)
@@ -225,7 +229,7 @@ def extreme_place(make: Callable[..., relax.Call]) -> Convert:
 
     def convert(node: Node) -> Value:
         if node.attribute("select_last_index", 0):
-            node.unsupported("returns the last of equal values")
+            node.unsupported("returns the last of equal values (select_last_index), which cannot be compiled")
         axis = axis_of(node, len(node.shape(0)), 0)
         return node.emit(make(node.expr(0), axis=axis, keepdims=bool(node.attribute("keepdims", 1))))
 
@@ -233,8 +237,9 @@ def extreme_place(make: Callable[..., relax.Call]) -> Convert:
 
 
 def reduced_axes(node: Node) -> tuple[list[int], bool]:
-    """Axes are an attribute up to operator set 17 (12 of ReduceSum), then an input; without them, all. None are
-    left where `noop_with_empty_axes` says so."""
+    """Returns the reduced axes, and whether they are kept. Axes are an attribute up to operator set 17 (12 for
+    ReduceSum), then an input; by default, all axes are reduced, or none if `noop_with_empty_axes` is set.
+    """
     rank, keepdims = len(node.shape(0)), bool(node.attribute("keepdims", 1))
     named = node.integers(1) if node.has(1) else node.attribute("axes", ())
     node.require(
@@ -246,7 +251,7 @@ def reduced_axes(node: Node) -> tuple[list[int], bool]:
 
 
 def root_of_squares(node: Node) -> Value:
-    """ReduceL2."""
+    """Converts ReduceL2."""
     float32(node)
     axes, keepdims = reduced_axes(node)
     if not axes:
@@ -259,26 +264,26 @@ def root_of_squares(node: Node) -> Value:
 def global_average_pool(node: Node) -> Value:
     float32(node)
     rank = len(node.shape(0))
-    node.require(rank >= 3, f"has an input of {list(node.shape(0))}, not [N, C, …]")
+    node.require(rank >= 3, f"has an input of shape {list(node.shape(0))}, not [N, C, …]")
     return mean_of_images(node, node.expr(0), STRIPS if node.is_channels_first(0) else SEQUENTIAL)
 
 
 def mean_of_images(node: Node, x: relax.Expr, order: str) -> Value:
-    """The mean of each channel `[N, C, 1, …]` of `[N, C, …]`."""
+    """Returns the mean of each channel `[N, C, 1, …]` of `[N, C, …]`."""
     shape = shape_of(x)
     total = ops.real_sum(x, axes=range(2, len(shape)), order=order)
     return node.emit(relax.op.divide(node.emit(total, INSIDE), _number(math.prod(shape[2:]))))
 
 
 def global_max_pool(node: Node) -> Value:
-    """The largest value of each channel, of stored values too."""
+    """Returns the largest value of each channel, of stored values too."""
     rank = len(node.shape(0))
-    node.require(rank >= 3, f"has an input of {list(node.shape(0))}, not [N, C, …]")
+    node.require(rank >= 3, f"has an input of shape {list(node.shape(0))}, not [N, C, …]")
     return node.kept(node.emit(relax.op.max(node.expr(0), axis=list(range(2, rank)), keepdims=True)))
 
 
 _NUMBERS = "fiu"
-# Operators of one result that take any number of operands within their arity, which `operators` gives.
+# Operators with one result: type -> converter, and the smallest and largest number of inputs (used by `operators`).
 REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
     "Abs": (plain(relax.op.abs, np.abs, "fi"), (1, 1)),
     "And": (plain(relax.op.logical_and, np.logical_and, "b"), (2, 2)),

@@ -1,8 +1,8 @@
 """LSTM and GRU of real values: their steps, one after the other.
 
-The formulas are ONNX's. As in ONNX Runtime (core/providers/cpu/rnn) the inputs of all steps are multiplied at once, and
-what the state adds comes to that before the bias; functions are MLAS's. So an answer differs from its by the order of
-the products' sums alone.
+The formulas are ONNX's. As in ONNX Runtime (core/providers/cpu/rnn), the inputs of all steps are multiplied at once,
+and the state's product is added before the bias; functions are MLAS's. Results therefore differ from ONNX Runtime's
+only by the order in which products are added.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from service.compiler.qnn import ops
 from service.core.arrays import Array
 
 MOST_STEPS = 256
-_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # of each if it is backward
+# true for each direction that runs backward
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 _LENGTHS, _PEEPHOLES = 4, 7
-State = tuple[relax.Expr, ...]  # of LSTM the hidden state and the cell, of GRU the hidden state: `[batch, hidden]`
+State = tuple[relax.Expr, ...]  # `[batch, hidden]` each: LSTM has the hidden state and the cell, GRU the hidden state
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class _Cell:
 
     Attributes:
         made: emits its arithmetic.
-        size: of the hidden state.
+        size: the size of the hidden state.
         recurrent: float32 `[gates * size, size]`.
         biases: of the products with the input and with the state, float32 `[gates * size]` each.
     """
@@ -45,16 +46,16 @@ class _Cell:
     biases: tuple[Array, Array]
 
     def weights(self, first: int, last: int) -> relax.Constant:
-        """Of the products of the state with those of some gates, `[size, gates * size]`."""
+        """Returns the recurrent weights of gates `first` to `last`, `[size, gates * size]`."""
         return self.node.literal(self.recurrent[first * self.size : last * self.size].T)
 
     def bias(self, parts: tuple[Array, ...], first: int, last: int) -> relax.Constant:
-        """Of some gates, the sum of `parts` of `biases`."""
+        """Returns the sum of `parts` of `biases`, for gates `first` to `last`."""
         total: Array = np.add.reduce(parts)
         return self.node.literal(total[first * self.size : last * self.size])
 
     def gate(self, x: relax.Expr, place: int) -> relax.Expr:
-        """That gate's columns of several."""
+        """Returns the columns of one gate."""
         bounds = [place * self.size], [(place + 1) * self.size]
         return self.made(relax.op.strided_slice(x, [1], *bounds))
 
@@ -71,11 +72,11 @@ class _Cell:
         return self.made.apply(relax.op.multiply, x, y)
 
 
-Step = Callable[[relax.Expr, State], State]  # of the input's products with the weights of all gates, and the state
+Step = Callable[[relax.Expr, State], State]  # (the input's products with the weights of all gates, state) -> next state
 
 
 def _lstm(cell: _Cell) -> Step:
-    """Gates are in the order input, output, forget, cell."""
+    """Returns the step of an LSTM. Its gates have the order input, output, forget, cell."""
     weights, bias = cell.weights(0, 4), cell.bias(cell.biases, 0, 4)
 
     def step(x: relax.Expr, state: State) -> State:
@@ -90,7 +91,9 @@ def _lstm(cell: _Cell) -> Step:
 
 
 def _gru(cell: _Cell) -> Step:
-    """Gates are in the order update, reset, hidden. The state is reset before it is multiplied, or behind."""
+    """Returns the step of a GRU. Its gates have the order update, reset, hidden. The state is reset before it is
+    multiplied, or after.
+    """
     of_input, of_state = cell.biases
     weights, bias = (cell.weights(0, 2), cell.weights(2, 3)), cell.bias(cell.biases, 0, 2)
     resets_first = not cell.node.attribute("linear_before_reset", 0)
@@ -116,13 +119,13 @@ def _gru(cell: _Cell) -> Step:
 
 @dataclass(frozen=True)
 class _Kind:
-    """An operator.
+    """A type of recurrent operator.
 
     Attributes:
-        steps: makes a cell's step; what is constant is the same in all of them.
-        gates: of a cell.
-        states: how many a cell has.
-        activations: its functions, those that it has by default.
+        steps: returns a cell's step; constants are the same in all steps.
+        gates: the number of gates of a cell.
+        states: the number of states of a cell.
+        activations: its default functions.
     """
 
     steps: Callable[[_Cell], Step]
@@ -132,8 +135,9 @@ class _Kind:
 
 
 def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
-    """X `[steps, batch, inputs]`, W, R, B, sequence_lens, and the initial states `[directions, batch, hidden]` ->
-    Y `[steps, directions, batch, hidden]`, and the last states."""
+    """Inputs: X `[steps, batch, inputs]`, W, R, B, sequence_lens, and the initial states `[directions, batch, hidden]`.
+    Returns Y `[steps, directions, batch, hidden]`, and the last states.
+    """
     directions = _directions(node, kind)
     steps, batch, width = _input(node)
     weights, recurrent = node.data(1), node.data(2)
@@ -141,9 +145,9 @@ def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
     biases = node.data(3) if node.has(3) else np.zeros((len(directions), 2 * kind.gates * size), np.float32)
     shapes = [(len(directions), kind.gates * size, each) for each in (width, size)]
     fits = [weights.shape, recurrent.shape] == shapes and biases.shape == (len(directions), 2 * kind.gates * size)
-    node.require(fits, f"has weights of {weights.shape}, {recurrent.shape} and a bias of {biases.shape}")
+    node.require(fits, f"has weights {weights.shape}, {recurrent.shape} and a bias {biases.shape}, which do not fit")
     dtypes = sorted({each.dtype.name for each in (weights, recurrent, biases)})
-    node.require_supported(dtypes == ["float32"], f"has weights of {', '.join(dtypes)}; float32 can be compiled")
+    node.require_supported(dtypes == ["float32"], f"has weights of {', '.join(dtypes)}; only float32 can be compiled")
     made, runs = Real(node.emit, node.expr(0)), []
     rows = made(relax.op.reshape(made.x, (steps * batch, width)))
     for place, is_backward in enumerate(directions):
@@ -157,31 +161,31 @@ def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
 
 
 def _directions(node: Node, kind: _Kind) -> tuple[bool, ...]:
-    """Of each whether it is backward. Requires the functions and rules that a cell has by default."""
+    """Returns, for each direction, whether it runs backward. Requires the default functions and rules of a cell."""
     named = node.attribute("direction", "forward")
-    node.require(named in _DIRECTIONS, f"has the direction {shortened(named)}")
+    node.require(named in _DIRECTIONS, f"has the unknown direction {shortened(named)}")
     directions = _DIRECTIONS[named]
     functions = tuple(str(each).capitalize() for each in node.attribute("activations", ()))
     if functions not in ((), kind.activations * len(directions)):
         node.unsupported(f"has the functions {', '.join(functions[:6])}; {', '.join(kind.activations)} can be compiled")
     for name in ("clip", "input_forget", "layout"):
         if node.attribute(name, 0.0) != 0:
-            node.unsupported(f"has the attribute {name}, without which it can be compiled")
+            node.unsupported(f"has the attribute {name}, with which it cannot be compiled")
     if node.has(_PEEPHOLES):
         node.unsupported("has peepholes", node.name(_PEEPHOLES))
     return directions
 
 
 def _input(node: Node) -> tuple[int, int, int]:
-    """Steps, batch and width."""
+    """Returns steps, batch and width."""
     float32(node)
     shape = node.shape(0)
-    node.require(len(shape) == 3, f"has an input of {list(shape)}, not [steps, batch, inputs]")
+    node.require(len(shape) == 3, f"has an input of shape {list(shape)}, not [steps, batch, inputs]")
     steps, batch, width = shape
     if steps > MOST_STEPS:
-        node.unsupported(f"has {steps} steps; {MOST_STEPS} can be compiled")
+        node.unsupported(f"has {steps} steps; at most {MOST_STEPS} can be compiled")
     if node.has(_LENGTHS) and set(node.integers(_LENGTHS)) != {steps}:
-        node.unsupported("has sequences of other lengths than its input", node.name(_LENGTHS))
+        node.unsupported("has sequences whose lengths differ from its input's", node.name(_LENGTHS))
     return steps, batch, width
 
 
@@ -190,13 +194,13 @@ def _initial(cell: _Cell, place: int, direction: int, shape: tuple[int, ...]) ->
     if not node.has(place):
         return node.literal(np.zeros(shape[1:], np.float32))
     float32(node, place)
-    node.require(node.shape(place) == shape, f"has a state of {list(node.shape(place))}, not {list(shape)}")
+    node.require(node.shape(place) == shape, f"has an initial state {list(node.shape(place))}, not {list(shape)}")
     own = cell.made(relax.op.strided_slice(node.expr(place), [0], [direction], [direction + 1]))
     return cell.made(relax.op.reshape(own, shape[1:]))
 
 
 def _run(step: Step, parts: list[relax.Expr], state: State, is_backward: bool) -> tuple[list[relax.Expr], State]:
-    """The hidden state behind each step, in the order of the input, and the last state."""
+    """Returns the hidden state after each step, in the order of the input, and the last state."""
     found: list[relax.Expr] = []
     for part in parts[::-1] if is_backward else parts:
         state = step(part, state)
@@ -205,7 +209,7 @@ def _run(step: Step, parts: list[relax.Expr], state: State, is_backward: bool) -
 
 
 def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tuple[int, int, int]) -> tuple[Value, ...]:
-    """Those outputs that have a name; None for others."""
+    """Returns the outputs that have a name, and None for the others."""
     steps, batch, size = shape
 
     def joined(states: list[relax.Expr], part: str, *shape: int) -> relax.Expr:

@@ -17,7 +17,7 @@ from service.compiler.qnn.ops.real import FOURS, PACKETS, SEQUENTIAL
 
 
 def reduced(*, mean: bool) -> Callable[[Node], Value]:
-    """ReduceMean, or ReduceSum."""
+    """Returns the converter of ReduceMean or ReduceSum."""
 
     def convert(node: Node) -> Value:
         float32(node)
@@ -44,10 +44,11 @@ def reduced(*, mean: bool) -> Callable[[Node], Value]:
 
 
 def _order(node: Node, shape: Sequence[int], axes: Collection[int]) -> str | None:
-    """The order in which ONNX Runtime adds; None where that is not known.
+    """Returns the order in which ONNX Runtime adds, or None if it is not known.
 
-    `FastReduceRK`, `FastReduceKR` and `FastReduceKRK` (core/providers/cpu/reduction/reduction_ops.h) are for axes that,
-    those that lie side by side taken as one, are reduced and kept in turn; others are added one by one.
+    Adjacent axes that are all reduced, or all kept, count as one. `FastReduceRK`, `FastReduceKR` and `FastReduceKRK`
+    (core/providers/cpu/reduction/reduction_ops.h) handle axes that are then reduced and kept alternately; others are
+    added one by one.
     """
     if 0 in shape:
         return None

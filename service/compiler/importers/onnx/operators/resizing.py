@@ -1,4 +1,6 @@
-"""Resize: images of another size, the nearest element, or between two or four along each axis."""
+"""Resize: changes the size of images by the nearest element, or by interpolation between two or four along each
+axis.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.qnn import ops
 from service.core.arrays import Array
 
-_LARGEST = 1 << 16  # of an axis
+_LARGEST = 1 << 16  # size of an axis
 _HALF = np.float32(0.5)
 
 _ROUND: dict[str, Callable[[Array], Array]] = {
@@ -29,16 +31,17 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 
 
 def resize(node: Node) -> Value:
-    """X, roi, scales, sizes; up to operator set 10 X and scales, which is asymmetric and rounds down.
+    """Inputs: X, roi, scales, sizes. Up to operator set 10, inputs are X and scales, and the mode is asymmetric and
+    rounds down.
 
-    Nearest elements are moved as they are; interpolation is of float32: of images in float32, as ONNX Runtime has it,
-    else in float64, one axis after the other; what is softened by `antialias` in float32 (`antialiasing`).
+    Nearest elements are copied. Interpolation is of float32: for images in float32, as in ONNX Runtime; otherwise in
+    float64, one axis after the other. With `antialias`, it is in float32 (`antialiasing`).
     """
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")
     corners = node.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     if mode not in ("nearest", "linear", "cubic") or corners not in PLACES:
-        node.unsupported(f"interpolates by {mode}, {corners}")
+        node.unsupported(f"has the mode {mode} with {corners}, which cannot be compiled")
     shape = node.shape(0)
     sizes, scales = _sizes(node, 1 if old else 2)
     places = [
@@ -47,7 +50,7 @@ def resize(node: Node) -> Value:
     ]
     moving = [axis for axis, (before, after) in enumerate(zip(shape, sizes, strict=True)) if before != after]
     if node.attribute("antialias", 0):
-        node.require(mode != "nearest", "softens the nearest elements")
+        node.require(mode != "nearest", "has antialias with the mode nearest")
         filters = [antialiasing.Filter(mode, node.attribute("cubic_coeff_a", -0.75), scale) for scale in scales]
         return antialiasing.resized(node, {axis: filters[axis].taps(node, places[axis], axis) for axis in moving})
     if mode == "linear" and len(shape) == 4 and {2, 3} >= {*moving}:
@@ -58,7 +61,7 @@ def resize(node: Node) -> Value:
         taps = _linear if mode == "linear" else _cubic
         return _interpolated(node, {axis: taps(node, places[axis], shape[axis]) for axis in moving})
     rounding = node.attribute("nearest_mode", "floor" if old else "round_prefer_floor")
-    node.require(rounding in _ROUND, f"rounds by {rounding}")
+    node.require(rounding in _ROUND, f"has the unknown nearest_mode {rounding}")
     x, kind = node.expr(0), node.state.types.get(node.name(0))
     nearest_of = [
         np.clip(_ROUND[rounding](place), 0, extent - 1).astype(np.int64)
@@ -75,35 +78,44 @@ def resize(node: Node) -> Value:
 
 
 def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
-    """The sizes of the result, and their ratios to the operand's."""
+    """Returns the sizes of the result, and their ratios to the operand's."""
     shape = node.shape(0)
     if node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        node.unsupported("keeps the ratio of its axes")
+        node.unsupported("keeps the ratio of its axes (keep_aspect_ratio_policy), which cannot be compiled")
     axes = _axes(node, len(shape))
     sizes, factors = list(shape), [np.float32(1)] * len(shape)
     given: Array
-    by_sizes = node.has(3) and node.data(3).size > 0  # an empty list is as good as none
+    by_sizes = node.has(3) and node.data(3).size > 0  # an empty list counts as none
     if by_sizes:
         given = np.array(node.integers(3))
     else:
         given = node.data(scales)
-        node.require(given.dtype == np.float32 and given.ndim == 1, f"has scales of {given.dtype} {list(given.shape)}")
+        node.require(
+            given.dtype == np.float32 and given.ndim == 1,
+            f"has scales of {given.dtype} {list(given.shape)}, not a float32 list",
+        )
         node.require(bool((given > 0).all()), "has a scale that is not positive")
-        node.require_supported(bool((given < _LARGEST).all()), f"has a scale of {given.max()}")
+        node.require_supported(bool((given < _LARGEST).all()), f"has a scale of {given.max()}, which is too large")
     node.require(len(given) == len(axes), f"has {len(given)} sizes or scales for {len(axes)} axes")
     for axis, value in zip(axes, given, strict=True):
         if by_sizes:
             sizes[axis], factors[axis] = int(value), np.float32(value) / np.float32(shape[axis])
         else:
             sizes[axis], factors[axis] = int(np.floor(shape[axis] * value)), value
-    node.require_supported(all(0 < size <= _LARGEST for size in sizes), f"makes {sizes[:8]} of {list(shape)}")
+    node.require_supported(
+        all(0 < size <= _LARGEST for size in sizes),
+        f"resizes {list(shape)} to {sizes[:8]}, which is empty or too large",
+    )
     return sizes, factors
 
 
 def _axes(node: Node, rank: int) -> list[int]:
-    """Those that sizes or scales are given for: all, unless an attribute names them."""
+    """Returns the axes of the sizes or scales: all, unless an attribute names them."""
     named = node.attribute("axes", tuple(range(rank)))
-    node.require(all(-rank <= axis < rank for axis in named), f"resizes the axes {list(named)[:8]} of {rank}")
+    node.require(
+        all(-rank <= axis < rank for axis in named),
+        f"has the axes {list(named)[:8]}, but its input has {rank} dimensions",
+    )
     return [axis % rank for axis in named]
 
 
@@ -115,9 +127,10 @@ def _bilinear(node: Node, places: Sequence[Array]) -> Value:
 
 
 def _bicubic(node: Node, places: Sequence[Array]) -> Value:
-    """Images, between four elements along the columns and then along the rows (`ResizeBiCubic` in
-    core/providers/cpu/tensor/upsample.cc): weights and sums of float32, from the first element on. Elements outside are
-    the ones at the edge; or left out of the sum, which is divided by the sum of the other weights (`exclude_outside`).
+    """Resizes images by interpolation between four elements along the columns and then along the rows (`ResizeBiCubic`
+    in core/providers/cpu/tensor/upsample.cc), with float32 weights and sums from the first element on. Elements outside
+    are those at the edge, or are left out of the sum, which is then divided by the sum of the other weights
+    (`exclude_outside`).
     """
     float32(node)
     shape, outside = node.shape(0), not node.attribute("exclude_outside", 0)
@@ -162,7 +175,7 @@ def _cubic_weights(s: Array, a: np.float32) -> list[Array]:
     return [far(s + one), near(s), near(one - s), far(two - s)]
 
 
-# For each element of the result: places in the operand, and the weight of what is there.
+# For each element of the result: positions in the operand, and the weight of the element at each position.
 Taps = list[tuple[Array, Array]]
 
 
@@ -174,8 +187,9 @@ def _linear(_node: Node, place: Array, size: int) -> Taps:
 
 
 def _cubic(node: Node, place: Array, size: int) -> Taps:
-    """Keys' kernel of four elements (Cubic Convolution Interpolation, 1981). Those outside are the ones at the edge, or
-    left out of the sum (`exclude_outside`)."""
+    """Keys' kernel of four elements (Cubic Convolution Interpolation, 1981). Elements outside are those at the edge, or
+    are left out of the sum (`exclude_outside`).
+    """
     a, whole = node.attribute("cubic_coeff_a", -0.75), place.astype(np.float64)
     first = np.floor(whole).astype(np.int64)
     places = [first + step for step in (-1, 0, 1, 2)]

@@ -1,5 +1,6 @@
-"""RotaryEmbedding, ONNX's own (operator set 23) and com.microsoft's: pairs of elements of each head are turned by an
-angle that their position has (Su et al. 2021)."""
+"""RotaryEmbedding, ONNX's own (operator set 23) and com.microsoft's: pairs of elements of each head are rotated by an
+angle that depends on their position (Su et al. 2021).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from service.compiler.qnn.graph import shape_of
 
 
 def rotary_embedding(node: Node) -> Value:
-    """X, cos_cache, sin_cache, position_ids: `[B, heads, S, size]` or `[B, S, heads * size]`."""
+    """Inputs: X, cos_cache, sin_cache, position_ids: `[B, heads, S, size]` or `[B, S, heads * size]`."""
     float32(node, 0, 1, 2)
     caches = [looked_up(node, place, node.expr(3)) if node.has(3) else node.expr(place) for place in (1, 2)]
     shape = node.shape(0)
@@ -21,31 +22,41 @@ def rotary_embedding(node: Node) -> Value:
 
 
 def microsoft(node: Node) -> Value:
-    """input, position_ids, cos_cache, sin_cache: as `rotary_embedding`; position_ids are `[B, S]`, or `[1]` for the
-    first token's of each sample. Without num_heads, a head is as long as the angles say."""
+    """Inputs: input, position_ids, cos_cache, sin_cache, as for `rotary_embedding`. position_ids are `[B, S]`, or `[1]`
+    for the position of each sample's first token. Without num_heads, the size of a head is twice the number of angles.
+    """
     float32(node, 0, 2, 3)
     if node.attribute("is_packed_batching", 0):
-        node.unsupported("turns sequences that are packed into one batch")
+        node.unsupported("rotates sequences that are packed into one batch, which cannot be compiled")
     shape, angles, dtype = node.shape(0), node.shape(2), node.dtype(1)
-    node.require(len(shape) in (3, 4) and len(angles) == 2 and angles[1] > 0, f"turns {list(shape)} by {list(angles)}")
-    node.require(dtype == "int64", f"has positions of {dtype}")
+    node.require(
+        len(shape) in (3, 4) and len(angles) == 2 and angles[1] > 0,
+        f"cannot rotate {list(shape)} by angles {list(angles)}",
+    )
+    node.require(dtype == "int64", f"has positions of {dtype}, not int64")
     tokens, places = shape[1 if len(shape) == 3 else 2], node.expr(1)
     if node.shape(1) == (1,):
         steps = node.literal(np.arange(tokens).reshape(1, tokens))
         places = node.emit(relax.op.add(node.emit(relax.op.reshape(places, (1, 1)), "first"), steps), "places")
-    node.require(shape_of(places) in ((1, tokens), (shape[0], tokens)), f"has positions of {list(shape_of(places))}")
+    node.require(
+        shape_of(places) in ((1, tokens), (shape[0], tokens)),
+        f"has positions {list(shape_of(places))}, which do not fit",
+    )
     heads = shape[1] if len(shape) == 4 else node.attribute("num_heads", 0) or shape[2] // (2 * angles[1])
     return _of_heads(node, heads, [looked_up(node, place, places) for place in (2, 3)])
 
 
 def looked_up(node: Node, cache: int, places: relax.Expr) -> relax.Expr:
-    """The rows of input `cache` at positions `[B, S]`: `[B, S, angles]`."""
+    """Returns the rows of input `cache` at positions `[B, S]`: `[B, S, angles]`."""
     return node.emit(relax.op.take(node.expr(cache), places, 0, mode="clip"), "angles")
 
 
 def _of_heads(node: Node, heads: int, caches: list[relax.Expr]) -> Value:
     shape, rank, x = node.shape(0), len(node.shape(0)), node.expr(0)
-    node.require((rank == 3 and heads > 0 and shape[-1] % heads == 0) or rank == 4, f"turns {list(shape)}")
+    node.require(
+        (rank == 3 and heads > 0 and shape[-1] % heads == 0) or rank == 4,
+        f"cannot rotate {list(shape)} in {heads} heads",
+    )
     if rank == 3:
         x = node.emit(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads)), "heads")
     else:
@@ -57,15 +68,17 @@ def _of_heads(node: Node, heads: int, caches: list[relax.Expr]) -> Value:
 
 
 def turned(node: Node, x: relax.Expr, caches: list[relax.Expr], count: int, interleaved: int) -> relax.Expr:
-    """`[B, S, heads, size]` with the first `count` elements of each head (0: all) turned by angles, whose cosines and
-    sines are `[B, S, count / 2]`; a pair is two neighbours where they are `interleaved`, else two halves."""
+    """Returns `[B, S, heads, size]` with the first `count` elements of each head (0: all) rotated by angles, whose
+    cosines and sines are `[B, S, count / 2]`. A pair is two neighbours if they are `interleaved`, or else one element
+    of each half.
+    """
     size = shape_of(x)[3]
     count = count or size
-    node.require(count % 2 == 0 and count <= size, f"turns {count} of {size} elements")
+    node.require(count % 2 == 0 and count <= size, f"cannot rotate {count} of {size} elements")
     angles = []
     for cache in caches:
         rows = shape_of(cache)
-        node.require(len(rows) == 3 and rows[-1] == count // 2, f"has angles of {list(rows)}")
+        node.require(len(rows) == 3 and rows[-1] == count // 2, f"has angles {list(rows)}, which do not fit")
         angles.append(node.emit(relax.op.reshape(cache, (rows[0], rows[1], 1, rows[2])), "angles"))
     step, half = (2, 1) if interleaved else (1, count // 2)
     first, second = (

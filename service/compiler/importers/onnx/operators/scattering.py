@@ -1,6 +1,7 @@
-"""ScatterND and ScatterElements: the data with other values at places that a tensor of indices says.
+"""ScatterND and ScatterElements: the data with other values at positions given by a tensor of indices.
 
-Indices are as in `indexing`. What is replaced at constant places is taken from the data and the updates side by side.
+Indices are as in `indexing`. Elements that are replaced at constant positions are read from the concatenation of data
+and updates.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ _REDUCTIONS = {
 
 
 def scatter_nd(node: Node) -> Value:
-    """data, indices, updates: rows of the indices name parts of the data; updates to one place are made in order."""
+    """Inputs: data, indices, updates. Rows of the indices name parts of the data; updates of the same part are applied
+    in order.
+    """
     shape, wanted, known = node.shape(0), node.shape(1), node.known(1)
     depth = wanted[-1] if wanted else 0
-    node.require(0 < depth <= len(shape), f"writes at {list(wanted)} of {list(shape)}")
+    node.require(0 < depth <= len(shape), f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     named, rest = shape[:depth], shape[depth:]
-    node.require(node.shape(2) == (*wanted[:-1], *rest), f"writes {list(node.shape(2))} at {list(wanted)}")
+    node.require(
+        node.shape(2) == (*wanted[:-1], *rest),
+        f"has updates {list(node.shape(2))}, which do not fit the indices {list(wanted)}",
+    )
     if known is not None:
         rows = inside(node, known, np.array(named)).reshape(-1, depth)
         places = np.asarray(np.ravel_multi_index(tuple(rows.T), named) if rows.size else (), np.int64)
@@ -49,13 +55,17 @@ def scatter_nd(node: Node) -> Value:
 
 
 def scatter_elements(node: Node) -> Value:
-    """data, indices, updates: as `scatter_nd`, each index along one axis and at its own place on the others."""
+    """Inputs: data, indices, updates, as for `scatter_nd`. Each index is along one axis; the position on the others is
+    that of the index itself.
+    """
     shape, wanted, known = node.shape(0), node.shape(1), node.known(1)
-    node.require(len(wanted) == len(shape) > 0, f"writes at {list(wanted)} of {list(shape)}")
-    node.require(node.shape(2) == wanted, f"writes {list(node.shape(2))} at {list(wanted)}")
+    node.require(len(wanted) == len(shape) > 0, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
+    node.require(
+        node.shape(2) == wanted, f"has updates {list(node.shape(2))}, which do not fit the indices {list(wanted)}"
+    )
     axis = axis_of(node, len(shape), 0)
     fits = all(a <= b for place, (a, b) in enumerate(zip(wanted, shape, strict=True)) if place != axis)
-    node.require(fits, f"writes at {list(wanted)} of {list(shape)}")
+    node.require(fits, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     others: Array = np.zeros(wanted, np.int64)
     for place, size in enumerate(wanted):
         if place != axis:
@@ -70,14 +80,14 @@ def scatter_elements(node: Node) -> Value:
 
 
 def _written(node: Node, places: Value, count: int, width: int) -> Value:
-    """The data as `count` rows of `width`, of which those at `places` are changed by the updates."""
+    """Returns the data as `count` rows of `width`, where the rows at `places` are changed by the updates."""
     name = node.attribute("reduction", "none")
-    node.require(name in _REDUCTIONS, f"writes by {shortened(name)}")
-    node.require(node.dtype(0) == node.dtype(2), f"writes {node.dtype(2)} into {node.dtype(0)}")
+    node.require(name in _REDUCTIONS, f"has the unknown reduction {shortened(name)}")
+    node.require(node.dtype(0) == node.dtype(2), f"cannot write {node.dtype(2)} into {node.dtype(0)}")
     if _REDUCTIONS[name] == scattering.REPLACE and isinstance(places, np.ndarray):
         return _replaced(node, places.reshape(-1), count, width)
     if _REDUCTIONS[name] != scattering.REPLACE and node.dtype(0) == "bool":
-        node.unsupported(f"writes bool by {name}", node.name(0))
+        node.unsupported(f"has the reduction {name} of bool, which cannot be compiled", node.name(0))
     at = node.literal(places.astype(np.int64)) if isinstance(places, np.ndarray) else places
     writes = math.prod(shape_of(at))
     operands = [
@@ -97,7 +107,7 @@ def _replaced(node: Node, places: Array, count: int, width: int) -> Value:
     if count > _MOST_WRITES:
         node.unsupported(f"writes into {count} rows; the limit is {_MOST_WRITES}")
     sources = np.arange(count)
-    sources[places] = count + np.arange(len(places))  # the last of several for one place stays
+    sources[places] = count + np.arange(len(places))  # of several updates of the same row, the last one counts
     shape, known = node.shape(0), [node.known(0), node.known(2)]
     if known[0] is not None and known[1] is not None and known[0].size <= 1 << 16:
         rows = np.concatenate([known[0].reshape(count, width), known[1].reshape(len(places), width)])

@@ -1,5 +1,6 @@
-"""Operators that choose, repeat and surround elements: of stored values as of any others, and of what is known already
-while importing."""
+"""Operators that select, repeat and pad elements: of stored values like of others, and of values that are known while
+importing.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +15,18 @@ from service.compiler.importers.onnx.operators.real import axis_of
 from service.compiler.qnn.graph import shape_of
 from service.core.arrays import Array
 
-_WIDEST = 1 << 16  # of what is laid around an axis
+_WIDEST = 1 << 16  # elements of padding
 
 
 def gather(node: Node) -> Value:
-    """data, indices: parts of the data along one axis. Negative indices count from the end. What lies beyond the ends
-    is an error in ONNX; here it is the end."""
+    """Inputs: data, indices. Reads parts of the data along one axis. Negative indices count from the end. Indices
+    beyond the ends are an error in ONNX; here they are clamped to the ends.
+    """
     shape = node.shape(0)
     axis, indices, data = axis_of(node, len(shape), 0), node.known(1), node.known(0)
     if indices is not None:
         size = shape[axis]
-        node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}")
+        node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}, not integers")
         node.require_supported(
             bool(((indices >= -size) & (indices < size)).all()), f"has indices beyond its {size} elements"
         )
@@ -32,7 +34,7 @@ def gather(node: Node) -> Value:
             return node.folded(np.take(data, indices, axis))
         wanted = node.literal((indices % size).astype(np.int64))
     else:
-        node.require(node.dtype(1) in ("int32", "int64"), f"has indices of {node.dtype(1)}")
+        node.require(node.dtype(1) in ("int32", "int64"), f"has indices of {node.dtype(1)}, not int32 or int64")
         size = node.literal(np.array(shape[axis], node.dtype(1)))
         zero = node.literal(np.array(0, node.dtype(1)))
         low = node.emit(relax.op.less(node.expr(1), zero), "negative")
@@ -42,16 +44,17 @@ def gather(node: Node) -> Value:
 
 
 def slice_(node: Node) -> Value:
-    """data, starts, ends, axes, steps."""
+    """Inputs: data, starts, ends, axes, steps."""
     shape = node.shape(0)
     starts, ends = node.integers(1), node.integers(2)
     axes = node.integers(3) if node.has(3) else tuple(range(len(starts)))
     steps = node.integers(4) if node.has(4) else (1,) * len(starts)
     node.require(
-        len(starts) == len(ends) == len(axes) == len(steps), "has starts, ends, axes and steps of other lengths"
+        len(starts) == len(ends) == len(axes) == len(steps), "has starts, ends, axes and steps of different lengths"
     )
     node.require(
-        0 not in steps and all(-len(shape) <= axis < len(shape) for axis in axes), f"slices the axes {list(axes)[:8]}"
+        0 not in steps and all(-len(shape) <= axis < len(shape) for axis in axes),
+        f"has invalid axes {list(axes)[:8]} or a step of 0",
     )
     places = {}
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
@@ -74,11 +77,11 @@ def _of_known(data: Array, places: dict[int, range]) -> Array:
 
 
 def part(node: Node, x: relax.Expr, axis: int, places: range) -> relax.Expr:
-    """`x` at some places of one axis."""
+    """Returns `x` at some positions of one axis."""
     if places == range(shape_of(x)[axis]):
         return x
     if not places:
-        node.unsupported(f"leaves nothing of axis {axis}")
+        node.unsupported(f"selects an empty range on axis {axis} of shape {list(shape_of(x))}")
     if places.step > 0:
         call = relax.op.strided_slice(x, [axis], [places.start], [places[-1] + 1], [places.step])
     else:
@@ -87,8 +90,9 @@ def part(node: Node, x: relax.Expr, axis: int, places: range) -> relax.Expr:
 
 
 def split(node: Node) -> tuple[Value, ...]:
-    """Neighbouring parts along one axis: of the lengths that an attribute (up to operator set 12) or an input gives,
-    else of equal ones, the last as long as what is left."""
+    """Splits the data into neighbouring parts along one axis. Their lengths are an attribute (up to operator set 12) or
+    an input; by default they are equal, except that the last part has the remaining elements.
+    """
     shape, count = node.shape(0), len(node.operator.outputs)
     axis = axis_of(node, len(shape), 0)
     sizes = node.integers(1) if node.has(1) else node.attribute("split", ())
@@ -96,7 +100,7 @@ def split(node: Node) -> tuple[Value, ...]:
         each = -(-shape[axis] // count)
         sizes = (*(each,) * (count - 1), shape[axis] - each * (count - 1))
     fits = len(sizes) == count and min(sizes) >= 0 and sum(sizes) == shape[axis]
-    node.require(fits, f"splits {shape[axis]} elements into {list(sizes)[:8]} for {count} outputs")
+    node.require(fits, f"cannot split {shape[axis]} elements into {list(sizes)[:8]} for {count} outputs")
     starts = np.cumsum([0, *sizes])
     ranges = [range(int(start), int(start) + size) for start, size in zip(starts, sizes, strict=False)]
     known, quantized = node.known(0), node.state.types.get(node.name(0))
@@ -108,31 +112,34 @@ def split(node: Node) -> tuple[Value, ...]:
 
 
 def pad(node: Node) -> Value:
-    """data, pads, constant_value, axes; the first two are attributes up to operator set 10."""
+    """Inputs: data, pads, constant_value, axes. Pads and constant_value are attributes up to operator set 10."""
     shape, rank = node.shape(0), len(node.shape(0))
     pads = node.integers(1) if node.has(1) else node.attribute("pads", ())
     named = node.integers(3) if node.has(3) else tuple(range(rank))
     node.require(len(pads) == 2 * len(named), f"has {len(pads)} pads for {len(named)} axes")
-    node.require(all(-rank <= axis < rank for axis in named), f"pads the axes {list(named)[:8]} of {rank}")
+    node.require(
+        all(-rank <= axis < rank for axis in named),
+        f"has the axes {list(named)[:8]}, but its input has {rank} dimensions",
+    )
     if min(pads, default=0) < 0:
-        node.unsupported("cuts its input by negative pads; slice it")
+        node.unsupported("has negative pads, which cannot be compiled; use a Slice")
     sides = [(0, 0)] * rank
     for axis, before, after in zip(named, pads[: len(named)], pads[len(named) :], strict=True):
         sides[axis] = (before, after)
     if max(pads, default=0) > _WIDEST:
-        node.unsupported(f"pads by {max(pads)} elements")
+        node.unsupported(f"pads by {max(pads)} elements; the limit is {_WIDEST}")
     mode = node.attribute("mode", "constant")
     if mode == "constant":
         value = node.number(2) if node.has(2) else float(node.attribute("value", 0.0))
         widths = [width for pair in sides for width in pair]
         return node.kept(node.emit(relax.op.nn.pad(node.expr(0), widths, pad_value=value)))
     if mode not in ("edge", "reflect", "wrap"):
-        node.unsupported(f"pads by {mode}")
+        node.unsupported(f"has the mode {mode}, which cannot be compiled")
     x = node.expr(0)
     for axis, (before, after) in enumerate(sides):
         node.require_supported(
             mode != "reflect" or max(before, after) < shape[axis],
-            f"reflects {max(before, after)} elements of an axis of {shape[axis]}",
+            f"reflects {max(before, after)} elements, but axis {axis} has only {shape[axis]}",
         )
         if before or after:
             places = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
@@ -141,23 +148,23 @@ def pad(node: Node) -> Value:
 
 
 def expand(node: Node) -> Value:
-    """data, shape: both broadcast."""
+    """Inputs: data, shape. Both broadcast."""
     known, wanted = node.known(0), node.integers(1)
     try:
         shape = np.broadcast_shapes(node.shape(0), wanted)
     except ValueError:
-        node.malformed(f"makes {list(wanted)[:8]} of {list(node.shape(0))}")
+        node.malformed(f"cannot broadcast {list(node.shape(0))} to {list(wanted)[:8]}")
     if known is not None and math.prod(shape) <= 1 << 16:
         return node.folded(np.broadcast_to(known, shape))
     return node.kept(node.emit(relax.op.broadcast_to(node.expr(0), shape)))
 
 
 def tile(node: Node) -> Value:
-    """data, repeats."""
+    """Inputs: data, repeats."""
     repeats = node.integers(1)
     fits = len(repeats) == len(node.shape(0)) and min(repeats, default=1) >= 0
-    node.require(fits, f"repeats {list(repeats)[:8]}")
-    node.require_supported(min(repeats, default=1) > 0, "repeats its input 0 times, so that nothing is left")
+    node.require(fits, f"has invalid repeats {list(repeats)[:8]}")
+    node.require_supported(min(repeats, default=1) > 0, "repeats its input 0 times, which leaves an empty tensor")
     known = node.known(0)
     if known is not None and known.size * math.prod(repeats) <= 1 << 16:
         return node.folded(np.tile(known, repeats))
@@ -165,11 +172,15 @@ def tile(node: Node) -> Value:
 
 
 def depth_to_space(node: Node) -> Value:
-    """`[N, C * b * b, H, W]` -> `[N, C, H * b, W * b]`; by columns and rows first (DCR), or by channels (CRD)."""
+    """Converts `[N, C * b * b, H, W]` to `[N, C, H * b, W * b]`; blocks come first in the channels (DCR), or last
+    (CRD).
+    """
     (n, channels, height, width), block = _image(node)
-    node.require(channels % (block * block) == 0, f"moves {channels} channels into blocks of {block}")
+    node.require(
+        channels % (block * block) == 0, f"cannot divide {channels} channels into blocks of {block} by {block}"
+    )
     mode, rest = node.attribute("mode", "DCR"), channels // (block * block)
-    node.require(mode in ("DCR", "CRD"), f"has mode {mode}")
+    node.require(mode in ("DCR", "CRD"), f"has the unknown mode {mode}")
     split_, order = ([n, block, block, rest], (0, 3, 4, 1, 5, 2))
     if mode == "CRD":
         split_, order = ([n, rest, block, block], (0, 1, 4, 2, 5, 3))
@@ -177,9 +188,11 @@ def depth_to_space(node: Node) -> Value:
 
 
 def space_to_depth(node: Node) -> Value:
-    """`[N, C, H * b, W * b]` -> `[N, C * b * b, H, W]`."""
+    """Converts `[N, C, H * b, W * b]` to `[N, C * b * b, H, W]`."""
     (n, channels, height, width), block = _image(node)
-    node.require(height % block == 0 and width % block == 0, f"cuts {height} by {width} into blocks of {block}")
+    node.require(
+        height % block == 0 and width % block == 0, f"cannot divide {height} by {width} pixels into blocks of {block}"
+    )
     rows, columns = height // block, width // block
     cut = [n, channels, rows, block, columns, block]
     return _blocks(node, cut, (0, 3, 5, 1, 2, 4), (n, channels * block * block, rows, columns))
@@ -187,7 +200,9 @@ def space_to_depth(node: Node) -> Value:
 
 def _image(node: Node) -> tuple[tuple[int, ...], int]:
     shape, block = node.shape(0), node.attribute("blocksize", 0)
-    node.require(len(shape) == 4 and block > 0, f"has an input of {list(shape)} and blocks of {block}")
+    node.require(
+        len(shape) == 4 and block > 0, f"has an input {list(shape)} and the blocksize {block}, which do not fit"
+    )
     return shape, block
 
 

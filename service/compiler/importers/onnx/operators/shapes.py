@@ -1,4 +1,4 @@
-"""Operators on shapes and axes, computed while importing: how exporters write `x.view(x.size(0), -1)`."""
+"""Operators on shapes and axes, computed while importing: exporters write `x.view(x.size(0), -1)` with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.compiler.importers.onnx.operators.real import reduced_axes
 from service.compiler.importers.onnx.schema import DTYPES
 from service.core.arrays import Array
 
-_LONGEST = 1 << 16  # of a row that is counted
+_LONGEST = 1 << 16  # of a Range
 _MOST_AXES = 8
 _CASTS = ("int64", "int32", "int8", "uint8", "float32", "float64", "bool")
 
@@ -28,7 +28,7 @@ def shape(node: Node) -> Value:
 
 
 def cast(node: Node) -> Value:
-    """Casts values that are known while importing; at run time, those that cannot be out of range."""
+    """Casts values that are known while importing; at run time, only casts whose values cannot be out of range."""
     to = DTYPES.get(node.attribute("to", 0), "nothing")
     known, dtype = node.known(0), node.dtype(0)
     node.keep_loose()
@@ -38,7 +38,7 @@ def cast(node: Node) -> Value:
         return known if known is not None else node.kept(node.emit(node.expr(0)))
     if known is not None or to not in _CASTS:
         hint = "Octet computes in float32: export the model in float32" if "float" in f"{dtype} {to}" else None
-        node.unsupported(f"casts {dtype} to {to}", hint=hint)
+        node.unsupported(f"casts {dtype} to {to}, which cannot be compiled", hint=hint)
     if to == "bool":
         return node.emit(relax.op.not_equal(node.expr(0), node.literal(np.array(0, dtype))))
     if dtype == "float32" and to != "float64":
@@ -47,14 +47,16 @@ def cast(node: Node) -> Value:
 
 
 def cast_like(node: Node) -> Value:
-    """input, target_type: the second only names a type."""
+    """Inputs: input, target_type. The second one only gives a type."""
     number = next(number for number, dtype in DTYPES.items() if dtype == node.dtype(1))
     operator = replace(node.operator, inputs=node.operator.inputs[:1], attributes={"to": number})
     return cast(Node(node.state, operator))
 
 
 def _truncated(node: Node, to: str) -> Value:
-    """Towards zero. What does not fit is not defined in ONNX; here it is the nearest that does, and NaN is 0."""
+    """Truncates towards zero. Values that do not fit are undefined in ONNX; here they become the nearest value that
+    fits, and NaN becomes 0.
+    """
     wide = node.emit(relax.op.astype(node.expr(0), "float64"), "wide")
     number = node.emit(
         relax.op.where(node.emit(relax.op.isnan(wide), "nan"), relax.const(np.array(0.0), "float64"), wide), "number"
@@ -69,8 +71,10 @@ def _truncated(node: Node, to: str) -> Value:
 
 def constant_of_shape(node: Node) -> Value:
     extents, value = node.integers(0), node.attribute("value", None)
-    node.require(all(size >= 0 for size in extents), f"fills {list(extents)[:8]}")
-    node.require_supported(len(extents) <= _MOST_AXES, f"fills {len(extents)} axes; {_MOST_AXES} can be compiled")
+    node.require(all(size >= 0 for size in extents), f"has the invalid shape {list(extents)[:8]}")
+    node.require_supported(
+        len(extents) <= _MOST_AXES, f"has a shape of {len(extents)} axes; at most {_MOST_AXES} can be compiled"
+    )
     fill = np.zeros(1, np.float32) if not isinstance(value, Tensor) else value.data
     if fill is None or fill.size != 1:
         node.malformed("has a value that is not one number")
@@ -83,12 +87,13 @@ def size(node: Node) -> Value:
     return np.array(math.prod(node.shape(0)), np.int64)
 
 
-# -- of shapes alone: these are compiled where their operands are known, and nowhere else
+# -- operators on shapes only: they are compiled if their operands are known while importing, and not otherwise
 
 
 def known(compute: Callable[..., Any], otherwise: Callable[[Node], Value] | None = None) -> Callable[[Node], Value]:
-    """An operator on what is known already: `compute` takes the node and its operands' elements. Of what is not,
-    `otherwise`."""
+    """Returns the converter of an operator on values that are known while importing: `compute` takes the node and the
+    elements of its operands. For other values, `otherwise` is used.
+    """
 
     def convert(node: Node) -> Value:
         if otherwise is not None and (node.all_known() is None or not node.is_small(node.all_known() or ())):
@@ -104,11 +109,14 @@ def known(compute: Callable[..., Any], otherwise: Callable[[Node], Value] | None
 
 
 def range_(node: Node, start: Array, limit: Array, delta: Array) -> Array:
-    node.require(all(value.size == 1 for value in (start, limit, delta)), "counts by more than three numbers")
+    node.require(all(value.size == 1 for value in (start, limit, delta)), "has operands that are not single numbers")
     first, end, step = (value.reshape(-1)[0].item() for value in (start, limit, delta))
-    node.require(step != 0 and math.isfinite(count := (end - first) / step), f"counts from {first} to {end} by {step}")
+    node.require(
+        step != 0 and math.isfinite(count := (end - first) / step),
+        f"cannot count from {first} to {end} in steps of {step}",
+    )
     if count > _LONGEST:
-        node.unsupported(f"counts {count:.0f} elements; the limit is {_LONGEST}")
+        node.unsupported(f"has {count:.0f} elements; the limit is {_LONGEST}")
     return np.asarray((first + step * np.arange(max(0, math.ceil(count)))).astype(start.dtype))
 
 
@@ -118,12 +126,12 @@ def modulo(node: Node, dividend: Array, divisor: Array) -> Array:
 
 
 def modulo_computed(node: Node) -> Value:
-    """By constants other than zero: a division by zero would end the process."""
+    """Computes a modulo by constants other than zero: a division by zero would end the process."""
     whole = np.dtype(node.dtype(0)).kind in "iu"
-    node.require(node.dtype(0) == node.dtype(1), f"divides {node.dtype(0)} by {node.dtype(1)}")
+    node.require(node.dtype(0) == node.dtype(1), f"cannot divide {node.dtype(0)} by {node.dtype(1)}")
     truncated = bool(node.attribute("fmod", 0))
     if not whole and not truncated:
-        node.unsupported("is of real values; with fmod, it can be compiled")
+        node.unsupported("works on real values without fmod, which cannot be compiled")
     if whole:
         node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")
     return node.emit((relax.op.mod if truncated else relax.op.floor_mod)(node.expr(0), node.expr(1)))

@@ -23,19 +23,21 @@ _PAST_KEY, _PAST_VALUE, _COUNTS = 4, 5, 6
 
 
 def attention(node: Node) -> Value:
-    """Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen: `[B, heads, S, size]`, or `[B, S, N]` with the heads
-    as attributes. Fewer heads of keys and values serve several of queries."""
+    """Inputs: Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen: `[B, heads, S, size]`, or `[B, S, N]` with
+    the numbers of heads as attributes. If there are fewer heads of keys and values, each serves several heads of
+    queries.
+    """
     if any(node.operator.outputs[3:]):
-        node.unsupported("gives its scores")
+        node.unsupported("returns its scores, which cannot be compiled")
     for name in node.operator.attributes.keys() - _ATTRIBUTES:
-        node.unsupported(f"has the attribute {shortened(name)}")
+        node.unsupported(f"has the attribute {shortened(name)}, which cannot be compiled")
     float32(node, 0, 1, 2)
     names = ("q_num_heads", "kv_num_heads", "kv_num_heads")
     query, key, value = (
         x if len(shape_of(x)) == 4 else attending.heads_of(node, x, node.attribute(name, 0))
         for x, name in zip((node.expr(place) for place in range(3)), names, strict=True)
     )
-    node.require(node.has(_PAST_KEY) == node.has(_PAST_VALUE), "has keys or values of earlier calls alone")
+    node.require(node.has(_PAST_KEY) == node.has(_PAST_VALUE), "has past keys without past values, or the reverse")
     key, value = (attending.with_past(node, x, past) for x, past in ((key, _PAST_KEY), (value, _PAST_VALUE)))
     heads = shape_of(query)[1]
     added = [*_mask(node, shape_of(key)[2]), *_places(node, query, key)]
@@ -53,11 +55,14 @@ def attention(node: Node) -> Value:
 
 
 def _mask(node: Node, length: int) -> list[relax.Expr]:
-    """What is added for attn_mask, which hides the keys that it has no columns for."""
+    """Returns the addends for attn_mask, which hides the keys that it has no columns for."""
     if not node.has(3):
         return []
     mask, shape = node.expr(3), node.shape(3)
-    node.require(bool(shape) and shape[-1] in (1, *range(length + 1)), f"has a mask of {list(shape)}")
+    node.require(
+        bool(shape) and shape[-1] in (1, *range(length + 1)),
+        f"has a mask {list(shape)}, which does not fit {length} keys",
+    )
     if node.dtype(3) == "bool":
         mask = attending.hidden(node, mask, -math.inf)
     else:
@@ -69,10 +74,11 @@ def _mask(node: Node, length: int) -> list[relax.Expr]:
 
 
 def _places(node: Node, query: relax.Expr, key: relax.Expr) -> list[relax.Expr]:
-    """What is added for the places of keys: those behind the query, outside of its window, or behind the last one.
+    """Returns the addends that hide keys by their positions: those after the query, outside of its window, or after the
+    last valid one.
 
-    The last query stands at the last key where their number is given (nonpad_kv_seqlen); else the first one behind
-    those of earlier calls.
+    If the number of keys is given (nonpad_kv_seqlen), the last query has the position of the last key. Otherwise, the
+    first query comes after the keys of earlier calls.
     """
     (batch, _, tokens, _), length = shape_of(query), shape_of(key)[2]
     left, right = (node.attribute(f"{side}_window_size", -1) for side in ("left", "right"))

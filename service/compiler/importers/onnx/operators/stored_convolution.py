@@ -1,7 +1,7 @@
 """Convolutions of stored values that ONNX Runtime computes in float32 (`importers.onnx.stored`).
 
-Where the result has a scale for each channel, the scale of each filter is divided by it: the result is what kernels
-store anyway, in steps of 1, and who reads it knows the scales.
+If the result has a scale for each channel, the scale of each filter is divided by it. The result is then what kernels
+store anyway, in steps of 1, and its readers use the scales.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LEAST, _MOST = EXPRESSED_RANGES["float32"]
 
 
 def stored_conv(node: Node) -> relax.Var:
-    """x, x_scale, x_zero_point, w, w_scale, w_zero_point, a bias or none, and unless the result is real y_scale and
-    y_zero_point, as of a QLinearConv: sums of integers, scaled.
+    """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, an optional bias, and, unless the result is real,
+    y_scale and y_zero_point, as for a QLinearConv. Computes sums of integers, scaled.
 
-    A bias of int32 is one of their terms, and one of float32 is added to what they are scaled to. y_scale may have a
-    value for each filter.
+    An int32 bias is one of the terms of the sums; a float32 bias is added to the scaled sums. y_scale may have a value
+    for each filter.
     """
     windows, weights = Windows(node, weights=3), node.shape(3)
     windows.check_groups(weights)
@@ -38,10 +38,10 @@ def stored_conv(node: Node) -> relax.Var:
     if node.has(6) and node.dtype(6) == "int32":
         stored = bias_of(node, 6, weights[0])
     elif node.has(6):
-        node.require(node.shape(6) == (weights[0],), f"has a bias of {list(node.shape(6))} for {weights[0]} filters")
+        node.require(node.shape(6) == (weights[0],), f"has a bias {list(node.shape(6))} for {weights[0]} filters")
         float32(node, 6)
         bias = node.data(6)
-        node.require(bool(np.isfinite(bias).all()), "has a bias that is not finite")
+        node.require(bool(np.isfinite(bias).all()), "has infinite or NaN values in its bias")
     named = _named_type(node, weights[0]) if node.has(7) else None
     out_type = named
     if named is not None and not named.is_per_tensor:
@@ -65,7 +65,9 @@ def stored_conv(node: Node) -> relax.Var:
 
 
 def _named_type(node: Node, filters: int) -> QuantizedType:
-    """The type of the result, as the file has it; of one scale with the bounds of its activation."""
+    """Returns the type of the result, as the file defines it. With one scale, it has the bounds of the operator's
+    activation.
+    """
     storage = str(node.data(8).dtype.name)
     if node.data(7).size == 1:
         return node.output_type(7, 8, storage)
@@ -77,8 +79,9 @@ def _named_type(node: Node, filters: int) -> QuantizedType:
 def _in_steps_of_one(
     node: Node, weight_type: QuantizedType, named: QuantizedType
 ) -> tuple[QuantizedType, QuantizedType] | None:
-    """The types of filters and result where the scale of each filter is divided by that of its channel of the result,
-    which is 1 then; None where stored bounds differ, or a scale leaves float32."""
+    """Returns the types of filters and result with the scale of each filter divided by that of its channel of the
+    result, which is then 1. Returns None if the stored bounds of channels differ, or a scale exceeds float32.
+    """
     lows, highs = node.stored_bounds(named)
     with np.errstate(over="ignore", under="ignore"):
         scales = np.array(weight_type.scales, np.float32) / np.array(named.scales, np.float32)
@@ -93,7 +96,7 @@ def _in_steps_of_one(
 
 
 def _quantized(node: Node, real: relax.Expr, named: QuantizedType) -> relax.Expr:
-    """Real values `[N, H, W, C]` after the activation, quantized with a scale for each channel."""
+    """Quantizes real values `[N, H, W, C]` with a scale for each channel, after the activation."""
     low, high = (relax.const(np.float32(bound), "float32") for bound in node.operator.clamp)
     above = node.emit(relax.op.maximum(node.emit(real, "real"), low), "above")
     return ops.quantize(node.emit(relax.op.minimum(above, high), "clipped"), replace(named, axis=CHANNELS))

@@ -23,22 +23,25 @@ class Windows:
     Attributes:
         size: height and width of the image.
         channels: C.
-        groups: of the channels.
+        groups: the number of groups of the channels.
         kernel, strides, dilation: of height and width.
         padding: top, left, bottom, right. With `ceil_mode`, a last window that begins inside the image or its leading
-            padding is taken whole. Of a transposed convolution: what its result loses.
-        output_padding: rows and columns that the result of a transposed convolution gains below and on the right.
+            padding counts as a whole. For a transposed convolution: rows and columns removed from the result.
+        output_padding: rows and columns added to the result of a transposed convolution at the bottom and on the right.
     """
 
     def __init__(self, node: Node, weights: int | None = None, *, transposed: bool = False) -> None:
-        """`weights` is the input whose last dimensions are the window; without it, `kernel_shape` says it.
+        """`weights` is the input whose last dimensions are the window; without it, the attribute `kernel_shape` is the
+        window.
 
         Raises:
-            Unsupported: the input has other dimensions.
+            Unsupported: the input has another number of dimensions.
         """
         shape = node.shape(0)
         if len(shape) not in (3, 4):
-            node.unsupported(f"has an input of {list(shape)}; [N, C, H, W] and [N, C, L] can be compiled", node.name(0))
+            node.unsupported(
+                f"has an input of shape {list(shape)}; only [N, C, H, W] and [N, C, L] can be compiled", node.name(0)
+            )
         self.node, self._shape, self._rank = node, shape, len(shape) - 2
         self.channels, self.groups = shape[1], node.attribute("group", 1)
         self.size, self.kernel = self._pair(shape[2:], 1), self._kernel(weights)
@@ -47,7 +50,7 @@ class Windows:
         self.padding = self._transposed_padding() if transposed else self._padding()
 
     def _pair(self, values: tuple[int, ...], first: int) -> Pair:
-        """A pair for height and width; `first` is the height's for an image of one row."""
+        """Returns a pair for height and width; `first` is the height's value for an image of one row."""
         height, width = (first,) * (2 - self._rank) + tuple(values)
         return height, width
 
@@ -57,11 +60,11 @@ class Windows:
     def _kernel(self, weights: int | None) -> Pair:
         node = self.node
         if weights is None:
-            node.require("kernel_shape" in node.operator.attributes, "lacks its kernel_shape")
+            node.require("kernel_shape" in node.operator.attributes, "has no kernel_shape")
             return self._integers("kernel_shape")
         shape = node.shape(weights)
         node.require(
-            len(shape) == self._rank + 2, f"has weights of {list(shape)} for such an image", node.name(weights)
+            len(shape) == self._rank + 2, f"has weights {list(shape)}, which do not fit its input", node.name(weights)
         )
         window = shape[2:]
         node.require(node.attribute("kernel_shape", window) == window, f"has a kernel_shape other than {list(window)}")
@@ -72,13 +75,13 @@ class Windows:
         (top, bottom), (left, right) = sides
         height, width = self.size[0] + top + bottom, self.size[1] + left + right
         if self._shape[0] * self.channels * height * width > _MAX_PADDED_ELEMENTS:
-            self.node.unsupported(f"pads its input to {height} by {width}")
+            self.node.unsupported(f"pads its input to {height} by {width}, which is too large")
         return top, left, bottom, right
 
     def _transposed_padding(self) -> tuple[int, int, int, int]:
         node, named = self.node, self.node.attribute("output_shape", ())
         if node.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or named:
-            node.unsupported("says the size of its result; say its pads")
+            node.unsupported("gives the size of its result, which cannot be compiled; give its pads instead")
         self.output_padding = self._pair(node.integers_attribute("output_padding", (0,) * self._rank, 0), 0)
         (top, bottom), (left, right) = self.named_padding()
         return top, left, bottom, right
@@ -90,10 +93,11 @@ class Windows:
             total = max(0, (-(-size // stride) - 1) * stride + reach - size)
             less, more = total // 2, total - total // 2
             return (less, more) if scheme == "SAME_UPPER" else (more, less)
-        node.require(scheme in ("NOTSET", "VALID"), f"has auto_pad {scheme}")
+        node.require(scheme in ("NOTSET", "VALID"), f"has the unknown auto_pad {scheme}")
         before, after = self.named_padding()[axis]
         node.require_supported(
-            reach <= size + before + after, f"has a window of {reach} for {size + before + after} padded elements"
+            reach <= size + before + after,
+            f"has a window of {reach}, larger than the {size + before + after} padded elements",
         )
         if node.attribute("ceil_mode", 0):
             count = -(-(size + before + after - reach) // stride) + 1
@@ -102,7 +106,7 @@ class Windows:
         return before, after
 
     def named_padding(self) -> tuple[Pair, Pair]:
-        """Before and after, of height and width, as the attribute `pads` says."""
+        """Returns the padding before and after, for height and width, from the attribute `pads`."""
         explicit = self.node.attribute("auto_pad", "NOTSET") == "NOTSET"
         none = (0,) * (2 * self._rank)
         pads = self.node.integers_attribute("pads", none, 0) if explicit else none
@@ -110,17 +114,17 @@ class Windows:
         return (top, bottom), (left, right)
 
     def image(self, x: relax.Expr) -> relax.Expr:
-        """`x` as `[N, C, H, W]`."""
+        """Returns `x` as `[N, C, H, W]`."""
         n, channels = self._shape[:2]
         return x if self._rank == 2 else self.node.emit(relax.op.reshape(x, (n, channels, *self.size)), "image")
 
     def restored(self, y: relax.Var) -> relax.Var:
-        """Reshapes the result for an image to as many dimensions as the input has."""
+        """Reshapes the result for an image to the number of dimensions of the input."""
         n, channels, _, width = shape_of(y)
         return y if self._rank == 2 else self.node.emit(relax.op.reshape(y, (n, channels, width)))
 
     def filters(self, weights: Array) -> Array:
-        """`[O, C / groups, KH, KW]`."""
+        """Reshapes filters to `[O, C / groups, KH, KW]`."""
         return weights.reshape(*weights.shape[:2], *self.kernel)
 
     def check_groups(self, weights: tuple[int, ...]) -> None:
@@ -128,10 +132,10 @@ class Windows:
         groups = self.groups
         self.node.require_supported(
             groups > 0 and self.channels == weights[1] * groups and weights[0] % groups == 0,
-            f"has {self.channels} channels and weights of {list(weights)} in {groups} groups",
+            f"has {self.channels} channels, but weights {list(weights)} in {groups} groups",
         )
 
     def options(self) -> dict[str, Any]:
-        """The options of the dialect's convolutions."""
+        """Returns the options of the dialect's convolutions."""
         each = {"strides": self.strides, "padding": self.padding, "dilation": self.dilation}
         return {**each, "groups": self.groups}

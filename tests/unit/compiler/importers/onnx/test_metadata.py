@@ -58,7 +58,7 @@ def test_labels_are_made_printable() -> None:
         (json.dumps({"resize": "fold"}), "not well formed"),
         (json.dumps({"mean": [float("nan")]}), "mean is nan"),
         (json.dumps({"std": [0.0]}), "has to be above 0"),
-        (json.dumps({"labels": LABELS[1:]}), r"there are 9 labels, and \[10\] classes"),
+        (json.dumps({"labels": LABELS[1:]}), r"there are 9 labels, but \[10\] classes"),
         (json.dumps({"labels": ["x"] * 100_001}), "more than 100000 labels"),
         (" " * ((8 << 20) + 1), "characters"),
     ],

@@ -89,7 +89,7 @@ def test_two_models_in_one_archive_are_none() -> None:
     upload = archive({"a.onnx": dense(), "b.onnx": dense(), "weights.bin": DATA})
     with pytest.raises(UnsupportedFormat):
         format_of(io.BytesIO(upload))
-    with pytest.raises(MalformedModel, match=r"holds 2 files \*\.onnx"):
+    with pytest.raises(MalformedModel, match=r"contains 2 files \*\.onnx"):
         unpack(upload)
 
 
@@ -131,5 +131,5 @@ def test_a_link_that_leads_out_of_the_folder_is_not_packed(tmp_path: Path) -> No
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = folder(tmp_path, dense(), {})
-    with pytest.raises(InvalidInput, match=r"keeps c\d+ in 'weights.bin', which is not beside it"):
+    with pytest.raises(InvalidInput, match=r"stores c\d+ in 'weights.bin', which does not exist"):
         pack_files(path, tmp_path / "upload.zip")

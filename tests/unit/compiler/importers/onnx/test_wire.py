@@ -28,7 +28,7 @@ def test_fields_are_read_in_order() -> None:
         (b"\x08", "cut short"),
         (b"\x08\xff", "cut short"),
         (b"\x08" + b"\x80" * 10 + b"\x01", "ten bytes"),
-        (b"\x12\x05abc", "5 bytes, 3 are left"),
+        (b"\x12\x05abc", "5 bytes, but only 3 are left"),
         (b"\x12" + varint(1 << 62), "are left"),
         (b"\x0d\x00\x00", "cut short"),
         (b"\x0b", "wire type 3"),
