@@ -1,9 +1,10 @@
-"""Post-training static quantization: a float model and some of its inputs -> an ordinary QDQ file.
+"""Post-training static quantization: turns a float model and a calibration set into an ordinary QDQ file.
 
-`export` writes what is not ONNX as ONNX. `document` reads and writes the file, `folding` and `patterns` say what of it
-is quantized, `observing` runs the compiled float model on the inputs, `methods` choose a type for each tensor by what
-was seen, `equalizing`, `fitting` and `rounding` find the weights, `rewriting` puts conversions into the file,
-`switched` and `sensitivity` find what each layer costs, and `quantization` is the whole.
+`export` converts models that are not ONNX to ONNX. `document` reads and writes the file. `folding` simplifies the
+model, and `patterns` decides what is quantized. `observing` runs the compiled float model on the inputs, and `methods`
+choose a type for each tensor from the statistics. `equalizing`, `fitting` and `rounding` compute the weights, and
+`rewriting` inserts the conversions into the file. `switched` and `sensitivity` measure the loss that each layer causes,
+and `quantization` combines all steps.
 
-The result is compiled, verified and served like any other model; ONNX Runtime runs it too.
+The result is compiled, verified and served like any other model, and ONNX Runtime runs it too.
 """

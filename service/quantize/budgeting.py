@@ -1,4 +1,4 @@
-"""Which layers to raise for the rest to meet a budget of answers."""
+"""Chooses which layers to raise so that the model meets a budget for lost answers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from service.quantize.data import accuracy, classes_of
 from service.quantize.quantization import Calibration, Options
 from service.quantize.sensitivity import Point, Sensitivity
 
-Mixture = Callable[[int, int], Point]  # with so many of the noisiest layers raised, and so many of these to float
+Mixture = Callable[
+    [int, int], Point
+]  # (how many of the noisiest layers to raise, how many of these to float) -> result
 
 
 def within(budget: float, curve: Sequence[Point], mixture: Mixture) -> tuple[Point, list[Point]]:
-    """A mixture whose share of right answers is at most `budget` below the float model's, and all that were tried.
+    """Returns a mixture whose share of right answers is at most `budget` below the float model's, and all that were
+    tried.
 
-    First the fewest of the noisiest layers are found that have to be in float, the others being in integers; then how
-    few of these are enough, the noisiest, with the rest of them raised to less than that. Both by halves.
+    First finds the smallest number of noisiest layers that must be raised to float if all others are in integers. Then
+    finds how few of these must really be in float, the noisiest ones, if the rest of them is raised to the smaller
+    type. Both are binary searches.
 
     Args:
-        curve: among them the mixture with no layer raised and that with all in float.
-        mixture: measures what is not among them.
+        curve: measured mixtures, including the one with no layer raised and the one with all layers in float.
+        mixture: measures a mixture that is not in `curve`.
     """
     tried = {(point.raised, len(point.kept)): point for point in curve}
     total = max(point.raised for point in curve)
@@ -40,12 +44,13 @@ def within(budget: float, curve: Sequence[Point], mixture: Mixture) -> tuple[Poi
 def in_bfloat16(
     calibration: Calibration, ranked: Sensitivity, options: Options, labels: Sequence[int | None] = ()
 ) -> Mixture:
-    """Mixtures in which layers that are raised and not to float multiply bfloat16. Those for which there is no
-    bfloat16, or which gain nothing (`narrowing.objection`), are in float besides. Each mixture is built as it will be
-    served, and runs all inputs.
+    """Returns a function that measures mixtures whose raised layers run in bfloat16 if they need not be in float.
+
+    Raised layers that cannot run in bfloat16, or do not gain from it (`narrowing.objection`), run in float. Each
+    mixture is built as it will be served, and runs all inputs.
 
     Args:
-        options: which layers are raised besides.
+        options: further layers to raise.
     """
     able = calibration.narrowable(options, ranked.names)
 
@@ -64,7 +69,9 @@ def in_bfloat16(
 
 
 def _fewest(below: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    """The least count above `below` that is enough, as far as more are better; `enough` is."""
+    """Returns the smallest count above `below` that is enough, if a larger one never is worse; `enough` is known to
+    be.
+    """
     while enough - below > 1:
         middle = (enough + below) // 2
         if is_enough(middle):

@@ -1,5 +1,6 @@
-"""Builds the models that a calibration runs: by the steps of any build, in their sandboxes, but neither verified nor
-published, for they serve nobody. Loads no TVM."""
+"""Builds the models that a calibration runs, with the steps of any build and in their sandboxes. They are neither
+verified nor published, as they are not served. Does not load TVM.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from service.core.target import parse_target
 
 @dataclass(frozen=True)
 class Built:
-    """A model that runs on this machine."""
+    """A built model that runs on this machine."""
 
     config: ArtifactConfig
     library: Path
@@ -50,11 +51,11 @@ def build(
     """Builds an ONNX file for this machine.
 
     Args:
-        directory: a new one, which keeps what is built.
-        shapes: of inputs that the file leaves open.
+        directory: a new directory, which keeps the built files.
+        shapes: the shapes of inputs that the file leaves open.
 
     Raises:
-        OctetError: as `compiler.build.pipeline.compile_model`.
+        OctetError: see `compiler.build.pipeline.compile_model`.
     """
     request = CompileRequest(source, digest_of_file(source), parse_target("host"), ONNXRUNTIME, with_shapes(shapes))
     steps = Steps(request, directory, progress, settings)

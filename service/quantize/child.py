@@ -1,4 +1,4 @@
-"""The roles of the child that quantizes; see `quantize.sandboxed`, its parent."""
+"""The roles of the sandboxed child process that quantizes. Its parent is `quantize.sandboxed`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ _POLL_S = 0.02
 
 
 def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """A float model, and its inputs where they are taken -> the quantized file, and what it costs, in the working
-    directory."""
+    """Quantizes a float model, with a calibration set if the options need one. Writes the quantized file and the report
+    to the working directory.
+    """
     asked = QuantizationOptions.from_json(request["options"])
     told = _Told(report)
     source = Path(request["model"]).read_bytes()
@@ -86,10 +87,10 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _said(model: bytes) -> ModelMetadata:
-    """What pictures are made tensors by where the result is served, unless something else is asked for."""
+    """Returns the model's own preprocessing of pictures. Options take precedence over it."""
     try:
         return parse(read_model(model).said)
-    except InvalidInput:  # of which the import of the model says why
+    except InvalidInput:  # importing the model reports the reason
         return NOTHING
 
 
@@ -100,7 +101,7 @@ def _mixture(
     asked: QuantizationOptions,
     labels: Sequence[int | None],
 ) -> tuple[Options, dict[str, Any]]:
-    """`options` with the layers to raise; and what was found out about mixtures."""
+    """Chooses the layers to raise. Returns `options` with them, and the report's members about mixtures."""
     ranked = calibration.sensitivity(options)
     enough: Point | None = None
     curve = ranked.curve(labels, asked.raise_to)
@@ -123,16 +124,17 @@ def _mixture(
 
 
 def _without_inputs(model: bytes, asked: QuantizationOptions) -> tuple[bytes, dict[str, Any]]:
-    """The quantized file, and what of it is quantized."""
+    """Returns the quantized file, and the report's members about its layers."""
     made = dynamic(model) if asked.weights is None else blocked(model, asked.weights, asked.block)
     return made.file, {"weights": asked.weights, "layers": list(made.layers)}
 
 
 def _write(source: bytes, model: bytes, quantized: bytes, document: Mapping[str, Any]) -> None:
-    """
+    """Writes the quantized file and the report.
+
     Args:
-        model: the float model as ONNX, whose size is compared with that of `quantized`: another format, or an archive,
-            holds the same weights in other ways.
+        model: the float model as ONNX. The report compares its size with that of `quantized`, since the source's own
+            format, or an archive, stores the same weights differently.
     """
     Path(QUANTIZED_FILE).write_bytes(quantized)
     sizes = {"source": len(source), "float": size_bytes(model), "quantized": len(quantized)}
@@ -141,10 +143,10 @@ def _write(source: bytes, model: bytes, quantized: bytes, document: Mapping[str,
 
 @dataclass
 class _Told:
-    """Progress.
+    """Reports progress to the parent.
 
     Attributes:
-        inputs: how many each pass runs; 0 before the first.
+        inputs: how many inputs each pass runs; 0 before the first pass.
     """
 
     report: Report
@@ -163,13 +165,13 @@ class _Told:
 
 @dataclass
 class _Enclosed:
-    """An `observing.Machine` within a sandboxed child: the parent builds, and what was built runs here."""
+    """An `observing.Machine` inside a sandboxed child: the parent builds models, and they run in this process."""
 
     made: Path
     told: _Told
     data: Data
     _count: int = 0
-    _numbers: dict[Path, int] = field(default_factory=dict)  # by the library
+    _numbers: dict[Path, int] = field(default_factory=dict)  # the number of each build, by its library
 
     def build(self, source: Path, directory: Path) -> Built:
         self._count += 1
@@ -177,7 +179,7 @@ class _Enclosed:
         self.told.report.log("builds a model to measure with")
         self.told.report.make(_ASKED_FILE)
         answer = self.made / f"{self._count}.json"
-        while not answer.exists():  # the parent ends this process where the build fails
+        while not answer.exists():  # the parent ends this process if the build fails
             time.sleep(_POLL_S)
         built = Built.from_json(json.loads(answer.read_text()))
         self._numbers[built.library] = self._count
@@ -190,5 +192,7 @@ class _Enclosed:
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         before = {*Path().iterdir()}
         getattr(observing_roles, f"{role}_role")(request, self.told.report)
-        for path in {*Path().iterdir()} - before:  # it wrote where this process is, which may not go elsewhere
+        for path in {
+            *Path().iterdir()
+        } - before:  # the role wrote to the working directory, which cannot be changed here
             path.rename(directory / path.name)

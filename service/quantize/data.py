@@ -1,5 +1,8 @@
-"""Calibration sets: pictures in a folder or a zip archive, or arrays in an .npz or .npy file. Read one input at a time,
-and not trusted: what a file says of its sizes is checked, and never allocated; nothing is unpacked to disk."""
+"""Calibration sets: pictures in a folder or a zip archive, or arrays in an .npz or .npy file.
+
+They are read one input at a time, and are untrusted: sizes in a file's headers are checked before anything is
+allocated, and nothing is unpacked to disk.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +29,23 @@ from service.runtime.image import decode
 _PICTURES = (".jpg", ".jpeg", ".png")
 _LARGEST_PICTURE_BYTES = 64 << 20
 _LARGEST_LABELS_BYTES = 16 << 20
-_LARGEST_HEADER_BYTES = 1 << 16  # of an array; NumPy writes 128
-_LABELS = "labels.csv"  # in an archive
+_LARGEST_HEADER_BYTES = 1 << 16  # of an .npy array; NumPy writes 128
+_LABELS = "labels.csv"  # the name of the labels in an archive
 _DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
-_ANY_BYTES = 1 << 62  # arrays are read as they unpack, and pictures are bounded one by one
+_ANY_BYTES = 1 << 62  # no limit: arrays are streamed while they are unpacked, and pictures are limited one by one
 _ARRAYS = (
-    "give an .npz with an array [count, …] for each of the model's inputs, under its name, or a folder of pictures"
+    "use an .npz file with an array [count, …] for each of the model's inputs, under its name, or a folder of pictures"
 )
 
 
 @dataclass(frozen=True)
 class Data:
-    """A set of inputs.
+    """A calibration set.
 
     Attributes:
         path: a folder, an archive of pictures or of arrays (.npz), or an .npy file.
-        metadata: what pictures are made tensors by.
-        most: as many inputs are read.
+        metadata: how pictures become tensors.
+        most: the largest number of inputs to read.
     """
 
     path: Path
@@ -50,10 +53,10 @@ class Data:
     most: int = 256
 
     def inputs(self, signature: ModelSignature) -> Iterator[list[Array]]:
-        """Each input: the model's tensors, as its signature describes them for a batch of 1.
+        """Yields each input: the model's tensors, as its signature describes them for a batch of 1.
 
         Raises:
-            InvalidInput, InvalidTensor: a file is damaged, holds Python objects, or does not fit the model.
+            InvalidInput, InvalidTensor: a file is damaged, contains Python objects, or does not fit the model.
         """
         count = 0
         for tensors in self._pictures(signature) if self.has_pictures else self._arrays(signature):
@@ -76,7 +79,9 @@ class Data:
         return self._archive is not None or self.path.is_dir()
 
     def pictures(self) -> list[str]:
-        """The names of the pictures of a folder or an archive, and of its folders, in order; hidden files are none."""
+        """Returns the names of the pictures in a folder or archive and its subfolders, sorted. Hidden files are
+        skipped.
+        """
         if self._archive is not None:
             found = [PurePosixPath(name) for name in self._archive]
         else:
@@ -85,7 +90,7 @@ class Data:
         return [str(path) for path in sorted(shown) if path.suffix.lower() in _PICTURES]
 
     def labels(self) -> list[int | None]:
-        """As `labels_of`, of the labels that lie in the archive as `labels.csv`; none where there are none."""
+        """Returns the labels in the archive's `labels.csv`, like `labels_of`; empty if it has none."""
         if not _is_zip(self.path):
             return []
         with _reading(self.path), zipfile.ZipFile(self.path) as archive:
@@ -98,7 +103,7 @@ class Data:
         return _labels(content, _LABELS, self)
 
     def count(self, signature: ModelSignature) -> int:
-        """The number of inputs that `inputs` gives. Raises as it does."""
+        """Returns the number of inputs that `inputs` yields. Raises the same errors."""
         if self.has_pictures:
             return min(self.most, len(self.pictures()))
         with ExitStack() as stack:
@@ -107,7 +112,7 @@ class Data:
 
     @cached_property
     def _archive(self) -> Archive | None:
-        """The archive of pictures; None where the set is something else."""
+        """The archive of pictures; None if the set has another form."""
         if not _is_zip(self.path):
             return None
         with _reading(self.path), zipfile.ZipFile(self.path) as archive:
@@ -117,7 +122,9 @@ class Data:
 
     def _pictures(self, signature: ModelSignature) -> Iterator[list[Array]]:
         if len(signature.inputs) != 1:
-            raise InvalidInput(f"the model has {len(signature.inputs)} inputs, and takes no pictures", hint=_ARRAYS)
+            raise InvalidInput(
+                f"the model has {len(signature.inputs)} inputs, so pictures cannot be used", hint=_ARRAYS
+            )
         for name in self.pictures():
             try:
                 yield [decode(self._picture(name), signature.inputs[0], self.metadata)]
@@ -136,17 +143,17 @@ class Data:
             rows = [_rows(self.path, spec, stack, len(signature.inputs) == 1) for spec in signature.inputs]
             lengths = {length for length, _ in rows}
             if len(lengths) > 1:
-                raise InvalidInput(f"{self.path}: its arrays are of different lengths: {sorted(lengths)}")
+                raise InvalidInput(f"{self.path}: its arrays have different lengths: {sorted(lengths)}")
             for _ in range(lengths.pop()):
                 yield [next(values) for _, values in rows]
 
 
 def labels_of(path: Path, data: Data) -> list[int | None]:
-    """The class of each input of `data`, in its order, from lines of `file,class` for pictures, and of `class` for
-    arrays; None of a picture that has no line. A first line may name the columns.
+    """Returns the class of each input of `data`, in order. The file has lines of `file,class` for pictures, and of
+    `class` for arrays. The class is None for a picture without a line. A first line may name the columns.
 
     Raises:
-        InvalidInput: a line is none of these, or names a picture that is not there.
+        InvalidInput: a line has another form, or names a picture that does not exist.
     """
     return _labels(path.read_bytes(), str(path), data)
 
@@ -169,7 +176,7 @@ def _labels(content: bytes, shown: str, data: Data) -> list[int | None]:
     found: list[int | None] = [None] * len(places)
     for name, number_text in lines:
         if name not in places:
-            raise InvalidInput(f"{shown}: {name[:80]!r} is no picture of {data.path}")
+            raise InvalidInput(f"{shown}: {name[:80]!r} is not a picture in {data.path}")
         found[places[name]] = int(number_text)
     return found[: data.most]
 
@@ -182,7 +189,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _archive(path: Path) -> Archive:
-    """Raises `InvalidInput`: it is damaged, or has names that lead elsewhere, links or encrypted records."""
+    """Opens an archive. Raises `InvalidInput` if it is damaged, or has unsafe names, links or encrypted members."""
     try:
         return Archive(path, with_folders=True, largest_deflated_bytes=_ANY_BYTES, most_deflated_bytes=_ANY_BYTES)
     except MalformedModel as error:
@@ -198,7 +205,7 @@ def _bytes_of(archive: Archive, name: str, path: Path) -> bytes:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What libraries raise of a damaged file, as `InvalidInput`."""
+    """Turns the errors that libraries raise for a damaged file into `InvalidInput`."""
     try:
         yield
     except _DAMAGED as error:
@@ -206,7 +213,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _rows(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> tuple[int, Iterator[Array]]:
-    """How many values for an input a file has, and each of them."""
+    """Returns the number of values that a file has for an input, and an iterator over them."""
     with _reading(path):
         file = _opened(path, spec, stack, only)
         length, dtype = _header(file, path, spec)
@@ -218,7 +225,7 @@ def _opened(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> IO[by
     if file.read(6) == b"\x93NUMPY":
         file.seek(0)
         if not only:
-            raise InvalidInput(f"{path} has one array, and the model more inputs", hint=_ARRAYS)
+            raise InvalidInput(f"{path} has one array, but the model has several inputs", hint=_ARRAYS)
         return file
     archive = stack.enter_context(zipfile.ZipFile(path))
     members = [name for name in archive.namelist() if name.endswith(".npy")]
@@ -232,20 +239,20 @@ def _opened(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> IO[by
 
 
 def _header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtype[Any]]:
-    """The number of values and their dtype."""
+    """Reads an array's header. Returns the number of values, and their dtype."""
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
-        raise ValueError(f"arrays of format {version} are not read")
+        raise ValueError(f"arrays of format {version} are not supported")
     shape, by_column, dtype = read(_Beginning(file))
     if dtype.hasobject or dtype.kind not in "fiub":
-        raise InvalidInput(f"{path}: {spec.name!r} is of {dtype}", tensor=spec.name, hint="write numbers")
+        raise InvalidInput(f"{path}: {spec.name!r} has dtype {dtype}", tensor=spec.name, hint="write numbers")
     if (dtype.kind == "f") != (spec.dtype.kind == "f"):
-        raise InvalidTensor(f"{path}: {spec.name!r} is of {dtype}; the model takes {spec.dtype}", tensor=spec.name)
+        raise InvalidTensor(f"{path}: {spec.name!r} has dtype {dtype}; the model takes {spec.dtype}", tensor=spec.name)
     own = tuple(spec.shape)
-    of_each = own[1:] if own[:1] == (1,) else own  # an axis of samples is the count's; a state may have none
+    of_each = own[1:] if own[:1] == (1,) else own  # an axis of samples is replaced by `count`; a state may lack one
     if by_column or not shape or tuple(shape[1:]) not in (of_each, own):
-        said = f"{list(shape)}{' by columns' if by_column else ''}"
+        said = f"{list(shape)}{' in column-major order' if by_column else ''}"
         raise InvalidTensor(
             f"{path}: {spec.name!r} is {said}; the model takes {list(own)}",
             tensor=spec.name,
@@ -255,7 +262,7 @@ def _header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtyp
 
 
 class _Beginning(io.RawIOBase):
-    """A file of which no more is read than a header may be long, whatever it says of its length."""
+    """A file from which at most `_LARGEST_HEADER_BYTES` are read, whatever length its header claims."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._left_bytes = file, _LARGEST_HEADER_BYTES
@@ -279,12 +286,12 @@ def _read(file: IO[bytes], length: int, dtype: np.dtype[Any], path: Path, spec: 
 
 
 def classes_of(outputs: Sequence[Array]) -> list[int]:
-    """The most likely class of each of a classifier's outputs."""
+    """Returns the most likely class of each output of a classifier."""
     return [int(output.reshape(-1).argmax()) for output in outputs]
 
 
 def accuracy(classes: Sequence[int], labels: Sequence[int | None]) -> Mapping[str, float | int]:
-    """The share of right classes among the inputs with a label, with its standard error (of a binomial's share)."""
+    """Returns the share of right classes among the inputs with a label, and its (binomial) standard error."""
     right = [found == label for found, label in zip(classes, labels, strict=False) if label is not None]
     share = sum(right) / len(right) if right else 0.0
     error = (share * (1 - share) / len(right)) ** 0.5 if right else 0.0

@@ -1,4 +1,4 @@
-"""An ONNX file that is edited: what is not edited is written as it was read, with all that we do not know of."""
+"""An editable ONNX file. Everything that is not edited is written exactly as it was read, including unknown fields."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Node:
     """An operator.
 
     Attributes:
-        op_type: with its domain where that is not ONNX's own, as `importers.onnx.model`.
-        rest: its fields in the file besides inputs and outputs.
+        op_type: prefixed with its domain unless that is ONNX's own, as in `importers.onnx.model`.
+        rest: the node's serialized fields other than inputs and outputs.
     """
 
     op_type: str
@@ -43,7 +43,7 @@ class Node:
     def made(
         op_type: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: encoding.Attribute
     ) -> Node:
-        """A new operator, named after its output."""
+        """Creates an operator, named after its output."""
         encoded = (protobuf.message(5, encoding.attribute(name, value)) for name, value in attributes.items())
         rest = protobuf.text(_NODE_NAME, f"{output}_{op_type}") + protobuf.text(4, op_type) + b"".join(encoded)
         rest += protobuf.text(_NODE_DOMAIN, domain) if domain else b""
@@ -51,7 +51,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """As reports name it: `Conv → features`."""
+        """The operator's name in reports: `Conv → features`."""
         return f"{self.op_type} → {next(filter(None, self.outputs), 'nothing')}"
 
     def written(self) -> bytes:
@@ -63,24 +63,24 @@ class Document:
     """The main graph of an ONNX file.
 
     Attributes:
-        opset: version of ONNX's own operators.
+        opset: the version of ONNX's own operator set.
         nodes: in an order in which they can be computed.
-        constants: by name, those without elements that could be read left out.
-        inputs, outputs: names of the model's own.
-        floats: the inputs that are float32.
+        constants: by name, without those whose elements could not be read.
+        inputs, outputs: the names of the model's own.
+        floats: the names of the float32 inputs.
     """
 
     def __init__(self, data: bytes) -> None:
         """
         Args:
-            data: an ONNX file, or an archive of one and the files that its weights are in.
+            data: an ONNX file, or an archive of one with the files that contain its weights.
 
         Raises:
-            MalformedModel, Unsupported: as `importers.onnx.reader.read_model`.
+            MalformedModel, Unsupported: see `importers.onnx.reader.read_model`.
         """
         model = read_model(data)
         if any("\\x" in name for operator in model.operators for name in (*operator.inputs, *operator.outputs)):
-            raise Unsupported("a tensor's name is not UTF-8, or has a backslash", hint="name the model's tensors again")
+            raise Unsupported("a tensor's name is not UTF-8, or has a backslash", hint="rename the model's tensors")
         self.opset = model.opset
         self._model = list(fields(memoryview(unpack(data)[0]), "Model", Budget()))
         if any(field.number == _FUNCTION for field in self._model):
@@ -112,7 +112,7 @@ class Document:
         self._names = {*self._tensors, *self._inputs, *(name for node in self.nodes for name in node.outputs)}
 
     def new_name(self, stem: str) -> str:
-        """A name that no tensor has."""
+        """Returns a name that no tensor has, and reserves it."""
         name, count = stem, 0
         while name in self._names:
             count += 1
@@ -121,29 +121,29 @@ class Document:
         return name
 
     def add_constant(self, stem: str, values: Array, dtype: str | None = None) -> str:
-        """A new constant's name; as `set_constant`."""
+        """Adds a constant, like `set_constant`. Returns its name."""
         name = self.new_name(stem)
         self.set_constant(name, values, dtype)
         return name
 
     def set_constant(self, name: str, values: Array, dtype: str | None = None) -> None:
-        """Makes `name`, which no operator makes any more, a constant.
+        """Makes `name`, which no operator may produce, a constant.
 
         Args:
-            dtype: in the file, where that is not the type of `values`: bfloat16 of float32 (`Tensor.data`).
+            dtype: the type in the file, if it is not that of `values`: bfloat16 is passed as float32 (`Tensor.data`).
         """
-        self.constants[name] = np.array(values, order="C")  # which keeps scalars scalars
+        self.constants[name] = np.array(values, order="C")  # keeps scalars as 0-d arrays
         self._tensors[name] = Tensor(name, dtype or values.dtype.name, values.shape, self.constants[name])
 
     def add_input(self, name: str, size: int) -> None:
-        """One more input of the model, `[size]` float32, behind the others."""
+        """Adds an input of the model, `[size]` float32, after the others."""
         self._inputs[name] = Field(_INPUT, Wire.BYTES, memoryview(encoding.value_info(name, "float32", (size,))))
         self._names.add(name)
         self.inputs += (name,)
         self.floats += (name,)
 
     def use_domain(self, domain: str) -> str:
-        """Declares operators of `domain`, in its first version, if the file does not."""
+        """Declares that the file uses operators of `domain`, version 1, unless it does so already."""
         declared = (field for field in self._model if field.number == _OPERATOR_SET)
         if domain not in (_name(field, 1) for field in declared):
             said = protobuf.text(1, domain) + protobuf.number(2, 1)
@@ -151,7 +151,7 @@ class Document:
         return domain
 
     def readers(self) -> dict[str, list[Node]]:
-        """By tensor."""
+        """Returns the operators that read each tensor."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in filter(None, dict.fromkeys(node.inputs)):
@@ -159,8 +159,10 @@ class Document:
         return found
 
     def written(self, outputs: Iterable[str] | None = None) -> bytes:
-        """The file; with `outputs`, of those float32 tensors in place of the model's own. Constants that nothing reads
-        are left out, and those that had files of their own are in this one."""
+        """Serializes the file; with `outputs`, these float32 tensors replace the model's own outputs.
+
+        Constants that nothing reads are left out. Constants in external files are included in this file.
+        """
         wanted = self.outputs if outputs is None else tuple(outputs)
         read = {name for node in self.nodes for name in node.inputs} | {*wanted}
         graph = [protobuf.written(self._rest)]
@@ -191,7 +193,7 @@ class Document:
 
 
 def renamed(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
-    """`node` with other operands, by place, and another first output."""
+    """Returns `node` with other operands, by index, and another first output."""
     operands = list(node.inputs)
     for place, name in (inputs or {}).items():
         operands += [""] * (place + 1 - len(operands))

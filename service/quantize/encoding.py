@@ -1,4 +1,4 @@
-"""Parts of an ONNX file, as bytes (onnx.proto)."""
+"""Encodes parts of an ONNX file (onnx.proto)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from service.core.arrays import Array
 from service.quantize import protobuf
 
 DTYPES = {name: number for number, name in schema.DTYPES.items()}
-RAW = {*DTYPES} - {"int4", "uint4", "string"}  # those whose elements lie in the file as in memory
+RAW = {*DTYPES} - {"int4", "uint4", "string"}  # types whose elements have the same bytes in the file as in memory
 Attribute = int | float | str | tuple[int, ...]
 
 
 def attribute(name: str, value: Attribute) -> bytes:
-    """An AttributeProto."""
+    """Encodes an AttributeProto."""
     named = protobuf.text(1, name)
     match value:
         case int():
@@ -34,7 +34,7 @@ def attribute(name: str, value: Attribute) -> bytes:
 
 
 def tensor(name: str, dtype: str, values: Array) -> bytes:
-    """A TensorProto of a dtype of `RAW`; values of bfloat16 are float32."""
+    """Encodes a TensorProto whose dtype is one of `RAW`. Values of bfloat16 are passed as float32."""
     values = words_of(values) if dtype == BFLOAT16 else values
     dims = b"".join(protobuf.number(1, size) for size in values.shape)
     kind, raw = protobuf.number(2, DTYPES[dtype]), np.ascontiguousarray(values).tobytes()
@@ -42,7 +42,7 @@ def tensor(name: str, dtype: str, values: Array) -> bytes:
 
 
 def value_info(name: str, dtype: str, shape: Sequence[int] | None = None) -> bytes:
-    """A ValueInfoProto; of any shape where none is given."""
+    """Encodes a ValueInfoProto; without `shape`, it allows any shape."""
     dims = b"".join(protobuf.message(1, protobuf.number(1, size)) for size in shape or ())
     said = b"" if shape is None else protobuf.message(2, dims)
     kind = protobuf.message(1, protobuf.number(1, DTYPES[dtype]) + said)

@@ -1,8 +1,9 @@
-"""Cross-layer equalization: what one layer's channels are scaled by, the next one's weights undo.
+"""Cross-layer equalization: scales one layer's channels, and makes the next layer's weights undo it.
 
 Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, arXiv:1906.04721, section 4.1:
-f(s x) = s f(x) for s > 0 of everything between two layers, so W₁ / s and W₂ s compute the same function. With
-s = sqrt(r₁ / r₂) channel by channel, both have the same range r in each of them, and no channel is lost among others.
+if f(s x) = s f(x) for s > 0 holds for everything between two layers, then W₁ / s and W₂ s compute the same function.
+With s = sqrt(r₁ / r₂) for each channel, the channel's weights have the same range r in both layers, so that no channel
+loses its precision to others.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 from service.core.arrays import Array
 from service.quantize.document import Document, Node, renamed
 
-SWEEPS = 20  # over all pairs: each changes its neighbours'
-_SETTLED = 0.01  # no scale of a sweep is further from 1
-# Which scale with their operand, element by element; and those that besides keep the channels of `[N, C, …]`.
+SWEEPS = 20  # the most passes over all pairs; scaling one pair changes the neighbouring pairs
+_SETTLED = 0.01  # stop when no factor of a sweep differs from 1 by more than this
+# Operators that scale with their operand: elementwise ones, and pools, which also keep the channels of `[N, C, …]`.
 _ACTIVATIONS = ("LeakyRelu", "Relu")
 _POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
 _LAYERS = ("Conv", "Gemm", "MatMul")
@@ -26,11 +27,11 @@ _LAYERS = ("Conv", "Gemm", "MatMul")
 
 @dataclass
 class _Held:
-    """What a layer has, while it is scaled.
+    """A layer's parameters while they are scaled.
 
     Attributes:
         weights: as in the file.
-        bias: `[channels]`; None for none.
+        bias: `[channels]`, or None.
     """
 
     weights: Array
@@ -38,8 +39,8 @@ class _Held:
 
 
 def equalize(document: Document) -> int:
-    """Equalizes every Conv, Gemm or MatMul with the one that alone reads its result, be it through ReLU, LeakyReLU,
-    pools or Flatten. The model computes what it did, within the rounding of float32.
+    """Equalizes every Conv, Gemm or MatMul with the layer that alone reads its result, also through ReLU, LeakyReLU,
+    pools or Flatten. The model computes the same function, up to the rounding of float32.
 
     Returns:
         The number of pairs.
@@ -58,7 +59,7 @@ def equalize(document: Document) -> int:
 
 
 def _is_layer(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
-    """Whether its weights are constant, and its own."""
+    """Returns true if `node` is a layer whose weights are constant, and used by no other operator."""
     attributes = node.attributes
     if node.op_type not in _LAYERS or any(uses[name] > 1 for name in node.inputs[1:] if name):
         return False
@@ -73,7 +74,7 @@ def _is_layer(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
 
 
 def _behind(document: Document, readers: Mapping[str, list[Node]], uses: Mapping[str, int], node: Node) -> Node | None:
-    """The layer that alone reads what `node` makes, channel by channel."""
+    """Returns the layer that alone reads the result of `node`, channel by channel; None if there is none."""
     is_picture, name = node.op_type == "Conv", node.outputs[0]
     is_conv = is_picture
     while name not in document.outputs and uses.get(name, 0) == 1:
@@ -92,20 +93,22 @@ def _behind(document: Document, readers: Mapping[str, list[Node]], uses: Mapping
 
 
 def _fits(document: Document, first: Node, second: Node) -> bool:
-    """Whether each channel of the first is one of the second's, or several neighbouring ones: those of Flatten."""
+    """Returns true if each channel of `first` corresponds to one channel of `second`, or after Flatten to several
+    neighbouring ones.
+    """
     made = _channels(first, document.constants[first.inputs[1]])
     read = len(_inward(second, document.constants[second.inputs[1]]))
     return read == made if second.op_type == "Conv" else read % made == 0
 
 
 def _scale(first: Node, second: Node, held: Mapping[Node, _Held]) -> float:
-    """Equalizes a pair once; how far from 1 it scaled a channel."""
+    """Equalizes a pair once. Returns the largest difference of a factor from 1."""
     own, behind = held[first], held[second]
     outward = np.abs(own.weights).max(axis=_others(own.weights, _outward_axis(first)))
     inward = _inward(second, behind.weights).reshape(len(outward), -1).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = np.sqrt(outward / inward)
-    factors = np.where(np.isfinite(factors) & (factors > 0), factors, 1.0)  # a channel of zeros has no range
+    factors = np.where(np.isfinite(factors) & (factors > 0), factors, 1.0)  # a channel of zeros has no range to scale
     shape = [1] * own.weights.ndim
     shape[_outward_axis(first)] = -1
     own.weights = own.weights / factors.reshape(shape)
@@ -132,7 +135,7 @@ def _groups(node: Node) -> int:
 
 
 def _inward(node: Node, weights: Array) -> Array:
-    """The largest weight of each channel that `node` reads."""
+    """Returns the largest absolute weight of each channel that `node` reads."""
     if node.op_type != "Conv":
         return np.asarray(np.abs(weights).max(axis=_outward_axis(node)))
     each = np.abs(weights).max(axis=tuple(range(2, weights.ndim)))  # [O, C / groups]
@@ -140,7 +143,7 @@ def _inward(node: Node, weights: Array) -> Array:
 
 
 def _spread(node: Node, weights: Array, factors: Array) -> Array:
-    """One of `factors` for each of `weights`, by the channel that it reads."""
+    """Expands `factors` to the shape of `weights`, by the channel that each weight reads."""
     if node.op_type != "Conv":
         axis = 1 - _outward_axis(node)
         rows = np.repeat(factors, weights.shape[axis] // len(factors))

@@ -1,8 +1,10 @@
-"""Weights and biases that fit what a calibration saw: adaptive rounding (`rounding`), and bias correction.
+"""Fits weights and biases to the activations that a calibration observed: adaptive rounding (`rounding`), and bias
+correction.
 
-Rounded weights move the mean of a layer's results by E x̄, where E is what rounding does to the weights and x̄ the mean
-column; the bias takes that back (Nagel et al., arXiv:1906.04721, section 4.2, with the mean that was seen). Both look
-at a layer's own error, on its operand as it is stored, so no layer waits for another's result.
+Rounding the weights shifts the mean of a layer's results by E x̄, where E is the rounding error of the weights, and x̄
+the mean column of the operand. The bias compensates this (Nagel et al., arXiv:1906.04721, section 4.2, with the
+observed mean). Both methods use only a layer's own error on its operand as stored, so layers can be fitted
+independently.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from service.quantize.patterns import Layer, Plan
 from service.quantize.rewriting import MOST_WEIGHT, Fitted, Form, bias_of, is_fitted, key_of, layer_scales
 from service.quantize.rounding import rounded_adaptively
 
-_MOST_COLUMN = 5120  # elements: products of such are 200 MiB
+_MOST_COLUMN = 5120  # elements of a column for adaptive rounding: its sums of products take 200 MiB
 
 
 @dataclass(frozen=True)
 class Fit:
-    """
+    """What to fit.
+
     Attributes:
-        biases: whether they take back what rounding weights adds to the mean of each channel.
-        rounding: whether weights are rounded so that results change least, not each to the nearest.
+        biases: whether biases compensate the shift of each channel's mean that rounding the weights causes.
+        rounding: whether weights are rounded so that results change least, rather than to the nearest step.
     """
 
     biases: bool = True
@@ -51,19 +54,18 @@ def fitted(
     names: Sequence[str],
     data: Data,
 ) -> dict[tuple[str, str], Fitted]:
-    """Fits every Conv, Gemm and MatMul of constant weights, in one pass over `data` for each 256 MiB of what has to be
-    summed.
+    """Fits every Conv, Gemm and MatMul with constant weights. Makes one pass over `data` for each 256 MiB of sums.
 
     Args:
-        form: how operands and biases are stored; its fits are not read.
-        built: a model with all operands of these among its inputs and outputs.
-        names: of these.
+        form: how operands and biases are stored; its `fits` are ignored.
+        built: a model that has all operands of these layers among its inputs and outputs.
+        names: the names of these inputs and outputs.
 
     Returns:
-        By `rewriting.key_of`.
+        The fitted weights and biases, by `rewriting.key_of`.
 
     Raises:
-        InvalidInput: as `Data.inputs`.
+        InvalidInput: see `Data.inputs`.
     """
     layers = {key_of(layer): layer for layer in plan.layers if is_fitted(layer)}
     kinds = {key: form.types[plan.tensors[layer.operands[0]]] for key, layer in layers.items()}
@@ -78,7 +80,7 @@ def fitted(
 
 
 def operands(plan: Plan) -> list[str]:
-    """The tensors that `fitted` looks at."""
+    """Returns the tensors that `fitted` observes."""
     return [layer.operands[0] for layer in plan.layers if is_fitted(layer)]
 
 
@@ -104,7 +106,7 @@ def _windows(node: Node, weights: Array) -> Windows:
 
 
 def _rows(node: Node, weights: Array) -> Array:
-    """`[groups, channels, K]`: what each of a group's channels multiplies a column with."""
+    """Returns the weights as `[groups, channels, K]`: the row that each channel of a group multiplies a column with."""
     if node.op_type != "Conv":
         return weights[None] if node.attributes.get("transB", 0) else weights.T[None]
     (groups,) = (int(size) for size in np.asarray(node.attributes.get("group", 1)).reshape(-1))
@@ -130,8 +132,9 @@ def _of_layer(document: Document, layer: Layer, step: float, form: Form, fit: Fi
 
 
 def _spread(products: Array, around_mean: bool) -> Array:
-    """What errors are weighed with, `[groups, K, K]`: what they do to a mean is nothing where the bias takes it
-    back."""
+    """Returns the matrix that weighs rounding errors, `[groups, K, K]`. With `around_mean`, errors in the mean count
+    nothing, as the bias compensates them.
+    """
     sums, count = products[:, :-1, -1], max(float(products[0, -1, -1]), 1.0)
     inner = products[:, :-1, :-1]
     return inner - sums[:, :, None] * sums[:, None] / count if around_mean else inner

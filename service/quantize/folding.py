@@ -1,5 +1,6 @@
-"""What is tidied before anything is quantized: copies go, what scales and shifts a convolution's result becomes part of
-the convolution, and other operators become those that integers have."""
+"""Simplifies a model before it is quantized: removes copies, folds scales and shifts of a convolution's result into
+the convolution, and rewrites operators as others that have an integer form.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +12,22 @@ from service.core.arrays import Array
 from service.core.errors import MalformedModel
 from service.quantize.document import Document, Node, renamed
 
-# Those whose result has the shape of the first operand, if that is a picture.
+# Operators whose result has the shape of the first operand, if that is a picture.
 _ELEMENTWISE = ("Clip", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
-_FILTERS = {"Conv": 0, "ConvTranspose": 1}  # the axis of the weights
-_EPSILON = 1e-5  # of BatchNormalization, where the file has none
+_FILTERS = {"Conv": 0, "ConvTranspose": 1}  # -> the weights' axis of output channels
+_EPSILON = 1e-5  # the default of BatchNormalization
 
 
 @dataclass(frozen=True)
 class _Affine:
-    """x * factor + addend, of each channel: `[C]` or `[1]`, float64."""
+    """x * factor + addend for each channel; both are `[C]` or `[1]`, float64."""
 
     factor: Array
     addend: Array
 
 
 def tidy(document: Document) -> None:
-    """All of it."""
+    """Applies all simplifications."""
     drop_copies(document)
     fold_moved_constants(document)
     fold_affine(document)
@@ -34,8 +35,9 @@ def tidy(document: Document) -> None:
 
 
 def drop_copies(document: Document) -> None:
-    """Takes out every Identity but those that make outputs of the model: exporters put one wherever two layers have
-    equal constants, so that the weights of one look computed."""
+    """Removes every Identity that does not produce an output of the model. Exporters insert one if two layers have
+    equal constants, which makes the weights of one look computed.
+    """
     source: dict[str, str] = {}
     kept = []
     for node in document.nodes:
@@ -48,7 +50,7 @@ def drop_copies(document: Document) -> None:
 
 
 def fold_moved_constants(document: Document) -> None:
-    """Takes out the operators that only move elements of constants, as Paddle reshapes biases."""
+    """Removes operators that only move elements of constants, such as Paddle's Reshape of biases."""
     kept = []
     for node in document.nodes:
         known = document.constants.get(node.inputs[0]) if node.inputs else None
@@ -80,13 +82,14 @@ def _moved(document: Document, node: Node, known: Array) -> Array | None:
 
 
 def fold_affine(document: Document) -> int:
-    """Puts BatchNormalization, and what multiplies by or adds constants to each channel, into the convolution of
-    constant weights whose result it alone reads, one after the other.
+    """Folds BatchNormalization, and multiplications by or additions of constants per channel, into the convolution with
+    constant weights whose result they alone read, one after the other.
 
-    Conv(x, w, b) * f + a is Conv(x, w * f, b * f + a): https://arxiv.org/abs/1712.05877, section 3.2. In float64.
+    Conv(x, w, b) * f + a equals Conv(x, w * f, b * f + a): https://arxiv.org/abs/1712.05877, section 3.2. Computed in
+    float64.
 
     Returns:
-        How many operators it was.
+        The number of operators that were folded.
     """
     readers = document.readers()
     folded: dict[Node, Node | None] = {}
@@ -107,9 +110,10 @@ def fold_affine(document: Document) -> int:
 
 
 def unify(document: Document) -> None:
-    """Writes operators as others that have an integer form: x - c as x + (-c), x / c as x * (1 / c), and the mean over
-    rows and columns of a convolution's result as GlobalAveragePool."""
-    pictures: set[str] = set()  # names of [N, C, H, W]
+    """Rewrites operators as others that have an integer form: x - c as x + (-c), x / c as x * (1 / c), and the mean
+    over the rows and columns of a convolution's result as GlobalAveragePool.
+    """
+    pictures: set[str] = set()  # names of tensors [N, C, H, W]
     made: list[Node] = []
     for node in document.nodes:
         first = node.inputs[0] if node.inputs else ""
@@ -132,13 +136,13 @@ def unify(document: Document) -> None:
 
 
 def _constant(document: Document, node: Node, place: int) -> Array | None:
-    """The operand at `place`, if it is a float32 constant."""
+    """Returns the operand at index `place` if it is a float32 constant, else None."""
     known = document.constants.get(node.inputs[place]) if len(node.inputs) > place else None
     return known if known is not None and known.dtype == np.float32 else None
 
 
 def _is_global(document: Document, node: Node) -> bool:
-    """Whether a ReduceMean of four dimensions is over the last two of them, and keeps them."""
+    """Returns true if a ReduceMean of four dimensions reduces the last two, and keeps them."""
     axes = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else node.attributes.get("axes")
     places = np.asarray(() if axes is None else axes).reshape(-1).tolist()
     is_last = sorted(axis % 4 for axis in places if axis in range(-4, 4)) == [2, 3]
@@ -146,7 +150,7 @@ def _is_global(document: Document, node: Node) -> bool:
 
 
 def _affine(document: Document, node: Node, behind: Node) -> _Affine | None:
-    """What `behind` does to the result of a convolution; None where that is nothing of the kind."""
+    """Returns what `behind` does to the result of a convolution; None if it is not an affine operation per channel."""
     if behind.op_type == "BatchNormalization" and behind.inputs[0] == node.outputs[0]:
         return _normalization(document, behind)
     if behind.op_type not in ("Add", "Div", "Mul", "Sub"):
@@ -186,7 +190,7 @@ def _normalization(document: Document, norm: Node) -> _Affine | None:
 
 
 def _folded(document: Document, node: Node, behind: _Affine, output: str) -> Node | None:
-    """The convolution that makes `output`."""
+    """Returns the folded convolution, which produces `output`; None if folding is not possible."""
     weights, has_bias = _constant(document, node, 1), len(node.inputs) > 2 and node.inputs[2] != ""
     bias = _constant(document, node, 2) if has_bias else np.zeros(1, np.float32)
     axis = _FILTERS[node.op_type]

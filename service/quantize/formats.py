@@ -1,4 +1,4 @@
-"""The formats whose float models are quantized, and the format and numerics of what comes of them. Loads no TVM."""
+"""The formats of float models that can be quantized, and the format and numerics of the result. Does not load TVM."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from service.core.errors import Unsupported
 from service.core.numerics import DEFAULT_MODE
 
 FORMATS = (ONNX, TFLITE, TORCHSCRIPT, PT2)
-RESULT = ONNX  # the format of every quantized file, whichever the float model's is
+RESULT = ONNX  # the format of every quantized file, whatever the float model's format is
 RESULT_NUMERICS = DEFAULT_MODE[RESULT]
 
 
 def require(format_: str) -> None:
-    """Raises `Unsupported`: a model of this format is not quantized here."""
+    """Raises `Unsupported` if models of this format cannot be quantized."""
     if format_ not in FORMATS:
         raise Unsupported(
-            f"models of the format {format_} are not quantized here; of these they are: {', '.join(FORMATS)}",
+            f"models of the format {format_} cannot be quantized; only these can: {', '.join(FORMATS)}",
             hint="export the float model as ONNX, and quantize that",
         )

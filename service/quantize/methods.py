@@ -1,7 +1,7 @@
-"""Calibration: from what was seen of a tensor to its type.
+"""Calibration methods: choose a tensor's type from the statistics of its values.
 
-A method is a function `choose(statistics, storage) -> QuantizedType`; a user's own is one more. Those here differ in
-the range that they cut from what was seen; all ranges hold zero, which padding and ReLU need to be exact.
+A method is a function `choose(statistics, storage) -> QuantizedType`; users can pass their own. The methods here differ
+in the range that they cover. All ranges include zero, which padding and ReLU need to be exact.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.arrays import Array
 
 BINS = 2048
-MOMENTUM = 0.1  # of the moving average
+MOMENTUM = 0.1  # weight of the next input in the moving average
 PERCENTILE = 99.99
-_STEPS = 64  # ranges that are tried, for each end
-_MOST_CLIPPED = 1e-3  # of the values, by the divergence, to which the gaps of a sparse histogram are information
-_LEAST_SHARE = 1 / 8  # of the range seen: a bin then has a level of its own
+_STEPS = 64  # how many ranges are tried, for each end
+_MOST_CLIPPED = 1e-3  # share of values that KL may clip: it takes the gaps of a sparse histogram for information
+_LEAST_SHARE = (
+    1 / 8
+)  # the smallest range tried, as a share of the observed one: each histogram bin then has its own level
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What was seen of one tensor.
+    """The observed values of one tensor.
 
     Attributes:
-        name: the tensor's.
-        lows, highs: the least and the largest value of each input's, in the order of inputs.
-        counts: a histogram of all values, `BINS` bins between the least and the largest of all; empty for a method that
-            does not look at it.
+        name: the tensor's name.
+        lows, highs: the smallest and the largest value for each input, in the order of the inputs.
+        counts: a histogram of all values, with `BINS` bins between the smallest and the largest of all; empty for a
+            method that does not use it.
     """
 
     name: str
@@ -49,7 +51,7 @@ class Statistics:
 
     @property
     def centers(self) -> Array:
-        """The value that stands for each bin."""
+        """The value that represents each bin."""
         edges = np.linspace(self.low, self.high, BINS + 1)
         return np.asarray((edges[1:] + edges[:-1]) / 2)
 
@@ -58,7 +60,9 @@ Choose = Callable[[Statistics, str], QuantizedType]
 
 
 def affine(low: float, high: float, storage: str) -> QuantizedType:
-    """The type whose values reach from `low` to `high`, and hold zero. Of zeros alone, it has the scale 1."""
+    """Returns the type whose values reach from `low` to `high`, and include zero. If all values are zero, the scale
+    is 1.
+    """
     least, most = STORAGE_RANGES[storage]
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / (most - least)))
@@ -68,12 +72,12 @@ def affine(low: float, high: float, storage: str) -> QuantizedType:
 
 
 def minmax(statistics: Statistics, storage: str) -> QuantizedType:
-    """All that was seen."""
+    """Covers all observed values."""
     return affine(statistics.low, statistics.high, storage)
 
 
 def moving_average(statistics: Statistics, storage: str) -> QuantizedType:
-    """The average of each input's extremes, later inputs weighing more: a single outlier counts little."""
+    """Averages the extremes of the inputs, with more weight on later inputs, so that a single outlier counts little."""
     low, high = float(statistics.lows[0]), float(statistics.highs[0])
     for least, most in zip(statistics.lows[1:], statistics.highs[1:], strict=True):
         low, high = low + MOMENTUM * (float(least) - low), high + MOMENTUM * (float(most) - high)
@@ -81,7 +85,7 @@ def moving_average(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def percentile(statistics: Statistics, storage: str) -> QuantizedType:
-    """All but one ten-thousandth of the values, as many of them at either end."""
+    """Covers all but one ten-thousandth of the values; as many are cut off at either end."""
     total = statistics.counts.cumsum()
     cut = (1 - PERCENTILE / 100) / 2 * total[-1]
     edges = np.linspace(statistics.low, statistics.high, BINS + 1)
@@ -91,7 +95,7 @@ def percentile(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def mean_square_error(statistics: Statistics, storage: str) -> QuantizedType:
-    """The range whose rounding and clipping add the least noise."""
+    """Chooses the range with the least noise from rounding and clipping."""
 
     def noise(kind: QuantizedType) -> float:
         centers = statistics.centers
@@ -101,8 +105,9 @@ def mean_square_error(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def kl_divergence(statistics: Statistics, storage: str) -> QuantizedType:
-    """The range whose stored values are distributed most like the real ones (Migacz, 8-bit inference with TensorRT,
-    GTC 2017): what is clipped is part of the real distribution's ends, and not of the stored one's."""
+    """Chooses the range whose stored values are distributed most like the real ones (Migacz, 8-bit inference with
+    TensorRT, GTC 2017). Clipped values count at the ends of the real distribution, but not of the stored one.
+    """
 
     def divergence(kind: QuantizedType) -> float:
         least, most = STORAGE_RANGES[storage]
@@ -128,8 +133,9 @@ def kl_divergence(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def power_of_two(statistics: Statistics, storage: str) -> QuantizedType:
-    """The least scale that is a power of two and reaches all that was seen (Intel, arXiv:1802.00930): symmetric, or
-    from zero on where nothing is negative."""
+    """Chooses the smallest scale that is a power of two and covers all observed values (Intel, arXiv:1802.00930). The
+    range is symmetric, or starts at zero if no value is negative.
+    """
     least, most = STORAGE_RANGES[storage]
     low, high = statistics.low, statistics.high
     zero_point = least if low >= 0 else (least + most + 1) // 2
@@ -146,23 +152,23 @@ METHODS: Mapping[str, Choose] = {
     "power-of-two": power_of_two,
     "moving-average": moving_average,
 }
-# Those that need no histogram, and so no second pass over the inputs.
+# Methods that need no histogram, so no second pass over the inputs.
 OF_EXTREMES: tuple[Choose, ...] = (minmax, moving_average, power_of_two)
 
 
 def stored(values: Array, kind: QuantizedType) -> Array:
-    """`values` as `kind` stores them, int64."""
+    """Returns `values` as `kind` stores them, as int64."""
     least, most = STORAGE_RANGES[kind.storage]
     return np.asarray(np.clip(np.rint(values / kind.scales[0]) + kind.zero_points[0], least, most), np.int64)
 
 
 def real(values: Array, kind: QuantizedType) -> Array:
-    """What stored values stand for."""
+    """Returns the real values of stored values."""
     return np.asarray((values - kind.zero_points[0]) * kind.scales[0])
 
 
 def _least(statistics: Statistics, storage: str, cost: Callable[[QuantizedType], float]) -> QuantizedType:
-    """The range of the least cost: its upper end first, then its lower one, then both once more."""
+    """Returns the range of the least cost. Searches its upper end, then its lower one, then both once more."""
     shares = np.linspace(_LEAST_SHARE, 1, _STEPS)[::-1]
     high = low = 1.0
 

@@ -1,5 +1,6 @@
-"""bfloat16: layers whose operands are rounded to it, as `importers.onnx.rounding` reads them. Their sums are float32,
-in ONNX Runtime as here; weights take half of their bytes."""
+"""bfloat16: rounds operands of layers to bfloat16, in the form that `importers.onnx.rounding` recognizes. Their sums
+are float32, in ONNX Runtime as here. Weights take half the bytes of float32.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ _OPERANDS = 2
 
 
 def check_narrow(document: Document, names: Collection[str]) -> None:
-    """Passes if bfloat16 is something for the operators that make these tensors.
+    """Checks that the operators which produce these tensors can run in bfloat16.
 
     Raises:
-        InvalidInput: it is not, for one of them.
+        InvalidInput: one of them cannot, or does not gain from it.
     """
     for node in document.nodes:
         if node.outputs[0] in names and (found := objection(document, node)):
@@ -26,19 +27,23 @@ def check_narrow(document: Document, names: Collection[str]) -> None:
 
 
 def objection(document: Document, node: Node) -> tuple[str, str] | None:
-    """What an operator is that is none of `BFLOAT16_PRODUCTS`, or depthwise: pairs of its products belong to two
-    channels, so that it is faster in float32. And what to do about it."""
+    """Returns why an operator does not run in bfloat16, and what to do about it; None if it does.
+
+    It must be one of `BFLOAT16_PRODUCTS`. Depthwise convolutions are faster in float32: bfloat16 instructions multiply
+    pairs of elements, which belong to two channels there.
+    """
     if node.op_type not in BFLOAT16_PRODUCTS:
-        return f"made by {node.op_type}, which has no bfloat16", f"{', '.join(BFLOAT16_PRODUCTS)} do"
+        return f"produced by {node.op_type}, which cannot run in bfloat16", f"{', '.join(BFLOAT16_PRODUCTS)} can"
     if _is_depthwise(document, node):
-        return "depthwise, where bfloat16 gains nothing", "leave it in float"
+        return "the result of a depthwise convolution, which does not gain from bfloat16", "leave it in float"
     return None
 
 
 def narrow(document: Document, names: Collection[str]) -> None:
-    """Rounds both operands of the operators that make these tensors, which `document` has in float: constants before
-    they are stored, others when the model runs."""
-    rounds: dict[str, str] = {}  # of a tensor that was seen, what it is rounded to
+    """Rounds both operands of the operators that produce these tensors, which are float in `document`. Constants are
+    rounded before they are stored, other operands at run time.
+    """
+    rounds: dict[str, str] = {}  # operand -> the tensor with its rounded values
     made: list[Node] = []
     for node in document.nodes:
         if node.outputs[0] in names:

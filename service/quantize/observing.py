@@ -1,4 +1,4 @@
-"""Runs compiled models on a calibration set, and keeps to the memory of a few inputs."""
+"""Runs compiled models on a calibration set, with only a few inputs in memory at a time."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from service.quantize.building import Built, build
 from service.quantize.data import Data
 from service.quantize.methods import BINS, Statistics
 
-_PART_BYTES = 64 << 20  # of inputs in a file at once; and one input, at least
+_PART_BYTES = 64 << 20  # inputs in one file; at least one input
 _MOST_IN_PART = 32
 _MOST_ANSWER_BYTES = 1 << 30
-_MOST_SUMMED_BYTES = 256 << 20  # of moments in a child at once; and those of one layer, at least
+_MOST_SUMMED_BYTES = 256 << 20  # sums of moments in one child; at least those of one layer
 Tick = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What of a layer's operand is to be seen; see `compiler.children.columns`.
+    """The columns of a layer's operand to observe; see `compiler.children.columns`.
 
     Attributes:
-        tensor: the place of the operand among the model's inputs and outputs.
-        rounding: how it is stored: the least and the largest step, the scale and the zero point.
-        size: of a column.
-        products: whether the sums of products are, too.
+        tensor: the index of the operand among the model's inputs and outputs.
+        rounding: how the operand is stored: the smallest and the largest step, the scale and the zero point.
+        size: the number of elements of a column.
+        products: whether to sum products of elements, too.
     """
 
     tensor: int
@@ -59,11 +59,11 @@ class Columns:
 
 @dataclass(frozen=True)
 class Moments:
-    """What was seen of columns.
+    """The observed moments of a layer's columns.
 
     Attributes:
-        means: of all of them, `[groups, K]`.
-        products: as `columns.products`, summed over inputs; None where they were not asked for.
+        means: the mean column, `[groups, K]`.
+        products: as in `columns.products`, summed over all inputs; None if they were not requested.
     """
 
     means: Array
@@ -71,24 +71,24 @@ class Moments:
 
 
 class Machine(Protocol):
-    """Builds and runs what a workshop asks for."""
+    """Builds and runs models for a calibration session."""
 
     def build(self, source: Path, directory: Path) -> Built:
-        """Builds an ONNX file for this machine, in a new directory. Raises as `building.build`."""
+        """Builds an ONNX file for this machine, in a new directory. Raises the errors of `building.build`."""
 
     def discard(self, built: Built) -> None:
-        """Removes what was built."""
+        """Deletes a built model."""
 
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
-        """Does a role of `compiler.children.observing_roles`, which reads `files` and leaves others in `directory`."""
+        """Runs a role of `compiler.children.observing_roles`, which reads `files` and writes others to `directory`."""
 
 
 @dataclass(frozen=True)
 class Children:
-    """Sandboxed children for everything, of a process that has read only its own user's files.
+    """A `Machine` that builds and runs in sandboxed children, for a process that has read only its own user's files.
 
     Attributes:
-        shapes: of inputs that the file leaves open.
+        shapes: the shapes of inputs that the file leaves open.
     """
 
     settings: Settings
@@ -114,12 +114,12 @@ class Children:
 
 @dataclass
 class Workshop:
-    """A place to build and run models.
+    """Builds and runs the models of one calibration, in a scratch directory.
 
     Attributes:
         scratch: an empty directory; the caller removes it.
-        threads: for running; 0: all cores.
-        tick: told what is done, how much of it, and of how much; 0: of all inputs.
+        threads: the number of threads to run with; 0: all cores.
+        tick: called with what was done, how many items are done, and of how many; 0: of all inputs.
     """
 
     scratch: Path
@@ -129,17 +129,18 @@ class Workshop:
     _count: int = 0
 
     def build(self, model: bytes) -> Built:
-        """Builds an ONNX file for this machine. Raises as `building.build`."""
+        """Builds an ONNX file for this machine. Raises the errors of `building.build`."""
         directory = self._directory()
         source = directory / "model.onnx"
         source.write_bytes(model)
         return self.machine.build(source, directory)
 
     def statistics(self, built: Built, data: Data, histograms: bool) -> list[Statistics]:
-        """What is seen of each input and output of `built`, in one pass over `data`, or in two with histograms.
+        """Returns the statistics of each input and output of `built`. Makes one pass over `data`, or two with
+        histograms.
 
         Raises:
-            InvalidInput: as `Data.inputs`; or a tensor has a value that is not finite.
+            InvalidInput: see `Data.inputs`; or a tensor has a value that is not finite.
         """
         names = [spec.name for spec in (*built.signature.inputs, *built.signature.outputs)]
         parts = []
@@ -162,10 +163,10 @@ class Workshop:
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
     def channels(self, built: Built, data: Data, names: Sequence[str]) -> list[Array]:
-        """The least and the largest value of each channel of outputs of `built`, `[C, 2]` each, in one pass.
+        """Returns the smallest and the largest value of each channel of outputs of `built`, `[C, 2]` each, in one pass.
 
         Raises:
-            InvalidInput: as `Data.inputs`; or one of them has a value that is not finite.
+            InvalidInput: see `Data.inputs`; or a tensor has a value that is not finite.
         """
         outputs = {spec.name: (place, spec.shape[1]) for place, spec in enumerate(built.signature.outputs)}
         places, sizes = zip(*(outputs[name] for name in names), strict=True)
@@ -181,9 +182,13 @@ class Workshop:
         return np.split(whole, np.cumsum(sizes)[:-1])
 
     def compare(self, first: Built, second: Built, data: Data) -> tuple[Array, list[Array]]:
-        """Of each output of two models with the same ones, the squares of the first's and of their differences, summed:
-        `[outputs, 2]`; and each model's first output for each input, `[inputs, elements]` float32, which lie in files
-        of `scratch`."""
+        """Compares two models with the same outputs.
+
+        Returns:
+            For each output, the sums of the squares of the first model's values, and of the differences, `[outputs,
+            2]`; and each model's first output for each input, `[inputs, elements]` float32, memory-mapped from files in
+            `scratch`.
+        """
         sums, count = np.zeros((len(first.signature.outputs), 2)), 0
         size = math.prod(first.signature.outputs[0].shape)
         asked = {"models": [first.to_json(), second.to_json()]}
@@ -198,8 +203,12 @@ class Workshop:
         return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
 
     def switched(self, built: Built, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
-        """Of a model whose last input are switches, for each row of them: the squares of the first output with the
-        first row, and of what it differs by, summed, `[rows, 2]`; and the most likely classes, `[inputs, rows]`."""
+        """Runs a model whose last input are switches, once for each row of switch values.
+
+        Returns:
+            For each row, the sums of the squares of the first output with the first row, and of its differences from
+            that, `[rows, 2]`; and the most likely classes, `[inputs, rows]`.
+        """
         sums, classes = np.zeros((len(rows), 2)), []
         own = replace(built.signature, inputs=built.signature.inputs[:-1])
         asked = {"model": built.to_json(), "switches": [list(map(float, row)) for row in rows]}
@@ -210,7 +219,7 @@ class Workshop:
         return sums, np.concatenate(classes)
 
     def paired(self, first: Built, second: Built, seconds: float) -> tuple[float, float]:
-        """How long calls of two models with the same inputs take, in turns: the medians, in s."""
+        """Measures calls of two models with the same inputs, alternately. Returns their median times in s."""
         directory = self._directory()
         request = {"models": [first.to_json(), second.to_json()], "seconds": seconds, "threads": self.threads}
         self.machine.run("pair", request, directory, (*first.files, *second.files))
@@ -218,11 +227,11 @@ class Workshop:
         return float(times[0]), float(times[1])
 
     def discard(self, built: Built) -> None:
-        """Removes what was built."""
+        """Deletes a built model."""
         self.machine.discard(built)
 
     def moments(self, built: Built, data: Data, asked: Sequence[Columns]) -> list[Moments]:
-        """Of each of `asked`, what columns there are: in one pass over `data` for every `_MOST_SUMMED_BYTES` of it."""
+        """Returns the moments of each of `asked`, in one pass over `data` for every `_MOST_SUMMED_BYTES` of sums."""
         found: list[Moments] = []
         for some in _batches(asked):
             shapes = [shape for each in some for shape in each.shapes]
@@ -233,7 +242,7 @@ class Workshop:
                 total += _seen(directory, total.shape, np.float64)
                 count += number
             if not np.isfinite(total).all():
-                raise InvalidInput("the calibration set makes operands whose products are no finite numbers")
+                raise InvalidInput("the calibration set causes operands whose products are not finite")
             sums = iter(np.split(total, np.cumsum([math.prod(shape) for shape in shapes])[:-1]))
             for each in some:
                 parts = [next(sums).reshape(shape) for shape in each.shapes]
@@ -241,7 +250,9 @@ class Workshop:
         return found
 
     def _parts(self, what: str, data: Data, signature: ModelSignature) -> Iterator[tuple[Path, int]]:
-        """A directory with the file of inputs for one child, and how many there are, until no more are."""
+        """Yields directories, each with a file of inputs for one child, and the number of inputs, until all were
+        read.
+        """
         done = 0
         inputs = data.inputs(signature)
         while True:
@@ -268,7 +279,7 @@ class Workshop:
 
 
 def _batches(asked: Sequence[Columns]) -> Iterator[list[Columns]]:
-    """Those of which one child sums up together."""
+    """Groups columns so that one child can sum up each group."""
     some: list[Columns] = []
     size = 0
     for each in asked:
@@ -283,7 +294,7 @@ def _batches(asked: Sequence[Columns]) -> Iterator[list[Columns]]:
 
 
 def _written(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
-    """Writes some inputs; how many."""
+    """Writes a batch of inputs. Returns how many."""
     number = 0
     for tensors in inputs:
         for tensor in tensors:
@@ -295,20 +306,24 @@ def _written(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
 
 
 def _seen(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_FILE) -> Array:
-    """What a child left, which ran native code made of the model: its word for anything but the size is as good."""
+    """Reads an array that a child wrote. The child ran the model's native code, so only its type and size are checked:
+    any values are as trustworthy as the model.
+    """
     path = directory / name
     if path.is_symlink() or not path.is_file():
-        raise BuildFailed("the process that ran the model did not say what it saw")
+        raise BuildFailed("the process that ran the model did not write its results")
     try:
         seen: Array = np.load(path, allow_pickle=False, mmap_mode="r")
     except (ValueError, OSError, EOFError) as error:
-        raise BuildFailed("the process that ran the model did not say what it saw") from error
+        raise BuildFailed("the process that ran the model wrote unreadable results") from error
     if seen.shape != tuple(shape) or seen.dtype != dtype:
-        raise BuildFailed(f"the process that ran the model saw {seen.dtype} {list(seen.shape)}, not {list(shape)}")
+        raise BuildFailed(
+            f"the process that ran the model wrote results of {seen.dtype} {list(seen.shape)}, not {list(shape)}"
+        )
     return np.array(seen)
 
 
 def _answers(path: Path, size_bytes: int) -> bytes:
     if path.is_symlink() or not path.is_file() or path.stat().st_size != size_bytes:
-        raise BuildFailed("the process that ran the models did not write their answers")
+        raise BuildFailed("the process that ran the models did not write their outputs")
     return path.read_bytes()

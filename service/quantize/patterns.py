@@ -1,4 +1,4 @@
-"""Which operators are quantized, and which of their tensors: a pattern is a line of `PATTERNS`."""
+"""Decides which operators and tensors are quantized. Each entry of `PATTERNS` is the rule for one operator type."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ Obstacle = Callable[[Document, Node], str | None]
 
 @dataclass(frozen=True)
 class Pattern:
-    """One kind of operator.
+    """The rule for one operator type.
 
     Attributes:
-        operands: places of the activations among its inputs; None for all of its inputs.
-        weights: the place of the weights.
-        axis: of the weights' channels, each of which has a scale.
-        bias: the place of the bias, which is stored as int32 in steps of the products' scale.
-        moves: whether the results are made of elements of the operand, and have its type. Such an operator is quantized
-            where its operand is.
-        follows: whether it is quantized only where operands and result are stored anyway, for others to read: a
-            function of one tensor is then a table, and what has no integer form reads and writes bytes.
-        may_end_real: whether it is as fast with a real result, which is then not rounded to 8 bits at the model's end.
-        obstacle: what else keeps it in float.
-        computed: of the same operator with weights that are computed, too.
-        interpolated: of the same operator in a mode that computes between elements.
+        operands: indices of the activations among the operator's inputs; None for all inputs.
+        weights: the index of the weights.
+        axis: returns the weights' axis of channels, each of which has its own scale.
+        bias: the index of the bias, which is stored as int32 in steps of the products' scale.
+        moves: whether the results consist of elements of the operand, and so have its type. Such an operator is
+            quantized if its operand is.
+        follows: whether the operator is quantized only if its operands and its result are stored anyway, because of
+            other operators. A function of one tensor then becomes a table; an operator without an integer form only
+            reads and writes bytes.
+        may_end_real: whether a float result is as fast. Then a result at the model's end is not rounded to 8 bits.
+        obstacle: returns any other reason why the operator stays in float.
+        computed: the rule for the same operator with computed weights.
+        interpolated: the rule for the same operator in a mode that interpolates between elements.
     """
 
     operands: tuple[int, ...] | None = (0,)
@@ -43,7 +44,7 @@ class Pattern:
     interpolated: Pattern | None = None
 
     def of(self, document: Document, node: Node) -> Pattern:
-        """The pattern of `node`, whose weights may be computed, or which may interpolate."""
+        """Returns the rule for `node`, considering whether its weights are computed, and whether it interpolates."""
         if self.interpolated is not None and node.attributes.get("mode", "nearest") != "nearest":
             return self.interpolated
         is_computed = self.weights is not None and node.inputs[self.weights] not in document.constants
@@ -53,8 +54,8 @@ class Pattern:
 def _matrix(document: Document, node: Node) -> str | None:
     attributes = node.attributes
     if attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or attributes.get("transA", 0):
-        return "it scales its operands, or transposes the first"
-    return None if document.constants[node.inputs[1]].ndim == 2 else "its weights are no matrix"
+        return "it scales its operands, or transposes the first one"
+    return None if document.constants[node.inputs[1]].ndim == 2 else "its weights are not a matrix"
 
 
 def _grouped(document: Document, node: Node) -> str | None:
@@ -62,12 +63,12 @@ def _grouped(document: Document, node: Node) -> str | None:
 
 
 def _zeros(document: Document, node: Node) -> str | None:
-    """Padding with zeros is exact in any type."""
+    """Returns an obstacle unless the padding is zero, which is exact in any type."""
     if node.attributes.get("mode", "constant") != "constant":
         return None
     value = document.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     has_value = len(node.inputs) > 2 and node.inputs[2] != ""
-    return "it pads with other values than zero" if has_value and (value is None or value.any()) else None
+    return "it pads with values other than zero" if has_value and (value is None or value.any()) else None
 
 
 _BINARY, _UNARY, _MOVE, _TABLE = Pattern(operands=None), Pattern(), Pattern(moves=True), Pattern(follows=True)
@@ -123,14 +124,14 @@ PATTERNS: Mapping[str, Pattern] = {
     "Transpose": _MOVE,
     "Unsqueeze": _MOVE,
 }
-# What makes other values than real ones of such.
+# Operators whose results are not float even if their operands are.
 _NOT_REAL = {"ArgMax", "ArgMin", "Cast", "Equal", "Greater", "IsNaN", "Less", "NonZero", "Shape", "Size"}
-# Functions of each element, of a tensor and numbers. What several of them compute of one tensor is one table.
+# Functions of each element, of one tensor and scalars. A chain of them on one tensor becomes one table.
 _FUNCTIONS = (
     *("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Relu"),
     *("Sigmoid", "Softplus", "Sqrt", "Sub", "Tanh"),
 )
-# What is put into the range of the result in front of it, where nothing else reads that.
+# Activations that become part of the range of the result before them, if nothing else reads that result.
 ACTIVATIONS = ("Clip", "Relu")
 
 
@@ -139,9 +140,9 @@ class Layer:
     """An operator that is quantized.
 
     Attributes:
-        operands: its activations by place.
-        constants: places of activations that are constants, as the addend of an Add may be.
-        result: the tensor that is stored, behind an activation that only reads the operator's; None where it is real.
+        operands: its activations, by index.
+        constants: activations that are constants, by index, such as the addend of an Add.
+        result: the tensor that is stored, which may be that of a following activation; None if the result stays float.
     """
 
     node: Node
@@ -152,16 +153,16 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """That of its output, by which it is excluded."""
+        """The name of its output, by which options exclude it."""
         return self.node.outputs[0]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What of a model is quantized.
+    """The operators and tensors of a model that are quantized.
 
     Attributes:
-        tensors: those that are stored -> the tensor whose type they have.
+        tensors: stored tensor -> the tensor whose type it has.
         real: operators that stay in float, as `Conv → features`, each with the reason.
     """
 
@@ -180,10 +181,10 @@ def plan(
     patterns: Mapping[str, Pattern] = PATTERNS,
     kept: Collection[str] = (),
 ) -> Plan:
-    """Matches `patterns`.
+    """Matches `patterns` with the operators of a document.
 
     Args:
-        kept: names of outputs of operators that are to stay in float.
+        kept: the names of outputs of operators that must stay in float.
     """
     readers, reals, given = document.readers(), _real_tensors(document), _made_of(document, document.inputs)
     found: list[tuple[Node, Pattern, str]] = []
@@ -201,7 +202,7 @@ def plan(
             if node.inputs[0] in tensors and node.outputs[0] not in kept and not pattern.obstacle(document, node):
                 found.append((node, pattern, node.outputs[0]))
                 tensors |= dict.fromkeys(filter(None, node.outputs), tensors[node.inputs[0]])
-            continue  # it moves real values, and computes nothing
+            continue  # it only moves float values
         reason = _obstacle(document, node, pattern, kept, given)
         if pattern is None or reason is not None:
             real[node.label] = reason or "it has no pattern"
@@ -222,7 +223,7 @@ def plan(
         if all(name in tensors for name in (*ends, node.outputs[0]) if name not in document.constants):
             found.append((node, pattern, node.outputs[0]))
         else:
-            real[node.label] = "an operand or its result is real"
+            real[node.label] = "an operand or its result stays in float"
     stays_real = _ends(readers, found)
     layers = tuple(_layer(document, node, pattern, result, result in stays_real) for node, pattern, result in found)
     return Plan(layers, {name: kind for name, kind in tensors.items() if name not in stays_real}, real)
@@ -249,7 +250,7 @@ def _obstacle(
         if not node.inputs[place]:
             return "an operand is left out"
         if node.inputs[place] not in given and node.inputs[place] not in document.constants:
-            return "an operand is computed of constants"
+            return "an operand is computed from constants"
         known = document.constants.get(node.inputs[place])
         if known is not None and (known.dtype.name != "float32" or not known.size):
             return "an operand is not float32"
@@ -261,7 +262,7 @@ def _places(node: Node, pattern: Pattern) -> tuple[int, ...]:
 
 
 def _activation(document: Document, readers: Mapping[str, list[Node]], node: Node) -> Node | None:
-    """The activation behind `node`, if nothing else reads what that computes."""
+    """Returns the activation after `node`, if nothing else reads the result of `node`."""
     behind = readers.get(node.outputs[0], [])
     alone = len(behind) == 1 and node.outputs[0] not in document.outputs
     is_one = alone and behind[0].op_type in ACTIVATIONS and behind[0].inputs[0] == node.outputs[0]
@@ -270,9 +271,10 @@ def _activation(document: Document, readers: Mapping[str, list[Node]], node: Nod
 
 
 def _chained(document: Document, readers: Mapping[str, list[Node]]) -> set[Node]:
-    """The operators that compute a function of one tensor together: x * clip(x + 3) / 6. Only its end is rounded, by
-    those that read it stored."""
-    sources: dict[str, str] = {}  # of each result of a function: the tensor that it is one of
+    """Returns the operators that together compute a function of one tensor, such as x * clip(x + 3) / 6. Only the
+    function's result is rounded, by the operators that read it.
+    """
+    sources: dict[str, str] = {}  # each result of a function -> the tensor that it is a function of
     made: dict[str, Node] = {}
     for node in document.nodes:
         made |= dict.fromkeys(node.outputs, node)
@@ -295,7 +297,7 @@ def _chained(document: Document, readers: Mapping[str, list[Node]]) -> set[Node]
 
 
 def _ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, str]]) -> frozenset[str]:
-    """The results that no quantized operator reads, of operators that are as fast with a real one."""
+    """Returns results that no quantized operator reads, of operators that are as fast with a float result."""
     quantized = {node for node, _, _ in found}
     return frozenset(
         result
@@ -305,13 +307,13 @@ def _ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, st
 
 
 def _real_tensors(document: Document) -> set[str]:
-    """The float32 tensors, as far as operators make them of others."""
+    """Returns the float32 tensors, as far as they are computed from other float32 tensors."""
     known = (name for name, values in document.constants.items() if values.dtype == "float32")
     return _made_of(document, [*document.floats, *known], _NOT_REAL)
 
 
 def _made_of(document: Document, tensors: Collection[str], without: Collection[str] = ()) -> set[str]:
-    """`tensors` and what is made of them by operators, but those `without`."""
+    """Returns `tensors`, and all tensors that operators compute from them, except operators of the types `without`."""
     found = {*tensors}
     for node in document.nodes:
         if node.op_type not in without and any(name in found for name in node.inputs):
@@ -327,6 +329,6 @@ def _layer(document: Document, node: Node, pattern: Pattern, result: str, is_rea
 
 
 def counted(real: Mapping[str, str]) -> list[tuple[str, str, int]]:
-    """Operators that stay in float by type and reason, the most frequent first."""
+    """Counts the operators that stay in float by type and reason, most frequent first."""
     kinds = Counter((label.split(" ")[0], reason) for label, reason in real.items())
     return [(op_type, reason, times) for (op_type, reason), times in kinds.most_common()]

@@ -1,4 +1,4 @@
-"""The trade-off curve of a mixed-precision search as a picture."""
+"""Draws the trade-off curve of a mixed-precision search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Dot:
 
 @dataclass(frozen=True)
 class _Picture:
-    """What both formats show.
+    """The parts of the picture, for both formats.
 
     Attributes:
         lines: from (x, y) to (x, y).
@@ -39,8 +39,9 @@ class _Picture:
 
 
 def svg(curve: Sequence[Point]) -> str:
-    """The share of answers kept over how long a call takes where that was measured, else over the number of layers
-    raised; which noise the output has is said of each dot."""
+    """Draws the share of answers kept over the latency if that was measured, else over the number of raised layers.
+    Each dot has a tooltip with the noise of the output.
+    """
     picture, (width, height) = _drawn(curve), _SIZE
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">']
     parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
@@ -60,7 +61,7 @@ def svg(curve: Sequence[Point]) -> str:
 
 
 def png(curve: Sequence[Point]) -> bytes:
-    """The same, without what is said of each dot."""
+    """Draws the same picture as `svg`, without tooltips."""
     picture, image = _drawn(curve), Image.new("RGB", _SIZE, "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(12)
     for line in picture.lines:

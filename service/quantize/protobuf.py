@@ -1,4 +1,4 @@
-"""Writes protobuf's wire format (protobuf.dev/programming-guides/encoding): the other half of `importers.onnx.wire`."""
+"""Writes protobuf's wire format (protobuf.dev/programming-guides/encoding); `importers.onnx.wire` reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.compiler.importers.onnx.wire import Field, Wire
 
 
 def varint(value: int) -> bytes:
-    """`value`; a negative one in ten bytes, two's complement of 64 bits."""
+    """Encodes `value`; a negative one in ten bytes, as a two's complement of 64 bits."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -24,7 +24,7 @@ def number(field: int, value: int) -> bytes:
 
 
 def message(field: int, content: bytes | memoryview) -> bytes:
-    """A string, bytes, or a message within this one."""
+    """Encodes a string, bytes, or a nested message."""
     return varint(field << 3 | Wire.BYTES) + varint(len(content)) + bytes(content)
 
 
@@ -33,7 +33,7 @@ def text(field: int, content: str) -> bytes:
 
 
 def written(fields: Iterable[Field]) -> bytes:
-    """Fields as they were read."""
+    """Encodes fields exactly as they were read."""
     return b"".join(map(_field, fields))
 
 

@@ -1,4 +1,4 @@
-"""A quantization on a server: from a stored model and a stored calibration set to a stored result."""
+"""Runs a quantization on a server, from a stored model and calibration set to a stored result."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from service.core.settings import Settings
 from service.quantize.sandboxed import Request, quantize
 from service.quantize.stored import store
 
-_NAME = "upload"  # what errors call the calibration set
+_NAME = "upload"  # the calibration set's name in error messages
 
 
 def quantize_stored(
     request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
 ) -> Digest:
-    """Quantizes `request.source` as the request's options say, by the set that they name.
+    """Quantizes `request.source` with the options and the calibration set that the request names.
 
     Args:
         scratch: an empty directory on the store's file system; the caller removes it.
@@ -32,12 +32,12 @@ def quantize_stored(
         The digest of the result's manifest.
 
     Raises:
-        OctetError: as `sandboxed.quantize`; or the set is lost.
-        BuildCanceled: `progress` said so.
+        OctetError: see `sandboxed.quantize`; or the calibration set is lost.
+        BuildCanceled: raised by `progress`.
     """
     options = quantization_of(request.options)
     if options is None:
-        raise ValueError("this build compiles")
+        raise ValueError("the build's options have no quantization")
     options.check(options.data is not None)
     data = None if options.data is None else _calibration_set(layout, options.data)
     asked = Request(request.source.absolute(), data, options, name=_NAME, shapes=shapes_of(request.options))

@@ -1,4 +1,4 @@
-"""From a float ONNX model and some inputs to a quantized file, and what that costs."""
+"""Quantizes a float ONNX model with a calibration set, and measures the loss of accuracy."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ STORAGES = ("uint8", "int8")
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is quantized.
+    """How to quantize a model.
 
     Attributes:
-        choose: from what was seen of a tensor to its type; a name of `METHODS`, or a function.
-        storage: of activations; weights are int8, symmetric, with a scale for each channel.
-        kept: names of operators' outputs that stay in float.
-        wide: of those whose weights have 8 bits, and whose activations have 16.
-        bfloat16: of those whose operands are rounded to bfloat16.
+        choose: the method that chooses types from statistics: a name in `METHODS`, or a function.
+        storage: the type of activations. Weights are int8, symmetric, with a scale for each channel.
+        kept: the names of outputs of operators that stay in float.
+        wide: the names of outputs of operators with 8-bit weights and 16-bit activations.
+        bfloat16: the names of outputs of operators whose operands are rounded to bfloat16.
         fit: how weights and biases become integers.
-        equalize: whether channels of neighbouring layers are scaled to equal ranges first.
-        rounds: how often ranges are chosen again, by what the quantized model makes of the inputs.
-        patterns: what is quantized.
+        equalize: whether channels of neighbouring layers are first scaled to equal ranges.
+        rounds: how often ranges are chosen again, from the activations of the quantized model.
+        patterns: the rules for which operators are quantized.
     """
 
     choose: str | Choose = "minmax"
@@ -57,7 +57,7 @@ class Options:
     def raising(
         self, kept: Collection[str] = (), wide: Collection[str] = (), bfloat16: Collection[str] = ()
     ) -> Options:
-        """The same, with further layers that are not in integers."""
+        """Returns the same options with further layers raised."""
         return replace(
             self,
             kept=(*self.kept, *kept),
@@ -75,23 +75,23 @@ class Options:
 
 
 class Calibration:
-    """A float model that was compiled with its tensors as outputs, and what was seen of them.
+    """A float model that was compiled with its tensors as outputs, and the statistics of these tensors.
 
-    One calibration serves any number of quantizations of the same plan. Where it has `rounds`, ranges are those of its
-    own method only.
+    One calibration serves any number of quantizations of the same plan. With `rounds`, ranges are those of its own
+    method only.
 
-    In the first round every range is of the float model. In each further one it is of what the model makes that the
-    ranges of the round before have quantized: so after n of them the first n tensors have the ranges that they would
-    have been given one by one, on a prefix that is quantized already, and the others nearly so.
+    In the first round, all ranges are those of the float model. In each further round, they are those of the model
+    quantized with the previous round's ranges. So after n rounds, the first n tensors have the ranges that they would
+    get if tensors were calibrated one by one, each after a quantized prefix; the others nearly do.
     """
 
     def __init__(self, model: bytes, workshop: Workshop, data: Data, options: Options) -> None:
         """Compiles `model` and runs it on `data`.
 
         Raises:
-            Unsupported: the model is quantized, or has nothing that could be.
-            InvalidInput: as `quantize`.
-            OctetError: it does not compile, or `data` does not fit it.
+            Unsupported: the model is already quantized, or nothing in it can be quantized.
+            InvalidInput: see `quantize`.
+            OctetError: the model does not compile, or `data` does not fit it.
         """
         self.model, self._workshop, self._data = model, workshop, data
         self._factors: dict[str, Array] = {}
@@ -100,7 +100,7 @@ class Calibration:
             raise Unsupported(
                 "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
             )
-        check_narrow(document, options.bfloat16)  # before anything runs
+        check_narrow(document, options.bfloat16)  # an early check, before anything runs
         self._kept, self._tensors = options.kept, planned.tensors
         wanted = dict.fromkeys((*planned.observed, *(operands(planned) if options.fit else ())))
         self.names = (*document.outputs, *(name for name in wanted if _is_made(document, name)))
@@ -118,7 +118,9 @@ class Calibration:
             self.statistics = self._seen(options)
 
     def _narrow(self, document: Document) -> dict[str, Array]:
-        """By tensor, what channels are to be multiplied by, where some are."""
+        """Returns the factors by which to multiply the channels of tensors, for tensors with any factor other than
+        1.
+        """
         names = [name for name in spreadable(document) if name in self.names]
         seen = self._workshop.channels(self.float, self._data, names) if names else []
         found = {name: factors(channels) for name, channels in zip(names, seen, strict=True)}
@@ -133,7 +135,7 @@ class Calibration:
         return {name: replace(each, name=name) for name, each in zip(self._ends, found, strict=True)}
 
     def _prefixes(self, options: Options) -> bytes:
-        """The quantized model, with tensors as outputs as they are before they are rounded."""
+        """Returns the quantized model with the tensors as outputs, each as it is before it is rounded."""
         document, planned = self._planned(options)
         stored = rewrite(document, planned, Form(self._types(planned, options)))
         return document.written(stored[name].real if name in stored else name for name in self.names)
@@ -143,7 +145,7 @@ class Calibration:
         return {name: choose(self._seen_of(name), options.storage) for name in planned.observed}
 
     def _wide_types(self, planned: Plan) -> dict[str, QuantizedType]:
-        """Of 16 bits, of all that was seen: their steps are so small that clipping gains nothing."""
+        """Returns 16-bit types that cover all observed values: their steps are so small that clipping gains nothing."""
         return {
             name: minmax(self._seen_of(own), STORAGE)
             for name, own in planned.tensors.items()
@@ -151,20 +153,21 @@ class Calibration:
         }
 
     def _seen_of(self, name: str) -> Statistics:
-        """Of a tensor, or of the one that it was moved from: behind a layer that was raised, it has a type of its
-        own."""
+        """Returns the statistics of a tensor. After a raised layer, a tensor that another was moved from has its own
+        type, and so needs the statistics of the original.
+        """
         return self.statistics[name if name in self.statistics else self._tensors[name]]
 
     def _integer(self, planned: Plan, options: Options) -> Form:
-        """How layers in integers are stored."""
+        """Returns the form of layers in integers."""
         return self._fitting(Form(self._types(planned, options)), planned.layers, options)
 
     def _wide(self, planned: Plan, layers: Sequence[Layer], options: Options) -> Form:
-        """How `layers` of `planned` are stored as 16x8."""
+        """Returns the form of `layers` of `planned` as 16x8."""
         return self._fitting(Form(self._wide_types(planned), real_biases=True), layers, options)
 
     def _fitting(self, form: Form, layers: Sequence[Layer], options: Options) -> Form:
-        """`form`, with the weights of `layers` fitted to their operands as that form stores them."""
+        """Returns `form` with the weights of `layers` fitted to their operands as that form stores them."""
         if not options.fit:
             return form
         key = (options.choose, options.storage, options.fit, options.equalize, form.real_biases)
@@ -179,11 +182,11 @@ class Calibration:
         return replace(form, fits=known)
 
     def quantize(self, options: Options) -> Quantized:
-        """The model, quantized by what was seen.
+        """Quantizes the model with the collected statistics.
 
         Raises:
-            Unsupported: its operator set is too old.
-            InvalidInput: there is no bfloat16 for one of the layers that are to have it.
+            Unsupported: the model's operator set is too old.
+            InvalidInput: one of the layers in `options.bfloat16` cannot run in bfloat16.
         """
         document, planned = self._planned(options)
         check_narrow(document, options.bfloat16)
@@ -197,20 +200,20 @@ class Calibration:
         return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
 
     def sensitivity(self, options: Options) -> Sensitivity:
-        """What each layer's quantization costs alone. Raises as `quantize`."""
+        """Measures the loss that quantizing each layer alone causes. Raises the errors of `quantize`."""
         document, planned = self._planned(options)
         forms = self._integer(planned, options), self._wide(planned, planned.layers, options)
         file, names = switched(document, planned, *forms)
         return Sensitivity.measured(self._workshop, self._workshop.build(file), self._data, names)
 
     def narrowable(self, options: Options, names: Collection[str]) -> set[str]:
-        """Those of `names` whose operators may multiply bfloat16."""
+        """Returns those of `names` whose operators may run in bfloat16."""
         document, _ = self._planned(options)
         of_names = [node for node in document.nodes if node.outputs[0] in names]
         return {node.outputs[0] for node in of_names if objection(document, node) is None}
 
     def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
-        """Runs both models, and compares; on the calibration's inputs, where there are no others."""
+        """Runs the float and the quantized model, and compares them; by default on the calibration's inputs."""
         built = self._workshop.build(quantized.with_tensors)
         sums, answers = self._workshop.compare(self.float, built, data or self._data)
         self._workshop.discard(built)
@@ -227,7 +230,7 @@ class Quantized:
 
     Attributes:
         file: ONNX, with QuantizeLinear and DequantizeLinear.
-        with_tensors: the same, with its `outputs` outputs and then the tensors that a calibration saw.
+        with_tensors: the same model with its `outputs` outputs, followed by the tensors that the calibration observed.
     """
 
     file: bytes
@@ -237,21 +240,21 @@ class Quantized:
 
     @property
     def real(self) -> list[tuple[str, str, int]]:
-        """What stayed float: type, reason and number."""
+        """The operators that stayed in float: type, reason and number."""
         return counted(self.plan.real)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What quantization costs.
+    """The measured loss of a quantization.
 
     Attributes:
-        outputs: the signal-to-noise ratio of each output, in dB: the float model's values are the signal, and what the
-            quantized one's differ by is the noise.
-        tensors: the same of each stored tensor, with the noise of all that is in front of it.
+        outputs: the signal-to-noise ratio of each output, in dB. The float model's values are the signal, and the
+            quantized model's differences from them are the noise.
+        tensors: the same for each stored tensor, including the noise of everything before it.
         float_answers, answers: the first output for each input, `[inputs, elements]`, as long as the scratch directory
-            is there.
-        labels: the right class of each input, where one is known.
+            exists.
+        labels: the right class of each input, or None if it is unknown.
     """
 
     outputs: Mapping[str, float]
@@ -279,7 +282,7 @@ class Measured:
 def _planned(model: bytes, options: Options, by_tensor: Mapping[str, Array]) -> tuple[Document, Plan]:
     document = Document(model)
     if any(is_quantized(node.op_type) for node in document.nodes):
-        raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
+        raise Unsupported("this model is quantized already", hint="octet push and octet compile accept it as it is")
     tidy(document)
     if options.equalize:
         equalize(document)
@@ -288,10 +291,12 @@ def _planned(model: bytes, options: Options, by_tensor: Mapping[str, Array]) -> 
     planned = plan(document, options.patterns, raised)
     unknown = raised - {node.outputs[0] for node in document.nodes}
     if unknown:
-        raise InvalidInput(f"no operator makes {', '.join(sorted(unknown))}", hint="name the outputs of operators")
+        raise InvalidInput(
+            f"no operator produces {', '.join(sorted(unknown))}", hint="use the names of operators' outputs"
+        )
     return document, planned
 
 
 def _is_made(document: Document, name: str) -> bool:
-    """Whether a tensor is no end of the model, which is seen anyway."""
+    """Returns true if a tensor is not an input or output of the model; those are observed in any case."""
     return name not in document.inputs and name not in document.outputs

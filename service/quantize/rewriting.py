@@ -1,5 +1,6 @@
-"""Conversions are put into the file: each stored tensor is quantized behind the operator that makes it, and
-dequantized in front of those that read it. The compiler and ONNX Runtime make integer arithmetic of that."""
+"""Inserts conversions into the file: each stored tensor is quantized after the operator that produces it, and
+dequantized before each operator that reads it. The compiler and ONNX Runtime turn this into integer arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +16,19 @@ from service.quantize.document import Document, Node, renamed
 from service.quantize.methods import affine, stored
 from service.quantize.patterns import Layer, Plan
 
-_LEAST_OPSET = 13  # of conversions along an axis
+_LEAST_OPSET = 13  # the first one whose conversions have an axis
 MOST_WEIGHT = 127
 FITTED = ("Conv", "Gemm", "MatMul")  # operators whose weights and biases can be fitted
-_MOST_BIAS = 1 << 30  # of stored biases: sums of products have the other half
+_MOST_BIAS = 1 << 30  # of stored biases; sums of products use the rest of the range of int32
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor between conversions.
+    """A tensor that is stored as integers.
 
-    Attributes:
-        real: its values before them.
-        dequantized: its real values again.
-        kind: its type.
+    real: the name of the float tensor before its conversion.
+    dequantized: the name of the tensor converted back to float.
+    kind: its type.
     """
 
     real: str
@@ -41,28 +41,28 @@ class Fitted:
     """The quantized weights of a layer, and the bias that belongs to them.
 
     Attributes:
-        steps: int8, of the weights' shape, in the scales of `weight_scales`.
-        bias: `[channels]`, real; None for none.
+        steps: int8, in the weights' shape and the scales of `weight_scales`.
+        bias: `[channels]`, float; None if there is none.
     """
 
     steps: Array
     bias: Array | None
 
 
-# By the layer's operand and weights (`key_of`), for every layer that `is_fitted`. None: nothing is fitted, and all
-# weights become the nearest steps.
+# By the layer's operand and weights (`key_of`), for every layer that `is_fitted`. None if nothing is fitted; then all
+# weights are rounded to the nearest steps.
 Fits = Mapping[tuple[str, str], Fitted] | None
 
 
 @dataclass(frozen=True)
 class Form:
-    """The way in which layers are stored: int8, or 16x8. Whatever quantizes a layer's weights takes this whole, so a
-    layer that changes its form keeps every step that its weights go through.
+    """How layers are stored: int8, or 16x8. All code that quantizes weights takes the whole form, so that a layer's
+    weights go through the same steps in every form.
 
     Attributes:
-        types: the types of tensors, by the names of `Plan.observed`.
-        fits: what fitting made of weights and biases.
-        real_biases: whether biases stay float32. If not, they are int32 in steps of the products' scale.
+        types: the types of tensors, by the names in `Plan.observed`.
+        fits: the fitted weights and biases.
+        real_biases: whether biases stay float32. Otherwise they are int32 in steps of the products' scale.
     """
 
     types: Mapping[str, QuantizedType]
@@ -71,20 +71,21 @@ class Form:
 
 
 def rewrite(document: Document, plan: Plan, form: Form) -> dict[str, Stored]:
-    """Quantizes `document` as `plan` says.
+    """Quantizes `document` according to `plan`.
 
     Args:
-        form: with the type of each of `plan.observed`.
+        form: must have the type of each tensor in `plan.observed`.
 
     Returns:
-        Each stored tensor, in the order in which they are computed.
+        The stored tensors, in the order in which they are computed.
 
     Raises:
         Unsupported: the file's operator set has no conversions along an axis.
     """
     if document.opset < _LEAST_OPSET:
         raise Unsupported(
-            f"the model uses operator set {document.opset}; weights are quantized by channel from {_LEAST_OPSET} on",
+            f"the model uses operator set {document.opset}; quantizing weights by channel needs {_LEAST_OPSET} or "
+            "newer",
             hint="convert it with onnx.version_converter, or export it again",
         )
     return _Rewriting(document, plan, form).run()
@@ -115,14 +116,15 @@ class _Rewriting:
         return self._stored
 
     def _real(self, node: Node) -> Node:
-        """An operator in float: it reads what a layer stores, whose real result then has no reader but its conversion.
-        What no layer made it reads as it is."""
+        """Makes an operator in float read the dequantized tensors of layers, so that only its conversion reads a
+        layer's float result. Tensors that no layer produces are read as they are.
+        """
         stored = {place: name for place, name in enumerate(node.inputs) if name in self._results}
         twins = {place: self._stored[name].dequantized for place, name in stored.items() if name in self._stored}
         return renamed(node, twins) if twins else node
 
     def _store(self, name: str) -> None:
-        """Quantizes a tensor and dequantizes it again, if it is to be stored."""
+        """Quantizes and dequantizes a tensor, if it is to be stored."""
         if name not in self._plan.tensors:
             return
         kind = self._form.types[self._plan.tensors[name]]
@@ -138,7 +140,7 @@ class _Rewriting:
         return scale, self._document.add_constant(f"{name}_zero_point", point)
 
     def _quantized(self, layer: Layer) -> Node:
-        """The layer's operator on dequantized operands."""
+        """Returns the layer's operator, with dequantized operands."""
         node, pattern = layer.node, layer.pattern
         operands = {place: self._stored[name].dequantized for place, name in layer.operands.items()}
         operands |= {place: self._constant(layer, name) for place, name in layer.constants.items()}
@@ -148,7 +150,7 @@ class _Rewriting:
         return renamed(node, operands)
 
     def _constant(self, layer: Layer, name: str) -> str:
-        """An activation that is a constant; of the storage that the others have."""
+        """Quantizes an activation that is a constant, with the same storage as the other activations."""
         storage = next(self._stored[each].kind.storage for each in layer.operands.values())
         values = self._document.constants[name]
         kind = affine(float(values.min()), float(values.max()), storage)
@@ -191,7 +193,7 @@ class _Rewriting:
         return output
 
     def _keep_outputs(self, readers: Mapping[str, list[Node]]) -> None:
-        """The model's outputs keep their names: what is stored is dequantized under them."""
+        """Keeps the names of the model's outputs: a stored output is dequantized under its original name."""
         ends = {name: pair for name, pair in self._stored.items() if name in self._document.outputs}
         for name, pair in ends.items():
             real = self._document.new_name(f"{name}_real")
@@ -201,37 +203,37 @@ class _Rewriting:
 
 
 def bias_of(document: Document, layer: Layer) -> Array | None:
-    """A layer's constant bias; None where it has none."""
+    """Returns a layer's constant bias; None if it has none."""
     place, inputs = layer.pattern.bias, layer.node.inputs
     has_one = place is not None and len(inputs) > place and inputs[place] != ""
     return document.constants[inputs[place]] if has_one and place is not None else None
 
 
 def is_fitted(layer: Layer) -> bool:
-    """Returns true if the layer's weights and bias can be fitted to what a calibration saw."""
+    """Returns true if the layer's weights and bias can be fitted to what a calibration observed."""
     return layer.node.op_type in FITTED and layer.pattern.weights is not None and 0 in layer.operands
 
 
 def key_of(layer: Layer) -> tuple[str, str]:
-    """The key of a layer that `is_fitted` in `Fits`."""
+    """Returns the key in `Fits` of a layer that `is_fitted`."""
     assert layer.pattern.weights is not None
     return layer.operands[0], layer.node.inputs[layer.pattern.weights]
 
 
 def layer_scales(document: Document, layer: Layer, step: float, form: Form) -> Array:
-    """The scales of the channels of a layer's weights, whose operand has the scale `step`."""
+    """Returns the scales of the channels of a layer's weights, for an operand with the scale `step`."""
     assert layer.pattern.weights is not None
     weights, axis = document.constants[layer.node.inputs[layer.pattern.weights]], layer.pattern.axis(layer.node)
     return weight_scales(weights, axis, step, None if form.real_biases else bias_of(document, layer))
 
 
 def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fits) -> Fitted:
-    """The weights of a layer in steps of `scales`, as `fits` has them or to the nearest, and its bias.
+    """Returns the weights of a layer in steps of `scales`, from `fits` or rounded to the nearest, and its bias.
 
-    Every form's weights are made here.
+    Both forms, int8 and 16x8, get their weights here.
 
     Raises:
-        KeyError: the layer can be fitted, others were, and it was not: a bug in the caller.
+        KeyError: other layers were fitted, but not this one although it can be: a bug in the caller.
     """
     if fits is not None and is_fitted(layer):
         return fits[key_of(layer)]
@@ -244,8 +246,9 @@ def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fit
 
 
 def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) -> Array:
-    """The scale of each channel along `axis`: its largest weight is 127, and its bias, in steps of `step` times that,
-    fits 30 bits. A channel of zeros has the scale 1, or that of its bias."""
+    """Returns the scale of each channel along `axis`, so that its largest weight is 127, and its bias, in steps of
+    `step` times the scale, fits into 30 bits. A channel of zeros has the scale 1, or that of its bias.
+    """
     others = tuple(place for place in range(weights.ndim) if place != axis)
     scales = np.abs(weights).max(axis=others).astype(np.float64) / MOST_WEIGHT
     if bias is not None:

@@ -1,10 +1,10 @@
-"""Adaptive rounding: weights up or down so that a layer's results change least, not so that each weight does.
+"""Adaptive rounding: rounds each weight up or down so that the layer's results, not the weights, change least.
 
-Nagel et al., Up or Down? Adaptive Rounding for Post-Training Quantization, arXiv:2004.10568. The error of a layer's
-results, summed over its columns x, is E G Eᵀ for each row E of what rounding does to the weights, with G the sum of
-x xᵀ: a quadratic problem of zeros and ones (the paper's equation 20). It is solved here not by the paper's relaxation
-but by descent: from the nearest steps on, every weight that is better off rounded the other way is, until none is. So
-the error is never larger than that of rounding to the nearest.
+Nagel et al., Up or Down? Adaptive Rounding for Post-Training Quantization, arXiv:2004.10568. For each row E of the
+rounding errors of the weights, the squared error of the layer's results, summed over its columns x, is E G Eᵀ, where G
+is the sum of x xᵀ. Minimizing it is a quadratic problem over zeros and ones (the paper's equation 20). It is solved by
+descent rather than by the paper's relaxation: starting with the nearest steps, every weight whose other rounding
+reduces the error is switched, until none does. So the error is never larger than that of rounding to the nearest.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ import numpy as np
 
 from service.core.arrays import Array
 
-SWEEPS = 20  # over all weights, at most
-_BLOCK = 128  # of columns, within which errors are kept up to date one by one
-_DAMPING = 0.01  # of the mean square of a column's elements: what the inputs did not show counts a little
-_GAIN = 1e-9  # of a weight's own share: less than that is rounding of the sums
+SWEEPS = 20  # the most passes over all weights
+_BLOCK = 128  # columns, within which the slopes are updated after each change
+_DAMPING = (
+    0.01  # of the mean square of a column's elements: gives directions that the inputs did not show a small weight
+)
+_GAIN = 1e-9  # the smallest gain, relative to a weight's own term; less may be a rounding error of the sums
 
 
 def rounded_adaptively(weights: Array, products: Array, most: int) -> Array:
-    """
+    """Rounds weights adaptively.
     Args:
         weights: `[groups, rows, K]` in steps, between `-most` and `most`.
         products: G of each group, `[groups, K, K]`, symmetric and positive semidefinite.
 
     Returns:
-        Whole steps, each at most one from the nearest: those below or above `weights`. Float64.
+        Whole steps as float64: for each weight the step below or above it, at most one from the nearest.
     """
     size = products.shape[-1]
     spread = np.trace(products, axis1=1, axis2=2) / size

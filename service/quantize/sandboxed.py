@@ -1,9 +1,9 @@
-"""A quantization, done by one sandboxed child from the files to the report; this is its parent, and loads no TVM.
+"""Runs a quantization in one sandboxed child, which does everything from reading the files to writing the report. This
+module is the child's parent, and does not load TVM.
 
-The child (`quantize.child`) reads the model's structure, unpacks inputs, runs what was built of the model, and writes
-the quantized file. It cannot start processes, so it asks this one to build the models that it runs: it names a file,
-and finds what was built of it in a directory that it may only read. What it leaves is as trustworthy as the model that
-it was given: an upload.
+The child (`quantize.child`) parses the model, unpacks inputs, runs models built from it, and writes the quantized file.
+It cannot start processes, so it requests builds from its parent: it names a file, and finds the built model in a
+directory that it can only read. Its results are as untrusted as the uploaded model that it received.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.core.settings import Settings
 from service.quantize.building import Built, build
 
 QUANTIZED_FILE, REPORT_FILE = ".quantized.onnx", ".report.json"
-_MOST_BUILDS = 64  # a child's: one asks for three, and for one of each mixture that it times
+_MOST_BUILDS = 64  # per child: it needs three, and one for each mixture that it times
 _MOST_REPORT_BYTES = 64 << 20
 
 
@@ -38,11 +38,11 @@ class Request:
     """A quantization. All paths are absolute.
 
     Attributes:
-        model: a float model of one of `formats.FORMATS`; of ONNX, also an archive with its weights.
-        data: inputs, as `quantize.data.Data` takes them; None where `options` take none.
-        labels: a CSV; None where there is none besides that in an archive of inputs.
-        name: what errors call the inputs.
-        shapes: of inputs that the model leaves open.
+        model: a float model in one of `formats.FORMATS`; for ONNX, also an archive with its weights.
+        data: inputs, in a form that `quantize.data.Data` accepts; None if the options need none.
+        labels: a CSV file; None if there are no labels, or only those in an archive of inputs.
+        name: the name of the inputs in error messages.
+        shapes: the shapes of inputs that the model leaves open.
     """
 
     model: Path
@@ -55,9 +55,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Result:
-    """
+    """The result of a quantization.
+
     Attributes:
-        file: the quantized model, below the scratch directory.
+        file: the quantized model, in the scratch directory.
         report: as the child wrote it; see docs/how-to/quantize.md.
     """
 
@@ -70,17 +71,17 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
 
     Args:
         scratch: an empty directory; the caller removes it.
-        limits: of the child, besides those of builds.
+        limits: the limits of the child; builds have their own.
 
     Raises:
-        OctetError: the model or the inputs cannot be used; or `settings` allow less than this takes.
-        BuildCanceled: `progress` said so.
+        OctetError: the model or the inputs cannot be used, or the settings do not allow it.
+        BuildCanceled: raised by `progress`.
     """
     own, made = scratch.absolute() / "own", scratch.absolute() / "made"
     own.mkdir()
     made.mkdir()
     if request.data is not None:
-        (own / request.name).symlink_to(request.data)  # errors say this name, and not where an upload is stored
+        (own / request.name).symlink_to(request.data)  # error messages use this name rather than the path of an upload
     with in_background(1) as start:
         session = _Session(request, own, made, progress, settings, start)
         readable = [path for path in (request.model, request.data, request.labels, made) if path is not None]
@@ -104,18 +105,18 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
 
 
 def _result(own: Path, scratch: Path, settings: Settings) -> Result:
-    """What the child left in `own`."""
+    """Returns the result that the child left in `own`."""
     file, report = scratch / "quantized.onnx", scratch / "report.json"
     _copied(own / QUANTIZED_FILE, file, settings.max_upload_bytes)
     _copied(own / REPORT_FILE, report, _MOST_REPORT_BYTES)
     try:
         return Result(file, dict(json.loads(report.read_text())))
     except (ValueError, TypeError, RecursionError) as error:
-        raise BuildFailed("the quantize process did not say what came of it") from error
+        raise BuildFailed("the quantize process wrote an unreadable report") from error
 
 
 class _Session:
-    """What the parent does while the child runs: passes on its progress, and builds what it asks for."""
+    """The parent's side of a running child: passes on its progress, and builds the models that it requests."""
 
     def __init__(
         self,
@@ -144,7 +145,9 @@ class _Session:
             self._discard(int(message["discard"]))
 
     def poll(self) -> None:
-        """Raises what a build raised, which ends the child."""
+        """Reports progress, and passes a finished build to the child. Raises the build's error, which ends the
+        child.
+        """
         self._progress.stage(self._stage, self._fraction)
         if self._built is not None and self._built.done():
             answer = self._made / f"{self._count}.json"
@@ -156,7 +159,7 @@ class _Session:
     def _make(self, name: str) -> None:
         self._count += 1
         if self._built is not None or self._count > _MOST_BUILDS:
-            raise BuildFailed("the quantize process asked for too many builds")
+            raise BuildFailed("the quantize process requested too many builds")
         source, directory = self._made / f"{self._count}.onnx", self._made / str(self._count)
         _copied(self._own / Path(name).name, source, self._settings.max_upload_bytes)
         directory.mkdir()
@@ -172,7 +175,7 @@ class _Session:
 
 
 class _Silent:
-    """Of a build whose stages are none of the quantization's."""
+    """The progress of an inner build, whose stages are not those of the quantization. It only polls."""
 
     def __init__(self, poll: Callable[[], None]) -> None:
         self._poll = poll
@@ -185,10 +188,10 @@ class _Silent:
 
 
 def _copied(source: Path, target: Path, most_bytes: int) -> None:
-    """A file that a child wrote, where it can no longer be changed.
+    """Copies a file that a child wrote to a place where the child can no longer change it.
 
     Raises:
-        BuildFailed: there is no such file, it is no plain file, or it is too large.
+        BuildFailed: the file does not exist, is not a regular file, or is too large.
     """
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -198,6 +201,9 @@ def _copied(source: Path, target: Path, most_bytes: int) -> None:
         stack.callback(os.close, descriptor)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
-            raise BuildFailed(f"the quantize process wrote {status.st_size} bytes, or no plain file, as {source.name}")
+            raise BuildFailed(
+                f"the quantize process wrote {source.name} with {status.st_size} bytes, or as something other than a "
+                "regular file"
+            )
         with os.fdopen(descriptor, "rb", closefd=False) as file, target.open("xb") as copy:
             shutil.copyfileobj(file, copy)

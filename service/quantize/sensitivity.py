@@ -1,4 +1,4 @@
-"""What each layer's quantization costs alone, and what is left of the cost with some of them raised."""
+"""Measures the loss that quantizing each layer alone causes, and what remains of it if some layers are raised."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from service.quantize.building import Built
 from service.quantize.data import Data, accuracy
 from service.quantize.observing import Workshop
 
-RANKING = 16  # inputs by which layers are ranked: each is run once for every layer
+RANKING = 16  # the number of inputs used to rank layers: each input is run once for every layer
 
 
 @dataclass(frozen=True)
 class Point:
-    """A mixture of layers in float, of 16x8, in bfloat16 and in integers.
+    """A mixture of layers in float, 16x8, bfloat16 and integers, with its measurements.
 
     Attributes:
         kept: layers in float.
         wide: layers of 16x8.
         bfloat16: layers in bfloat16.
-        share: of the inputs that are answered as the labels say; or, without labels, as the float model does.
+        share: the share of inputs that are answered like their labels; without labels, like the float model.
         noise: the first output's signal-to-noise ratio, in dB.
-        latency_s: how long a call takes; None where that was not measured.
+        latency_s: the time of a call; None if it was not measured.
     """
 
     kept: tuple[str, ...]
@@ -39,7 +39,7 @@ class Point:
 
     @property
     def raised(self) -> int:
-        """How many layers are not in integers."""
+        """The number of layers that are not in integers."""
         return len(self.kept) + len(self.wide) + len(self.bfloat16)
 
     @staticmethod
@@ -57,10 +57,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """
+    """The loss that each layer causes, and a model that can run any mixture.
+
     Attributes:
-        layers: the first output's signal-to-noise ratio in dB with that layer alone in integers, the noisiest first.
-        wide: the same with that layer alone of 16x8.
+        layers: layer -> the first output's signal-to-noise ratio in dB with only that layer in integers, noisiest
+            first.
+        wide: the same with only that layer as 16x8.
         names: the layers, in the order of the switches.
     """
 
@@ -86,20 +88,21 @@ class Sensitivity:
         return {"layers_db": layers, "wide_layers_db": wide, "curve": [point.to_json() for point in curve]}
 
     def curve(self, labels: Sequence[int | None] = (), raise_to: Raised = Raised.WIDE) -> list[Point]:
-        """What is left of the cost with more and more of the noisiest layers raised, to float and, unless they are to
-        be raised to something else, to 16x8: none, 1, 2, 4 … all."""
+        """Measures what remains of the loss with 0, 1, 2, 4 … all of the noisiest layers raised: to float and, if
+        `raise_to` is 16x8, also to that.
+        """
         counts = [0, *(1 << place for place in range(len(self.names).bit_length())), len(self.names)]
         steps = sorted({min(count, len(self.names)) for count in counts})
         others = (0,) if raise_to is Raised.WIDE else ()
         return self._points([(count, floats) for count in steps for floats in dict.fromkeys((*others, count))], labels)
 
     def mixture(self, count: int, floats: int, labels: Sequence[int | None] = ()) -> Point:
-        """With so many of the noisiest layers raised, and so many of these to float."""
+        """Measures the mixture with `count` of the noisiest layers raised, and `floats` of these to float."""
         (point,) = self._points([(count, floats)], labels)
         return point
 
     def _points(self, mixtures: Sequence[tuple[int, int]], labels: Sequence[int | None]) -> list[Point]:
-        """With so many of the noisiest layers raised, and so many of these to float."""
+        """Measures mixtures, each given as in `mixture`."""
         made = []
         for count, floats in mixtures:
             raised = list(self.layers)[:count]
@@ -118,12 +121,12 @@ class Sensitivity:
 
 
 def decibels(signal: float, noise: float) -> float:
-    """10 log10(signal / noise) of sums of squares; infinite without noise."""
+    """Returns 10 log10(signal / noise) for sums of squares; infinite without noise."""
     if noise == 0:
         return math.inf
     return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
 
 
 def finite(value: float) -> float | None:
-    """As JSON has it: None for what is infinite."""
+    """Returns the value for JSON: None instead of infinity."""
     return value if math.isfinite(value) else None

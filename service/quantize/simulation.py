@@ -1,4 +1,4 @@
-"""Runs the simulated form of a quantized model (`compiler.qnn.simulate`), and says what its accumulators needed."""
+"""Runs the simulated form of a quantized model (`compiler.qnn.simulate`), and reports how wide its accumulators are."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Sums:
     """The accumulators of one operator.
 
     Attributes:
-        bits: of the narrowest two's complement that holds all of them.
-        overflows: how many did not fit the accumulator.
+        bits: the narrowest two's complement that holds all of their values.
+        overflows: how many values did not fit into the accumulator.
     """
 
     bits: int
@@ -28,10 +28,11 @@ class Sums:
 
 @dataclass(frozen=True)
 class Simulated:
-    """
+    """The result of a simulation.
+
     Attributes:
-        outputs: the model's.
-        sums: by the name of the value that they are.
+        outputs: the model's outputs.
+        sums: the accumulators, by the name of the value that they compute.
     """
 
     outputs: list[Array]
@@ -42,11 +43,11 @@ def simulate(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array], bits: in
     """Evaluates a quantized model in its simulated form.
 
     Args:
-        module: as an importer makes it.
-        bits: of accumulators; more than `compiler.qnn.simulate.EXACT_BITS` are as many as the model has.
+        module: as an importer creates it.
+        bits: the width of accumulators; more than `compiler.qnn.simulate.EXACT_BITS` means the model's own width.
 
     Raises:
-        UnsupportedOperator: as `oracle.run`.
+        UnsupportedOperator: see `oracle.run`.
     """
     simulation = simulated(module, bits)
     results = oracle.run(simulation.module, mode, inputs)

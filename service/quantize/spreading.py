@@ -1,12 +1,13 @@
-"""Narrow channels are spread over the range that the wide ones of their tensor have.
+"""Spreads narrow channels over the range of their tensor's wide channels.
 
-A stored tensor has one scale. Where some of its channels are a small part of its range, they have few steps, and a
-depthwise convolution, which reads each channel alone, has nothing else to read. So what makes such a channel is
-multiplied by a power of two, and the weights that read it are divided by that: exactly, in float32. It is what a scale
-for each channel would be (NNCF has such in front of depthwise convolutions), with one scale for the tensor.
+A stored tensor has one scale. If some of its channels cover a small part of its range, they have few steps, and a
+depthwise convolution, which reads each channel alone, loses precision. So the weights that produce such a channel are
+multiplied by a power of two, and the weights that read it are divided by it, which is exact in float32. The effect is
+that of one scale per channel (NNCF has these before depthwise convolutions), with a single scale for the tensor.
 
-A bound of an activation between them (the 6 of ReLU6) stays, so it is narrower for a spread channel, as the stored
-range is: some `_HEADROOM` times as far as what calibration saw of that channel, of which few inputs show little.
+The bound of an activation between them (the 6 of ReLU6) does not change, so it becomes tighter for a spread channel, as
+does the stored range: about `_HEADROOM` times what calibration observed of that channel, since few inputs show little
+of it.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ import numpy as np
 from service.core.arrays import Array
 from service.quantize.document import Document, Node, renamed
 
-_HEADROOM = 4  # of a spread channel to the end of the range, within the rounding to a power of two
-_MOST = 64.0  # that a channel is multiplied by
+_HEADROOM = 4  # the ratio of the range to a spread channel's values, within the rounding to a power of two
+_MOST = 64.0  # the largest factor for a channel
 _BOUNDS = ("Clip", "Relu")
 
 
 def spreadable(document: Document) -> list[str]:
-    """The tensors `[N, C, …]` that a convolution makes, and only depthwise ones read."""
+    """Returns the tensors `[N, C, …]` that a convolution produces, and that only depthwise convolutions read."""
     return [name for name, _, _ in _found(document)]
 
 
 def factors(channels: Array) -> Array:
-    """What each channel is multiplied by, `[C]`: powers of two, 1 for one of zeros.
+    """Returns the factor for each channel, `[C]`: a power of two, or 1 for a channel of zeros.
 
     Args:
-        channels: the least and the largest value of each, `[C, 2]`.
+        channels: the smallest and the largest value of each channel, `[C, 2]`.
     """
     reach = np.abs(np.stack([np.minimum(channels[:, 0], 0), np.maximum(channels[:, 1], 0)]).astype(np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -44,7 +45,9 @@ def factors(channels: Array) -> Array:
 
 
 def spread(document: Document, by_tensor: Mapping[str, Array]) -> None:
-    """Multiplies the channels of `spreadable` tensors; the model computes what it did, but for narrower bounds."""
+    """Multiplies the channels of `spreadable` tensors. The model computes the same function, except for tighter
+    bounds.
+    """
     for name, maker, readers in [*_found(document)] if by_tensor else []:
         if (row := by_tensor.get(name)) is not None:
             _multiply(document, maker, row, len(maker.inputs))
@@ -54,9 +57,9 @@ def spread(document: Document, by_tensor: Mapping[str, Array]) -> None:
 
 
 def _multiply(document: Document, layer: Node, row: Array, end: int) -> None:
-    """Multiplies the operands of a convolution from the weights on up to `end`, along their first axis."""
+    """Multiplies the constant operands 1 to `end - 1` of a convolution (weights and bias) along their first axis."""
     at = next(place for place, node in enumerate(document.nodes) if node.outputs == layer.outputs)
-    node, made = document.nodes[at], {}  # which may have been multiplied before
+    node, made = document.nodes[at], {}  # `layer` itself may have been multiplied before
     for place in range(1, end):
         if name := node.inputs[place]:
             values = document.constants[name]
@@ -65,7 +68,7 @@ def _multiply(document: Document, layer: Node, row: Array, end: int) -> None:
 
 
 def _found(document: Document) -> Iterator[tuple[str, Node, list[Node]]]:
-    """Such a tensor, the convolution in front of it, and those behind it."""
+    """Yields each spreadable tensor, the convolution that produces it, and those that read it."""
     readers, uses = document.readers(), Counter(name for node in document.nodes for name in node.inputs)
     for maker in document.nodes:
         if not _is_own(document, maker, uses):
@@ -84,7 +87,7 @@ def _found(document: Document) -> Iterator[tuple[str, Node, list[Node]]]:
 
 
 def _is_own(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
-    """Whether a node is a convolution whose weights and bias are constants that nothing else reads."""
+    """Returns true if a node is a convolution whose weights and bias are constants that nothing else reads."""
     known = [document.constants.get(name) for name in node.inputs[1:] if name] if node.op_type == "Conv" else []
     return bool(known) and all(
         each is not None and each.dtype == np.float32 and uses[name] == 1
@@ -99,7 +102,7 @@ def _is_depthwise(document: Document, node: Node, name: str, channels: int, uses
 
 
 def _holds_zero(document: Document, bound: Node) -> bool:
-    """Whether an activation bounds from zero or below to zero or above."""
+    """Returns true if the range of an activation includes zero."""
     if bound.op_type == "Relu":
         return True
     ends = [document.constants.get(name) for name in bound.inputs[1:] if name]

@@ -1,7 +1,7 @@
-"""A quantization in a store: which build it is, and what came of it. Loads nothing of the compiler.
+"""Quantizations in a store: the key of such a build, and its result. Does not load the compiler.
 
-Its result is an OCI manifest: the report is the config, the quantized file and the calibration set, if any, are layers.
-No index lists it; the build that answers with it keeps it.
+A result is an OCI manifest: the report is its config, and the quantized file and the calibration set, if any, are its
+layers. No index lists it; it is kept as long as its build exists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from service.quantize.formats import RESULT_NUMERICS
 
 @dataclass(frozen=True)
 class Stored:
-    """
+    """A stored result.
     Attributes:
         file: the quantized ONNX file.
         report: see docs/how-to/quantize.md.
@@ -37,17 +37,19 @@ class Stored:
 
 
 def versions(target: Target, options: Mapping[str, Any]) -> dict[str, str]:
-    """All that decides what a build becomes, here, besides what is asked for, be it to compile or to quantize."""
+    """Returns the versions of everything here that determines the result of a build or quantization besides its
+    inputs.
+    """
     own = {"octet_quantize": _digest()} if is_quantization(options) else {}
     return {**toolchain.versions(target), **own}
 
 
 def build_inputs(source: Digest, target: Target, numerics: str, options: Mapping[str, Any]) -> BuildInputs:
-    """The build that answers this question, here.
+    """Returns the inputs, and so the key, of the build for this request.
 
     Args:
-        numerics: of a build that compiles. A quantization has those of the format that it produces, for which its
-            result is built.
+        numerics: the numerics of a build that compiles. A quantization uses those of its result's format, for which the
+            result is then built.
     """
     own = RESULT_NUMERICS if is_quantization(options) else numerics
     return BuildInputs(source, target.name, own, versions(target, options), dict(options))
@@ -59,7 +61,9 @@ def _digest() -> str:
 
 
 def store(layout: OciLayout, source: Digest, file: Path, data: Digest | None, report: Mapping[str, Any]) -> Digest:
-    """Puts the result of quantizing `source`, by a calibration set if there is one, into the store."""
+    """Stores the result of quantizing `source`, with its calibration set if there is one. Returns the manifest's
+    digest.
+    """
     sets = () if data is None else (Descriptor(DATA_MEDIA_TYPE, data, layout.blobs.size_bytes(data)),)
     layers = (layout.put_blob_descriptor(SOURCE_MEDIA_TYPE, file), *sets)
     config = layout.put_blob_descriptor(REPORT_MEDIA_TYPE, canonical_json(report))
@@ -68,18 +72,18 @@ def store(layout: OciLayout, source: Digest, file: Path, data: Digest | None, re
 
 
 def stored(layout: OciLayout, result: Digest) -> Stored:
-    """What `store` put.
+    """Returns the result that `store` wrote.
 
     Raises:
-        NotFound: a part of it is lost.
-        CorruptBlob: a part of it is damaged.
+        NotFound: a part of the result is lost.
+        CorruptBlob: a part of the result is damaged.
     """
     manifest = layout.manifest(result)
     return Stored(manifest.layers[0], json.loads(layout.blobs.read(manifest.config.digest)))
 
 
 def is_intact(layout: OciLayout, result: Digest) -> bool:
-    """Whether the result is there, in full size, and so is the set that another one can be made of."""
+    """Returns true if all parts of the result exist in full size, including the calibration set for further results."""
     try:
         manifest = layout.manifest(result)
         parts = (manifest.config, *manifest.layers)

@@ -1,7 +1,7 @@
-"""A model that holds each layer twice, in float and in integers, and is told which of them counts.
+"""Builds a model that contains each layer in float and in integers, with an input that chooses between them.
 
-One build answers what any mixture of the two costs: each layer alone, or all but some. The quantized form is that of
-the quantized file, so it is computed by the same kernels; nothing is simulated.
+One build thus measures any mixture: each layer alone, or all but some. The quantized form is that of the quantized
+file, so that the same kernels compute it; nothing is simulated.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ SWITCHES = "octet_switches"
 
 
 def switched(model: Document, plan: Plan, integer: Form, wide: Form) -> tuple[bytes, list[str]]:
-    """The file, with one more input: `SWITCHES`, `[2 * layers]` float32, 1 for a layer in integers, and in the second
-    half for one of 16x8. One with neither is in float.
+    """Returns the file with an additional input `SWITCHES`, `[2 * layers]` float32: 1 in the first half puts a layer in
+    integers, and 1 in the second half makes it 16x8. A layer with neither runs in float.
 
-    A layer in integers has operands, weights and result as in the quantized file; where a layer in float is next to it,
-    that reads its rounded result, and gives it real values to round. What only moves values has no switch.
+    A layer in integers has operands, weights and result as in the quantized file. A neighbouring layer in float reads
+    its rounded result, or passes it float values to round. Operators that only move values have no switch.
 
     Args:
-        model: in float, as `plan` was made of it; it is changed.
-        integer, wide: how layers in integers and layers of 16x8 are stored.
+        model: the float model from which `plan` was created; it is changed.
+        integer, wide: the forms of layers in integers and of layers in 16x8.
 
     Returns:
-        And the layers' names (`patterns.Layer.name`), in the switches' order.
+        The file, and the layers' names (`patterns.Layer.name`), in the order of the switches.
     """
     layers = {layer.node: layer for layer in plan.layers if not layer.pattern.moves}
     names = [layer.name for layer in layers.values()]
@@ -45,7 +45,7 @@ class _Switching:
         self._made: list[Node] = []
 
     def run(self) -> bytes:
-        """Each layer goes through `rewrite` in a document of its own kind: the float one stays beside it."""
+        """Passes each layer through `rewrite` in a document of its own, as the float form stays next to it."""
         document = self._document
         floats, behind = list(document.nodes), {}
         readers = document.readers()
@@ -73,7 +73,7 @@ class _Switching:
         return document.written()
 
     def _switch(self, layer: Layer, nodes: list[Node], switches: tuple[str, str]) -> None:
-        """All forms of a layer, of one or two operators, and the one that counts under the result's name."""
+        """Writes all forms of a layer of one or two operators, and the selected one under the result's name."""
         document, result = self._document, nodes[-1].outputs[0]
         real, between = document.new_name(f"{result}_float"), document.new_name(f"{layer.name}_between")
         if len(nodes) == 1:
@@ -92,7 +92,7 @@ class _Switching:
             total = summed
 
     def _form(self, layer: Layer, nodes: list[Node], result: str, form: str) -> str:
-        """The layer as the quantized file has it, on its real operands; the name of what it makes."""
+        """Writes the layer as in the quantized file, on its float operands. Returns the name of its result."""
         document = self._document
         kept, outputs, inputs = document.nodes, document.outputs, document.inputs
         first = renamed(nodes[0], output=document.new_name(f"{nodes[0].outputs[0]}_{form}"))

@@ -1,4 +1,4 @@
-"""How long mixtures of layers take, built as they will be served, and the best of them within a bound."""
+"""Measures the latency of mixtures of layers, built as they will be served, and finds the best within a limit."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from service.quantize.building import Built
 from service.quantize.observing import Workshop
 from service.quantize.sensitivity import Point, Sensitivity
 
-_SECONDS = 0.5  # of calls of each mixture, and of the one with no layer raised beside it
+_SECONDS = 0.5  # of calls of each mixture, and as long of the mixture with no raised layer
 
 
 class Stopwatch:
-    """Builds mixtures, and times each in turns with the one of no raised layers.
+    """Builds mixtures, and times each alternately with the mixture that has no raised layer.
 
-    So a busy neighbour slows both alike: what counts is the ratio, times what the latter took at first.
+    Other load on the machine then slows both down alike. A mixture's latency is the ratio of the two times, multiplied
+    by the base latency.
 
     Attributes:
-        base_s: what the mixture with no layer raised takes.
+        base_s: the base latency: that of the mixture with no raised layer, measured at the start.
     """
 
     def __init__(self, workshop: Workshop, file: Callable[[Point], bytes], base: Point) -> None:
         """
         Args:
-            file: the quantized ONNX file of a mixture.
+            file: returns the quantized ONNX file of a mixture.
         """
         self._workshop, self._file = workshop, file
         self._base = workshop.build(file(base))
         self.base_s = self._against(self._base)[1]
 
     def timed(self, points: Sequence[Point]) -> list[Point]:
-        """The same, with their latencies."""
+        """Returns the same mixtures with their latencies."""
         made = []
         for place, point in enumerate(points):
             self._workshop.tick("times mixtures", place, len(points))
@@ -55,13 +56,13 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Within:
-    """The best mixture within a bound of latency.
+    """The best mixture within a latency limit.
 
     Attributes:
         tried: all mixtures that were measured and timed.
-        limit_s: the bound.
-        met: whether any mixture was as fast; if not, `point` is the one with no layer raised.
-        enough: whether `point` also loses no more answers than it may.
+        limit_s: the limit.
+        met: whether any mixture is within the limit; if not, `point` is the one with no raised layer.
+        enough: whether `point` also meets the budget for lost answers.
     """
 
     point: Point
@@ -82,13 +83,13 @@ def within(
     budget: float | None,
     labels: Sequence[int | None] = (),
 ) -> Within:
-    """The mixture within `bound` that keeps most answers and, of those that keep as many, has the least noise. With a
-    `budget` of answers, the fastest that meets it, if one does.
+    """Returns the mixture within `bound` that keeps the most answers; of equal ones, that with the least noise. With a
+    `budget` for lost answers, returns the fastest mixture that meets it, if there is one.
 
-    Besides `tried`, as many of the noisiest layers as the bound allows are put in float: the most are found by halves.
+    In addition to `tried`, puts as many of the noisiest layers in float as the limit allows, found by binary search.
 
     Args:
-        tried: among them the one with no layer raised and that with all in float.
+        tried: measured mixtures, including the one with no layer raised and the one with all layers in float.
     """
     limit_s, total = bound.limit_s(watch.base_s), len(ranked.names)
     points = {(point.kept, point.wide): point for point in watch.timed(tried)}

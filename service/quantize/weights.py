@@ -1,5 +1,6 @@
-"""Flavours of quantization that see no inputs: products with constant matrices whose operand is quantized when the
-model runs, or whose weights alone are, in blocks along the summed axis."""
+"""Quantization without a calibration set, of products with constant matrices: their operands are quantized at run
+time, or only their weights are, in blocks along the summed axis.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from service.quantize.patterns import PATTERNS
 from service.quantize.rewriting import MOST_WEIGHT, weight_scales
 
 _FLOAT = 1  # TensorProto.DataType
-_LEAST_OPSET = 11  # of DynamicQuantizeLinear
+_LEAST_OPSET = 11  # the first one with DynamicQuantizeLinear
 _TYPES = ("Gemm", "MatMul")
 
 
@@ -28,7 +29,7 @@ class Product:
 
     Attributes:
         weights: `[K, N]` float32.
-        bias: the name of the addend; "" for none.
+        bias: the name of the addend; "" if there is none.
     """
 
     x: str
@@ -43,7 +44,7 @@ class Flavoured:
 
     Attributes:
         file: ONNX.
-        layers: the outputs of the products that are quantized.
+        layers: the names of the outputs of the quantized products.
     """
 
     file: bytes
@@ -51,13 +52,13 @@ class Flavoured:
 
 
 def dynamic(model: bytes) -> Flavoured:
-    """`model` with DynamicQuantizeLinear and MatMulInteger: int8 weights by column, and uint8 operands whose range is
-    found when the model runs. ONNX Runtime's `quantize_dynamic` writes the same.
+    """Rewrites products with DynamicQuantizeLinear and MatMulInteger: int8 weights with a scale per column, and uint8
+    operands whose range is computed at run time. ONNX Runtime's `quantize_dynamic` writes the same.
 
     Raises:
-        Unsupported: the model is quantized, has no such product, or its operator set is too old.
+        Unsupported: the model is quantized already, has no such product, or its operator set is too old.
     """
-    stored: dict[str, tuple[str, str, str]] = {}  # operand -> its stored values, scale and zero point
+    stored: dict[str, tuple[str, str, str]] = {}  # operand -> the names of its stored values, scale and zero point
 
     def write(document: Document, product: Product) -> list[Node]:
         made, x = [], product.x
@@ -81,12 +82,12 @@ def dynamic(model: bytes) -> Flavoured:
 
 
 def blocked(model: bytes, bits: int, block: int = 32) -> Flavoured:
-    """`model` with MatMulNBits: weights of 4 or 8 bits, each `block` of them along the summed axis with a scale and a
-    zero point of its own. Operands stay real.
+    """Rewrites products with MatMulNBits: weights of 4 or 8 bits, where each `block` of them along the summed axis has
+    its own scale and zero point. Operands stay float.
 
     Raises:
-        Unsupported: as `dynamic`.
-        InvalidInput: as `check_blocks`.
+        Unsupported: see `dynamic`.
+        InvalidInput: see `check_blocks`.
     """
     check_blocks(bits, block)
 
@@ -107,8 +108,10 @@ def blocked(model: bytes, bits: int, block: int = 32) -> Flavoured:
 
 
 def in_blocks(weights: Array, bits: int, block: int) -> tuple[Array, Array, Array]:
-    """Stored values `[N, blocks, block]` uint8 of `[N, K]`, scales and zero points `[N, blocks]`: each block's range,
-    with zero in it, in equal steps. The last block is filled up with zeros."""
+    """Quantizes weights `[N, K]` in blocks. Returns the stored values `[N, blocks, block]` uint8, and the scales and
+    zero points `[N, blocks]`. A block's range, extended to include zero, is divided into equal steps. The last block is
+    padded with zeros.
+    """
     units, depth = weights.shape
     count, most = -(-depth // block), (1 << bits) - 1
     padded = np.zeros((units, count * block), np.float32)
@@ -123,7 +126,7 @@ def in_blocks(weights: Array, bits: int, block: int) -> tuple[Array, Array, Arra
 
 
 def _packed(values: Array, bits: int) -> Array:
-    """4-bit values in bytes along the last axis, the earlier one in the lower half."""
+    """Packs 4-bit values into bytes along the last axis, the earlier value in the lower half."""
     if bits == 8:
         return values
     if values.shape[-1] % 2:
@@ -134,7 +137,7 @@ def _packed(values: Array, bits: int) -> Array:
 def _rewritten(model: bytes, write: Callable[[Document, Product], list[Node]]) -> Flavoured:
     document = Document(model)
     if any(is_quantized(node.op_type) for node in document.nodes):
-        raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
+        raise Unsupported("this model is quantized already", hint="octet push and octet compile accept it as it is")
     if document.opset < _LEAST_OPSET:
         raise Unsupported(f"the model uses operator set {document.opset}", hint="convert it to 11 or newer")
     tidy(document)
@@ -145,7 +148,9 @@ def _rewritten(model: bytes, write: Callable[[Document, Product], list[Node]]) -
         nodes += [node] if product is None else write(document, product)
         layers += [] if product is None else [product.output]
     if not layers:
-        raise Unsupported("no operator of this model multiplies by a constant matrix", hint="calibrate it, by inputs")
+        raise Unsupported(
+            "no operator of this model multiplies by a constant matrix", hint="quantize it with a calibration set"
+        )
     document.nodes = nodes
     return Flavoured(document.written(), tuple(layers))
 
@@ -164,7 +169,9 @@ def _product(document: Document, node: Node) -> Product | None:
 
 
 def _biased(document: Document, product: Product, multiplied: Callable[[str], list[Node]]) -> list[Node]:
-    """The product under its name, or under another one with the bias added."""
+    """Returns the operators of a product, with its bias added if it has one. The last one produces the product's
+    output.
+    """
     if not product.bias:
         return multiplied(product.output)
     between = document.new_name(f"{product.output}_product")

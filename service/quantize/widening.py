@@ -1,5 +1,6 @@
-"""16x8: layers with weights of 8 bits and activations of 16. They compute in float32 between conversions, in ONNX
-Runtime as here; what they keep of int8 is the size of their weights."""
+"""16x8: layers with 8-bit weights and 16-bit activations. They compute in float32 between conversions, in ONNX
+Runtime as here; in common with int8 they have the size of their weights.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from service.quantize.patterns import Layer
 from service.quantize.rewriting import Form, layer_scales, quantized_weights
 
 STORAGE = "uint16"
-_OWN_OPSET = 21  # from which on ONNX's own conversions are of 16 bits; before, com.microsoft's
+_OWN_OPSET = 21  # the first one whose conversions support 16 bits; before, those of com.microsoft are used
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 
 
 def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
-    """Quantizes weights of `layers`, which `document` has in float; and, with 16 bits, their results and those of their
-    operands that are real. Biases stay real.
+    """Quantizes the weights of `layers`, which are float in `document`; and, with 16 bits, their results and those of
+    their operands that are float. Biases stay float.
 
     Args:
-        form: with the types of those tensors. A tensor without a type stays real.
+        form: must have the types of those tensors. A tensor without a type stays float.
     """
     types = form.types
     by_name = {layer.name: layer for layer in layers}
@@ -60,7 +61,7 @@ def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
 
 
 def _weighted(document: Document, layer: Layer, form: Form, made: list[Node]) -> dict[int, str]:
-    """The names of the layer's weights, dequantized from 8 bits, and of its bias, by place."""
+    """Returns the names of the layer's weights, dequantized from 8 bits, and of its bias, by operand index."""
     pattern = layer.pattern
     assert pattern.weights is not None
     name = layer.node.inputs[pattern.weights]

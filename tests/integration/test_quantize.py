@@ -281,4 +281,4 @@ def test_bfloat16_of_what_multiplies_nothing_is_refused(model: Path, tmp_path: P
     softmax = next(node for node in Document(residual_network()).nodes if node.op_type == "Softmax")
     status, told = asked(model, "--data", tmp_path / "x.npz", "--bfloat16", softmax.outputs[0])
     assert status != 0
-    assert "made by Softmax, which has no bfloat16" in json.dumps(told)
+    assert "produced by Softmax, which cannot run in bfloat16" in json.dumps(told)

@@ -1,4 +1,4 @@
-"""An operator of ONNX that stands for several of a module."""
+"""An ONNX operator that replaces several operators of a module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Write = Callable[[Graph, relax.Var], None]
 
 @dataclass(frozen=True)
 class Composite:
-    """An operator of ONNX that is to be written.
+    """An ONNX operator to write.
 
     Attributes:
         x: its operand.

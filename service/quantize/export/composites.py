@@ -1,7 +1,7 @@
-"""What ONNX has one operator for, and importers have several.
+"""Recognizes groups of operators that importers create and for which ONNX has a single operator.
 
-A composite is known by what an importer's own function makes: its parameters are guessed from what is near, the
-function is called with them, and the result has to be what the module has. So no formula is written down again.
+A group is recognized with the importer's own function: its parameters are guessed from constants and types nearby, the
+function is called with them, and its result must equal the module's. So no formula is written down a second time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Find = Callable[[Definitions, relax.Var], Composite | None]
 
 
 def composite(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """The composite that makes `var`; None where that is a single operator."""
+    """Returns the composite that computes `var`; None if a single operator does."""
     if str(var.ty.dtype) != "float32":
         return None
     for root, finders in _FINDERS.items():
@@ -39,7 +39,7 @@ def composite(definitions: Definitions, var: relax.Var) -> Composite | None:
 
 
 def _function(op_type: str, make: Make) -> Find:
-    """A function of each value."""
+    """Finds an elementwise function."""
 
     def find(definitions: Definitions, var: relax.Var) -> Composite | None:
         x = definitions.operand(var, var.ty, make)
@@ -49,7 +49,7 @@ def _function(op_type: str, make: Make) -> Find:
 
 
 def _with_number(op_type: str, name: str, make: Callable[[float], Make]) -> Find:
-    """A function of each value with a parameter, which the operator has as its attribute `name`."""
+    """Finds an elementwise function with a parameter, which is the operator's attribute `name`."""
 
     def find(definitions: Definitions, var: relax.Var) -> Composite | None:
         for number in definitions.numbers_near(var):
@@ -70,7 +70,7 @@ def _elementwise(x: relax.Var, op_type: str, *scalars: Array, **attributes: enco
 
 
 def _clip(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """min(max(x, low), high)."""
+    """Finds min(max(x, low), high)."""
     outer = definitions.of(var)
     inner = definitions.of(outer.args[0])
     if not definitions.is_call(inner, "maximum"):
@@ -137,7 +137,7 @@ def _means(axes: Sequence[int], *, keepdims: bool) -> Iterator[Make]:
 
 
 def _mean_writer(x: relax.Var, axes: Sequence[int], *, keepdims: bool) -> Write:
-    """That of a picture's rows and columns has an operator of its own, which keeps them."""
+    """Writes a mean. For the rows and columns of a picture ONNX has GlobalAveragePool, which keeps the axes."""
 
     def write(graph: Graph, var: relax.Var) -> None:
         order = graph.order_of(x)
@@ -154,7 +154,7 @@ def _mean_writer(x: relax.Var, axes: Sequence[int], *, keepdims: bool) -> Write:
 
 
 def reduced(graph: Graph, var: relax.Var, op_type: str, x: relax.Expr, axes: Sequence[int], *, keepdims: bool) -> None:
-    """An operator that takes axes as an attribute."""
+    """Writes an operator that takes its axes as an attribute."""
     order = graph.order_of(x)
     places = tuple(sorted(order.index(axis) for axis in axes))
     made = order if keepdims else left(order, axes)
@@ -162,13 +162,13 @@ def reduced(graph: Graph, var: relax.Var, op_type: str, x: relax.Expr, axes: Seq
 
 
 def left(order: Order, axes: Sequence[int]) -> Order:
-    """The order of what is left without some axes."""
+    """Returns the order of the axes that remain after `axes` are removed."""
     kept = [axis for axis in range(len(order)) if axis not in axes]
     return tuple(kept.index(axis) for axis in order if axis in kept)
 
 
 def _axes_near(definitions: Definitions, var: relax.Var, rank: int) -> Iterator[tuple[int, ...]]:
-    """Of reductions: the last axes, or what a sum says."""
+    """Yields axes that a reduction may have: the last ones, or those of a sum nearby."""
     for first in range(rank - 1, -1, -1):
         yield tuple(range(first, rank))
     for arg in definitions.near(var):
@@ -181,7 +181,7 @@ def _reduced(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tu
 
 
 def _layer_norm(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Of the last axes, with factors and addends that are constants of their shape, if it has some."""
+    """Finds a layer normalization of the last axes, optionally with constant factors and addends of their shape."""
     if not definitions.is_near(var, "sqrt"):
         return None
     parts: list[Array | None] = []
@@ -217,7 +217,9 @@ def _norm_writer(x: relax.Var, axis: int, epsilon: float, factor: Array | None, 
 
 
 def _l2_norm(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Of the last axis. No operator has the epsilon, but one the norm, whose squares 8 bits would not hold."""
+    """Finds an L2 normalization of the last axis. No ONNX operator has its epsilon, so it is written with ReduceL2: one
+    operator for the norm, since 8 bits would not hold the squares.
+    """
     if not definitions.is_near(var, "sqrt"):
         return None
     for epsilon in definitions.numbers_near(var):
@@ -239,7 +241,7 @@ def _l2_norm_writer(x: relax.Var, epsilon: float) -> Write:
 
 
 def _sloped(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """A slope is a number, or a constant that broadcasts."""
+    """Finds a leaky ReLU. Its slope is a scalar, or a constant that broadcasts."""
     for slope in definitions.constants_near(var):
         data = value_of(slope)
         x = definitions.operand(var, var.ty, partial(real.sloped, slope=slope))
@@ -258,7 +260,7 @@ def _slope_writer(x: relax.Var, slope: relax.Expr) -> Write:
     return write
 
 
-# The operator of Relax that a composite ends with -> what it may be; the larger ones first.
+# The Relax operator that a composite ends with -> the composites that it may be, larger ones first.
 _FINDERS: dict[str, Sequence[Find]] = {
     "add": (_layer_norm, pictures.interpolated),
     "astype": (

@@ -1,4 +1,4 @@
-"""What the variables of a module stand for, and whether that is what an importer's function makes."""
+"""Resolves the variables of a module, and recognizes expressions that an importer's function creates."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Definitions:
         self._values: dict[relax.Var, relax.Expr] = dict(graph.bindings(function))
 
     def of(self, expr: relax.Expr) -> relax.Expr:
-        """The expression that a variable is bound to; any other one itself, and so an input."""
+        """Returns the expression that a variable is bound to; any other expression, or an input, itself."""
         while isinstance(expr, relax.Var) and expr in self._values:
             expr = self._values[expr]
         return expr
 
     def variable(self, expr: relax.Expr) -> relax.Var:
-        """The variable that a variable is another name of."""
+        """Returns the variable that another variable is an alias of."""
         while isinstance(expr, relax.Var) and isinstance(self._values.get(expr), relax.Var):
             expr = self._values[expr]
         return expr
 
     def is_call(self, expr: relax.Expr, *names: str) -> bool:
-        """Whether it is one of an operator of Relax."""
+        """Returns true if `expr` is a call of one of these Relax operators."""
         found = self.of(expr)
         return isinstance(found, relax.Call) and str(getattr(found.op, "name", "")).removeprefix("relax.") in names
 
     def near(self, expr: relax.Expr) -> Iterator[relax.Expr]:
-        """Operands of what `expr` is, and theirs, the nearest first, up to some."""
+        """Yields the operands of `expr`, and their operands, nearest first, up to `_MOST_NEAR`."""
         front, seen = [self.of(expr)], 0
         while front and seen < _MOST_NEAR:
             call = front.pop(0)
@@ -50,30 +50,30 @@ class Definitions:
                 front.append(self.of(arg))
 
     def is_near(self, expr: relax.Expr, name: str) -> bool:
-        """Whether one of them is an operator of Relax."""
+        """Returns true if one of the operands nearby is a call of this Relax operator."""
         return any(self.is_call(arg, name) for arg in self.near(expr))
 
     def constants_near(self, expr: relax.Expr) -> list[relax.Expr]:
         return [arg for arg in self.near(expr) if value_of(arg) is not None]
 
     def numbers_near(self, expr: relax.Expr) -> list[float]:
-        """The real scalars among them, each once."""
+        """Returns the distinct float scalars nearby."""
         values = [np.asarray(value_of(constant)) for constant in self.constants_near(expr)]
         return [*dict.fromkeys(float(data.reshape(())) for data in values if data.size == 1 and data.dtype.kind == "f")]
 
     def types_near(self, expr: relax.Expr) -> list[relax.TensorType]:
-        """The types of the float32 variables among them, each once."""
+        """Returns the distinct types of the float32 variables nearby."""
         found = [arg.ty for arg in self.near(expr) if isinstance(arg, relax.Var) and str(arg.ty.dtype) == "float32"]
         return list({str(each): each for each in found}.values())
 
     def operand(self, expr: relax.Expr, kind: relax.TensorType, make: Make) -> relax.Var | None:
-        """The variable x of type `kind`, if `expr` is what `make` makes of x."""
+        """Returns the variable x of type `kind` if `expr` is what `make` creates from x, else None."""
         x, builder = relax.Var("x", kind), relax.BlockBuilder()
         with builder.function("main", [x]):
             with builder.dataflow():
                 try:
                     made = _emitted(builder, make(Real(lambda part, _: _emitted(builder, part), x)))
-                except (IllTyped, IndexError, ValueError):  # no parameters of such an operand
+                except (IllTyped, IndexError, ValueError):  # the parameters are invalid for such an operand
                     made = x
                 end = builder.emit_output(made)
             builder.emit_func_output(end)
@@ -84,12 +84,12 @@ class Definitions:
 
 
 def _emitted(builder: relax.BlockBuilder, part: relax.Expr) -> relax.Expr:
-    """As importers emit: what is made of constants is one."""
+    """Emits a part as importers do: an expression of constants becomes one constant."""
     return fold(builder, part, lambda _: True) or graph.emit(builder, part)
 
 
 class _Comparison:
-    """Of a pattern with a module."""
+    """Compares a pattern with an expression of a module."""
 
     def __init__(self, pattern: Definitions, module: Definitions, param: relax.Var) -> None:
         self._pattern, self._module, self._param = pattern, module, param
@@ -107,7 +107,7 @@ class _Comparison:
                 return True
             self._seen.add((one, other))
         one, other = self._pattern.of(one), self._module.of(other)
-        if isinstance(one, relax.Var):  # a variable that is bound to the operand
+        if isinstance(one, relax.Var):  # an alias of the operand
             return self.same(one, other)
         if isinstance(one, relax.Call) and isinstance(other, relax.Call):
             alike = one.op.same_as(other.op) and bool(tvm_ffi.structural_equal(one.attrs, other.attrs))

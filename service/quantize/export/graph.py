@@ -1,9 +1,9 @@
 """An ONNX graph that is being written.
 
-A value of the module is a tensor of the graph with its axes in some order. An operator asks for its operands in the
-order that it works in, and says in which its result is: a convolution of `[N, H, W, C]` reads and makes `[N, C, H, W]`,
-and what computes element by element works in whichever its operands have. So a permutation of the module is no
-operator, and a Transpose is written only where two orders meet.
+A value of the module is a tensor of the graph with its axes in some order. An operator requests its operands in the
+order that it works in, and records the order of its result: a convolution of `[N, H, W, C]` reads and writes
+`[N, C, H, W]`, and an elementwise operator works in the order of its operands. So a permutation in the module needs no
+operator, and a Transpose is written only if two orders meet.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from service.core.arrays import Array
 from service.quantize import encoding
 from service.quantize.document import Node
 
-# Of each axis of the tensor, which axis of the value it is.
+# For each axis of the tensor, the corresponding axis of the value.
 Order = tuple[int, ...]
 CHANNELS_FIRST: Order = (0, 3, 1, 2)  # of [N, H, W, C]
 
 
 class Graph:
-    """
+    """The graph under construction.
+
     Attributes:
         nodes: in an order in which they can be computed.
         constants: by name.
     """
 
     def __init__(self, inputs: Mapping[relax.Var, str], outputs: Mapping[relax.Var, str]) -> None:
-        """Each with its name."""
+        """`inputs` and `outputs` map each variable to its name."""
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self._ends = dict(outputs)
@@ -49,12 +50,12 @@ class Graph:
     # -- operands
 
     def order_of(self, *operands: relax.Expr) -> Order:
-        """The order that most of `operands` have that are computed; they have one rank."""
+        """Returns the order that most of the computed `operands` have; all must have the same rank."""
         orders = [order for each in operands if isinstance(each, relax.Var) for order in [*self._tensors[each]][:1]]
         return max(orders, key=orders.count) if orders else identity(rank_of(operands[0]))
 
     def tensor(self, expr: relax.Expr, order: Order | None = None) -> str:
-        """The name of a value with its axes in an order; by default that of the module."""
+        """Returns the name of a value's tensor with its axes in `order`; by default the module's order."""
         order = identity(rank_of(expr)) if order is None else order
         data = value_of(expr)
         if data is not None:
@@ -65,7 +66,7 @@ class Graph:
         return tensors[order]
 
     def aligned(self, expr: relax.Expr, order: Order) -> str:
-        """A value that broadcasts to the rank of `order`, with its axes in it."""
+        """Returns a value's tensor that broadcasts to the rank of `order`, with its axes in that order."""
         data, missing = value_of(expr), len(order) - rank_of(expr)
         if data is not None and data.size == 1:
             return self.constant(single(data).reshape(()))
@@ -78,7 +79,7 @@ class Graph:
         return self._ordered(whole, shape, identity(len(order)), order)
 
     def flat(self, expr: relax.Expr) -> str:
-        """A value in any order in which its elements lie in memory as in the module's."""
+        """Returns a value's tensor in any order whose elements have the same memory order as the module's."""
         if isinstance(expr, relax.Var):
             shape = shape_of(expr)
             for order, name in self._tensors[expr].items():
@@ -87,7 +88,7 @@ class Graph:
         return self.tensor(expr)
 
     def constant(self, values: Array) -> str:
-        """The name of a constant; equal ones have one."""
+        """Returns the name of a constant; equal constants share one."""
         stored = np.array(values, order="C")
         key = (stored.dtype.name, stored.shape, hashlib.sha256(stored.tobytes()).digest())
         if key not in self._known:
@@ -108,26 +109,26 @@ class Graph:
         order: Order | None = None,
         **attributes: encoding.Attribute,
     ) -> None:
-        """Writes the operator that makes `var`, with its axes in `order`."""
+        """Writes the operator that computes `var`, with its axes in `order`."""
         order = identity(rank_of(var)) if order is None else order
         name = self._name_of(var, order) or self._new(str(var.name))
         self.nodes.append(Node.made(op_type, operands, name, "", **attributes))
         self._tensors[var] = {order: name}
 
     def write(self, op_type: str, operands: Sequence[str], stem: str, **attributes: encoding.Attribute) -> str:
-        """Writes a part of an operator, and gives the name of its result: `stem`, or one like it."""
+        """Writes a part of an operator. Returns the name of its result: `stem`, or a similar name."""
         name = self._new(stem)
         self.nodes.append(Node.made(op_type, operands, name, "", **attributes))
         return name
 
     def alias(self, var: relax.Var, expr: relax.Expr, axes: Sequence[int] | None = None) -> None:
-        """`var` is `expr`, with its axes permuted."""
+        """Makes `var` an alias of `expr` with its axes permuted."""
         axes = identity(rank_of(var)) if axes is None else axes
         tensors = {identity(rank_of(expr)): self.tensor(expr)} if value_of(expr) is not None else self._tensors[expr]
         self._tensors[var] = {tuple(axes.index(axis) for axis in order): name for order, name in tensors.items()}
 
     def finish(self, outputs: Sequence[tuple[relax.Var, str]]) -> None:
-        """Gives outputs their names; one that is an input, or another output, is a copy."""
+        """Gives the outputs their names. An output that is an input, or the same as another output, is copied."""
         made = {name for node in self.nodes for name in node.outputs} - {*self._ends.values()}
         names: dict[str, str] = {}
         for var, name in outputs:
@@ -143,14 +144,14 @@ class Graph:
         return replace(node, inputs=inputs, outputs=(output,))
 
     def _name_of(self, var: relax.Var, order: Order) -> str:
-        """That of an output, which has the module's order; "" for all others."""
+        """Returns the name of an output in the module's order, or "" for any other tensor."""
         return self._ends.get(var, "") if order == identity(len(order)) else ""
 
     def _moved(self, var: relax.Var, old: Order, name: str, order: Order) -> str:
         return self._ordered(name, shape_of(var), old, order, self._name_of(var, order))
 
     def _ordered(self, name: str, shape: Sequence[int], old: Order, order: Order, output: str = "") -> str:
-        """A tensor of a value of `shape` with its axes in another order."""
+        """Writes a tensor of a value of `shape` with its axes in another order."""
         permutation = tuple(old.index(axis) for axis in order)
         made = output or self._new(f"{name}_moved")
         if _moves_nothing([shape[axis] for axis in old], permutation):
@@ -175,11 +176,11 @@ def identity(rank: int) -> Order:
 
 
 def single(values: Array) -> Array:
-    """Real values in float32: importers compute parts of operators in float64, to round them once."""
+    """Converts float64 to float32: importers compute parts of operators in float64, to round them only once."""
     return values.astype(np.float32) if values.dtype == np.float64 else values
 
 
 def _moves_nothing(shape: Sequence[int], order: Order) -> bool:
-    """Whether a permutation leaves all elements where they lie in memory."""
+    """Returns true if a permutation leaves all elements at their position in memory."""
     places = [axis for axis in order if shape[axis] != 1]
     return places == sorted(places) or math.prod(shape) == 1

@@ -1,4 +1,4 @@
-"""A float model of any format as a float ONNX file."""
+"""Converts a float model of any format to a float ONNX file."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from service.quantize.export.graph import Graph
 from service.quantize.export.operators import write
 from service.quantize.formats import require
 
-_OPSET, _IR_VERSION = 17, 8  # the operator set has LayerNormalization; this version came with it
+_OPSET, _IR_VERSION = 17, 8  # operator set 17 has LayerNormalization; IR version 8 came with it
 
 
 def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op, tensor: None) -> bytes:
-    """An ONNX file that computes what `data` does, with the same inputs and outputs; an ONNX file is returned as it is.
+    """Returns an ONNX file that computes the same as `data`, with the same inputs and outputs. ONNX is returned
+    unchanged.
 
     Args:
         data: a float model of any format.
-        shapes: of the inputs that it leaves open.
-        at: as of an importer.
+        shapes: the shapes of the inputs that the file leaves open.
+        at: called with the operator and tensor that is being imported, as by importers.
 
     Raises:
-        OctetError: as `importers.auto.import_model`.
-        Unsupported: it is quantized, of a format that is not, or ONNX has no form of a part of it.
+        OctetError: see `importers.auto.import_model`.
+        Unsupported: the model is quantized, has a format that cannot be quantized, or cannot be written as ONNX.
     """
     format_ = detect.format_of(io.BytesIO(data))
     if format_ == detect.ONNX:
@@ -48,13 +49,14 @@ def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op
 
 
 def written(imported: ImportedModel) -> bytes:
-    """`imported` as an ONNX file. Raises as `as_onnx`."""
+    """Returns `imported` as an ONNX file. Raises the errors of `as_onnx`."""
     signature = imported.signature
     if _is_quantized(imported):
-        raise Unsupported("this model is quantized already", hint="octet push or octet compile takes it as it is")
+        raise Unsupported("this model is quantized already", hint="octet push and octet compile accept it as it is")
     if signature.states:
         raise Unsupported(
-            "this model keeps states from call to call, which an ONNX file cannot", hint="quantize it in its framework"
+            "this model keeps states from call to call, which an ONNX file cannot express",
+            hint="quantize it in its framework",
         )
     function = modules.main_of(imported.module)
     definitions = Definitions(function)
@@ -74,7 +76,7 @@ def written(imported: ImportedModel) -> bytes:
 
 
 def _is_quantized(imported: ImportedModel) -> bool:
-    """In part, at least."""
+    """Returns true if any part of the model is quantized."""
     covered, ends = report(imported.module), (*imported.signature.inputs, *imported.signature.outputs)
     stored = any(spec.quantization is not None for spec in ends)
     return stored or covered["integer_macs"] > 0 or any(each["reason"] != FLOAT for each in covered["floating"])
@@ -83,7 +85,7 @@ def _is_quantized(imported: ImportedModel) -> bool:
 def _needed(
     function: relax.Function, definitions: Definitions, ends: Sequence[relax.Var]
 ) -> list[tuple[relax.Var, relax.Expr | Composite]]:
-    """What makes the results, in an order in which it can be computed: of composites the whole alone."""
+    """Returns what computes the results, in a computable order; a composite replaces all of its operators."""
     found: list[tuple[relax.Var, relax.Expr | Composite]] = []
     wanted = {*ends}
     for var, value in reversed([*modules.bindings(function)]):
@@ -96,7 +98,7 @@ def _needed(
 
 
 def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[int]], metadata: ModelMetadata) -> bytes:
-    """With what the source says of labels and preprocessing, which edits of the file keep."""
+    """Serializes the file, with the source's labels and preprocessing, which editing the file keeps."""
     parts = [protobuf.message(1, node.written()) for node in graph.nodes]
     parts.append(protobuf.text(2, "main"))
     for name, values in graph.constants.items():

@@ -1,4 +1,4 @@
-"""Operators of Relax as operators of ONNX: a line each of `OPERATORS`."""
+"""Writes operators of Relax as operators of ONNX; `OPERATORS` has an entry for each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from service.quantize import encoding
 from service.quantize.export.composites import left, reduced
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
 
-# Writes the call that makes a variable.
+# Writes the call that computes a variable.
 Write = Callable[[Graph, relax.Var, relax.Call], None]
 
 
 def elementwise(op_type: str) -> Write:
-    """Of operands that broadcast as NumPy's do."""
+    """Returns a writer for an elementwise operator, whose operands broadcast as in NumPy."""
 
     def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         order = _broadcast(graph, rank_of(var), call.args)
@@ -29,13 +29,13 @@ def elementwise(op_type: str) -> Write:
 
 
 def _broadcast(graph: Graph, rank: int, operands: Sequence[relax.Expr]) -> Order:
-    """The order in which operands of no more than `rank` axes meet."""
+    """Returns the order in which operands of at most `rank` axes are combined."""
     whole = [each for each in operands if value_of(each) is None and rank_of(each) == rank]
     return graph.order_of(*whole) if whole else identity(rank)
 
 
 def _maximum(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Behind a convolution, a bound belongs to its range: Relu, or Clip with one bound."""
+    """Writes a bound as Relu, or as Clip with one bound: after a convolution it becomes part of the result's range."""
     _bounded(graph, var, call, "Max", lambda bound: ("Relu", ()) if bound == 0 else ("Clip", (bound,)))
 
 
@@ -66,7 +66,7 @@ def _not_equal(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 
 def _astype(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """float64 is float32 here."""
+    """Writes a cast; float64 is written as float32."""
     names = [_dtype(each) for each in (call.args[0], var)]
     if names[0] == names[1]:
         graph.alias(var, call.args[0])
@@ -83,7 +83,7 @@ def _dtype(expr: relax.Expr) -> str:
 
 
 def _conv2d(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """`[N, H, W, C]` and `[O, KH, KW, C / groups]` in the dialect."""
+    """Writes a convolution of `[N, H, W, C]` by `[O, KH, KW, C / groups]`, the layouts of the QNN dialect."""
     x, weights, *bias = call.args
     factors = _factors(graph, call, [graph.tensor(x, CHANNELS_FIRST), graph.tensor(weights, CHANNELS_FIRST)])
     names = [*factors, *map(graph.tensor, bias)]
@@ -113,7 +113,7 @@ def _matmul(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 
 def _factors(graph: Graph, call: relax.Call, names: list[str]) -> list[str]:
-    """The operands of a product, rounded if it says so."""
+    """Returns the operands of a product, rounded if the call requests it."""
     if getattr(call.op, "name", "") == "relax.matmul" or str(call.attrs["operand_dtype"]) == "float32":
         return names
     number = encoding.DTYPES[str(call.attrs["operand_dtype"])]
@@ -139,7 +139,7 @@ def _reduced(op_type: str, of: Callable[[relax.Call], tuple[Sequence[int], bool]
 
 
 def _sum(of: Callable[[relax.Call], tuple[Sequence[int], bool]]) -> Write:
-    """Which takes axes as an operand."""
+    """Returns a writer for a sum, which takes its axes as an operand."""
 
     def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         (axes, keepdims), x = of(call), call.args[0]
@@ -211,7 +211,7 @@ def _slice(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 
 def _take(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Places of one dimension leave the axes where they are."""
+    """Writes a Gather. Indices of one dimension keep the order of the axes."""
     x, places = call.args
     axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
     order = graph.order_of(x) if rank_of(places) == 1 else identity(rank_of(x))
@@ -296,17 +296,17 @@ OPERATORS: Mapping[str, Write] = {
 
 
 def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Writes the call that makes `var`.
+    """Writes the call that computes `var`.
 
     Raises:
-        Unsupported: it cannot be.
+        Unsupported: ONNX has no form of the operator.
     """
     name = str(getattr(call.op, "name", call.op)).removeprefix("relax.")
     if name not in OPERATORS:
         raise Unsupported(
-            f"{name} cannot be written as ONNX, which this model is quantized as",
+            f"{name} cannot be written as ONNX, the format in which models are quantized",
             op=name,
             tensor=str(var.name),
-            hint="quantize the model with its framework's tools (docs/how-to), or leave this operator out of it",
+            hint="quantize the model with its framework's tools (docs/how-to), or remove this operator from it",
         )
     OPERATORS[name](graph, var, call)

@@ -1,4 +1,4 @@
-"""Composites on pictures: pools, and images of another size."""
+"""Finds composites on pictures: pools and resizing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from service.quantize.export.composite import Composite, Write
 from service.quantize.export.definitions import Definitions
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
 
-_MOST_PLACES = 1 << 9  # of a window that is looked for
-_IMAGES = ((1, 2), (2, 3))  # where rows and columns may be
+_MOST_PLACES = 1 << 9  # the most elements of a window that is recognized
+_IMAGES = ((1, 2), (2, 3))  # the possible axes of rows and columns
 _CORNERS = ("half_pixel", "align_corners", "asymmetric")
 
 
@@ -56,7 +56,7 @@ def _pool_writer(x: relax.Var, windows: Windows, op_type: str, **attributes: int
 def _windows_near(
     definitions: Definitions, end: relax.Expr, combine: str
 ) -> Iterator[tuple[relax.TensorType, Windows]]:
-    """The windows whose elements `combine` joins one after the other, and the type of their image."""
+    """Yields the windows whose elements `combine` joins one after the other, and the type of their picture."""
     last: relax.Call | None = None
     inner, places = definitions.of(end), 1
     while definitions.is_call(inner, combine) and places < _MOST_PLACES:
@@ -83,7 +83,7 @@ def _sides(pad: relax.Call, rows: int) -> Sides:
 
 
 def interpolated(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Between four elements."""
+    """Finds a resize that interpolates between four elements."""
     if not definitions.is_near(var, "take"):
         return None
     for kind in definitions.types_near(var):
@@ -102,7 +102,7 @@ def _places(corners: str, before: int, after: int) -> Array:
 
 
 def nearest(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Rows and columns that are taken one or several times, in TFLite's three ways."""
+    """Finds a resize that repeats or drops rows and columns, in TFLite's three ways."""
     columns = definitions.of(var)
     rows = definitions.of(columns.args[0])
     if not definitions.is_call(rows, "take") or rank_of(var) != 4:
@@ -132,5 +132,5 @@ def _resize_writer(x: relax.Var, axes: tuple[int, int], *, corners: str, **attri
 
 
 def _order(axes: tuple[int, ...]) -> Order:
-    """That of `[N, C, H, W]`, for rows and columns at `axes`."""
+    """Returns the order of `[N, C, H, W]`, for rows and columns at `axes`."""
     return CHANNELS_FIRST if axes == (1, 2) else identity(4)

@@ -138,7 +138,7 @@ _WRONG = {
     "a damaged picture": (archive({"a.png": png(0)[:100]}), "upload: a.png: the picture", None),
     "names that lead elsewhere": (archive({"a.png": png(0), "../../b.png": png(1)}), "outside of its folder", None),
     "a zip bomb": (archive({"a.png": bytes(65 << 20)}), "a.png: it is larger than 64 MiB", None),
-    "labels of other files": (archive({"a.png": png(0), "labels.csv": b"b.png,1"}), "'b.png' is no picture", None),
+    "labels of other files": (archive({"a.png": png(0), "labels.csv": b"b.png,1"}), "'b.png' is not a picture", None),
     "a damaged archive": (b"PK" + bytes(100), "File is not a zip file", None),
 }
 

@@ -1,4 +1,4 @@
-"""Calibration sets are read one by one, and what is wrong with them is said."""
+"""Calibration sets are read one input at a time, and errors name the cause."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_pictures(tmp_path: Path) -> None:
     labels.write_text("file,class\ndeep/a.png,7\n")
     assert labels_of(labels, data) == [None, 7]
     labels.write_text("c.png,7\n")
-    with pytest.raises(InvalidInput, match=r"'c\.png' is no picture"):
+    with pytest.raises(InvalidInput, match=r"'c\.png' is not a picture"):
         labels_of(labels, data)
 
 
@@ -93,7 +93,7 @@ def test_values_that_are_no_numbers(tmp_path: Path) -> None:
         (np.zeros((2, 3, 4, 5), np.float32), "the model takes [1, 3, 4, 4]"),
         (np.zeros((3, 4, 4), np.float32), "the model takes [1, 3, 4, 4]"),
         (np.zeros((2, 3, 4, 4), np.uint8), "is of uint8; the model takes float32"),
-        (np.asfortranarray(np.zeros((2, 3, 4, 4), np.float32)), "by columns"),
+        (np.asfortranarray(np.zeros((2, 3, 4, 4), np.float32)), "in column-major order"),
         (np.array(["a", "b"]), "is of <U1"),
         (np.array(3, np.float32), "the model takes [1, 3, 4, 4]"),
         (np.zeros((0, 3, 4, 4), np.float32), "has no inputs"),
@@ -116,7 +116,7 @@ def header(shape: tuple[int, ...]) -> bytes:
 
 
 def test_an_array_that_says_it_is_huge_takes_no_memory(tmp_path: Path) -> None:
-    """Its file is 200 bytes, and a few megabytes of zeros deflated."""
+    """The file is 200 bytes: a few megabytes of zeros, deflated."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("image.npy", header((1 << 40, 3, 4, 4)) + bytes(48 * 4 * 10_000))
@@ -140,7 +140,7 @@ def test_missing_arrays_and_lengths_that_differ(tmp_path: Path) -> None:
     assert "different lengths: [2, 3]" in refused(uneven, PAIR).message
     np.save(tmp_path / "x.npy", a)
     assert "has one array" in refused(Data(tmp_path / "x.npy"), PAIR).message
-    assert "takes no pictures" in refused(Data(tmp_path), PAIR).message
+    assert "pictures cannot be used" in refused(Data(tmp_path), PAIR).message
     (tmp_path / "empty").mkdir()
     assert "has no inputs" in refused(Data(tmp_path / "empty")).message
 
@@ -174,7 +174,7 @@ def png(level: int = 0, size: tuple[int, int] = (9, 7)) -> bytes:
 
 
 def test_pictures_in_an_archive(tmp_path: Path) -> None:
-    """As people pack them: with records of folders, and with what their file manager adds."""
+    """An archive as people create it: with entries for folders, and files that the file manager adds."""
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as file:
         file.mkdir("deep")
@@ -188,7 +188,7 @@ def test_pictures_in_an_archive(tmp_path: Path) -> None:
     assert [tensors[0].max() for tensors in data.inputs(IMAGE)] == [1, 0]
     assert data.labels() == [None, 3]
     assert data.count(IMAGE) == 2
-    assert "takes no pictures" in refused(data, PAIR).message
+    assert "pictures cannot be used" in refused(data, PAIR).message
 
 
 def test_labels_beside_arrays(tmp_path: Path) -> None:
@@ -225,12 +225,12 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_unpacks_to_a_lot_takes_no_memory(tmp_path: Path) -> None:
-    """It says what it unpacks to, and is not unpacked; where it says less, it is read no further."""
+    """Its declared size is checked before it is unpacked; if the declared size is too small, reading stops there."""
     data = archive(tmp_path / "x.zip", **{"a.png": bytes(65 << 20)})
     assert data.path.stat().st_size < 100_000
     assert "a.png: it is larger than 64 MiB" in refused(data).message
     content = data.path.read_bytes()
-    place = content.rindex(b"PK\x01\x02") + 24  # of the size in the directory
+    place = content.rindex(b"PK\x01\x02") + 24  # the offset of the declared size in the central directory
     data.path.write_bytes(content[:place] + (1000).to_bytes(4, "little") + content[place + 4 :])
     assert refused(Data(data.path)).message.startswith(f"{data.path}: a.png: ")
 
@@ -243,7 +243,7 @@ def test_a_picture_of_too_many_pixels(tmp_path: Path) -> None:
 
 
 def test_thousands_of_pictures(tmp_path: Path) -> None:
-    """No more of them are unpacked than are used; and there are bounds to their number."""
+    """Only as many as are used are unpacked, and their number is limited."""
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as file:
         for number in range(5_000):
@@ -263,7 +263,7 @@ def test_labels_that_unpack_to_a_lot(tmp_path: Path) -> None:
 
 
 def test_a_header_that_says_it_is_huge_is_not_read(tmp_path: Path) -> None:
-    """Version 2 has room for a length of 4 GiB."""
+    """A header of version 2 can declare a length of 4 GiB."""
     start = b"\x93NUMPY\x02\x00" + (1 << 31).to_bytes(4, "little")
     data = archive(tmp_path / "x.npz", **{"image.npy": start + bytes(100 << 20)})
     assert "EOF" in refused(data).message

@@ -1,4 +1,4 @@
-"""What of a network is quantized, and what is said of the rest."""
+"""Which operators of a network are quantized, and the reasons reported for the others."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ def test_what_follows_is_stored_only_between_stored_tensors() -> None:
     model.output(model.node("HardSwish", [x], ["outer"]), "float32")
     planned = plan(Document(model.build(14)))
     assert [layer.name for layer in planned.layers if layer.node.op_type == "HardSwish"] == ["inner"]
-    assert planned.real == {"HardSwish → outer": "an operand or its result is real"}
+    assert planned.real == {"HardSwish → outer": "an operand or its result stays in float"}
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_resizing_is_stored_between_convolutions(mode: str) -> None:
-    """With a type of its own only where it interpolates."""
+    """The result has its own type only if it is interpolated."""
     model, scales = OnnxBuilder(), np.array([1, 1, 2, 2])
     ones = model.constant(np.ones((3, 3, 1, 1)), "float32")
     x = model.node("Conv", [model.input("x", "float32", [1, 3, 4, 4]), ones])

@@ -1,4 +1,4 @@
-"""Quantizations, with a stand-in for the worker that does them."""
+"""Quantizations, with a stand-in for the compile worker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def quantize(plane: ControlPlane, body: bytes | None = None, **query: Any) -> ht
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    """With a float model of which nothing was built."""
+    """A control plane with a float model that has no build."""
     with control_plane(tmp_path / "data") as plane:
         assert plane.push(FLOAT, name="net", mean="0.5", std="0.25").status_code == 202
         plane.services.builds.cancel(plane.client.get("/api/v1/builds").json()["builds"][0]["id"])
@@ -55,7 +55,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Digest:
-    """Does the oldest quantization, as a worker would."""
+    """Completes the oldest quantization, as a worker would."""
     claim = plane.claim()
     asked = quantization_of(claim.inputs.options)
     assert asked is not None
@@ -239,7 +239,7 @@ def test_a_format_that_is_not_quantized_says_what_to_do(plane: ControlPlane) -> 
     plane.push(pack_files(next(MXNET.glob("*-symbol.json"))), name="net")
     response = quantize(plane)
     assert response.status_code == 422
-    assert "models of the format mxnet are not quantized here" in response.json()["detail"]
+    assert "models of the format mxnet cannot be quantized" in response.json()["detail"]
     assert "as ONNX" in response.json()["hint"]
 
 
@@ -258,7 +258,7 @@ def test_other_builds_are_no_quantizations(plane: ControlPlane) -> None:
 
 
 def test_a_model_of_each_tenant_has_a_quantization_of_its_own(plane: ControlPlane, tmp_path: Path) -> None:
-    """Or its tenants would see each other's builds."""
+    """If tenants shared one, they would see each other's builds."""
 
     def newest(model: str) -> dict[str, Any]:
         found: dict[str, Any] = plane.client.get("/api/v1/builds", params={"model": model}).json()["builds"][0]

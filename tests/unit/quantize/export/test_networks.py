@@ -1,4 +1,4 @@
-"""Whole float models as ONNX: of PyTorch, whose answers are known, and of TFLite."""
+"""Whole float models converted to ONNX: from PyTorch, with recorded outputs, and from TFLite."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_network_of_pytorch(name: str) -> None:
 
 
 def test_a_network_of_tflite() -> None:
-    """One Transpose is left, of its input."""
+    """Only one Transpose remains, that of the input."""
     data = as_onnx(tflite_residual_network(), {})
     images = pictures(1)
     (expected,) = answers(residual_network(), images)
@@ -62,7 +62,7 @@ def test_a_network_of_tflite() -> None:
 
 
 def test_labels_and_preprocessing_are_handed_on() -> None:
-    """Through what edits the file, too."""
+    """It also survives editing the file."""
     labels = tuple(f"number {digit}" for digit in range(10))
     described = metadata_buffer([Described(IMAGE, mean=[127.5], std=[127.5])], [labels_in()])
     source = with_metadata(tflite_residual_network(), described, {"labels.txt": "\n".join(labels)})
@@ -77,6 +77,6 @@ def test_onnx_is_taken_as_it_is() -> None:
 
 def test_a_format_that_is_not_quantized_says_what_to_do() -> None:
     data = pack_files(next((FOLDER.parent / "mxnet").glob("*-symbol.json")))
-    with pytest.raises(Unsupported, match="mxnet are not quantized here") as caught:
+    with pytest.raises(Unsupported, match="mxnet cannot be quantized") as caught:
         as_onnx(data, {})
     assert "ONNX" in str(caught.value.hint)
