@@ -1,15 +1,15 @@
-"""Makes the sample models: trains a small network on handwritten digits and quantizes it in three ways.
+"""Creates the sample models: trains a small network on handwritten digits and quantizes it in three ways.
 
     python -m venv digits && digits/bin/pip install -r examples/requirements.txt
     digits/bin/python examples/train_digits.py
 
-It writes, beside itself:
+It writes into its own folder:
 
     digits_int8.tflite    int8, weights per channel and symmetric: post-training quantization as converters do it today
     digits_uint8.tflite   uint8, weights per tensor and asymmetric: as the hosted models of 2018 to 2020 have it
     digits_16x8.tflite    int16 activations, int8 weights per channel: the converter's 16x8 post-training quantization
     digits/0.png … 9.png  one digit of the test split for each class, 16 x 16 gray
-    expected.json         what LiteRT answers for those ten, with its reference kernels and with its default delegate
+    expected.json         LiteRT's outputs for those ten, with its reference kernels and with its default delegate
     labels.txt
 
 and prints the accuracy of each model under each set of kernels. Nothing depends on the clock or on chance: the same
@@ -26,7 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # its kernels sum in an order of their own
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # its kernels sum in a different order
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import keras
@@ -43,13 +43,13 @@ Weights = Mapping[str, Any]  # name -> tf.Variable, or a tensor in a graph
 Tap = Callable[[str, Any], Any]  # (name, tensor) -> the tensor that takes its place
 
 HERE = Path(__file__).resolve().parent
-SIZE = 16  # pixels on a side
+SIZE = 16  # width and height in pixels
 CLASSES = 10
 SEED = 0
 EPOCHS = 60
 BATCH = 32
 LEARNING_RATE = 3e-3
-SMOOTHING = 0.1  # of the labels: a network that is never quite sure leaves differences visible in its 8-bit answers
+SMOOTHING = 0.1  # label smoothing: outputs that are not saturated make differences visible in 8 bits
 
 # [KH, KW, I, O] of a convolution, [KH, KW, C, M] of a depthwise one, [I, O] of the dense layer.
 SHAPES: Mapping[str, tuple[int, ...]] = {
@@ -64,7 +64,7 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
 
 
 def network(image: Any, weights: Weights, tap: Tap) -> Any:
-    """MobileNetV2 in small: `image` is `[N, 16, 16, 1]` in [-1, 1), the result `[N, 10]` are the logits.
+    """A small MobileNetV2: `image` is `[N, 16, 16, 1]` in [-1, 1), and the result are the logits `[N, 10]`.
 
     `tap` sees each weight and each activation that a quantized model stores. It is the identity while training,
     records ranges while calibrating, and inserts a fake quantization in the graph that the converter gets.
@@ -97,7 +97,7 @@ def unchanged(name: str, tensor: Any) -> Any:
 
 
 def digits() -> tuple[Array, Array, Array, Array]:
-    """(train pixels, train labels, test pixels, test labels); pixels are `[N, 16, 16, 1] uint8`.
+    """Returns (train pixels, train labels, test pixels, test labels); pixels are `[N, 16, 16, 1] uint8`.
 
     The data set has 8 x 8 pixels of 0 to 16: each becomes 2 x 2 pixels of 0 to 255.
     """
@@ -109,7 +109,7 @@ def digits() -> tuple[Array, Array, Array, Array]:
 
 
 def normalized(pixels: Array) -> Array:
-    """Pixels as the network takes them. A power of two, so that no pixel is rounded: `[0, 255]` → `[-1, 127/128]`."""
+    """Scales pixels for the network by a power of two, so that none is rounded: `[0, 255]` → `[-1, 127/128]`."""
     return (pixels.astype(np.float32) - 128) / 128
 
 
@@ -123,7 +123,7 @@ def initial_weights() -> dict[str, tf.Variable]:
 
 
 def train(images: Array, labels: Array) -> dict[str, Array]:
-    """The trained weights, float32."""
+    """Trains the network. Returns its weights, float32."""
     targets = np.eye(CLASSES, dtype=np.float32)[labels] * (1 - SMOOTHING) + SMOOTHING / CLASSES
     weights = initial_weights()
     variables = list(weights.values())
@@ -147,7 +147,7 @@ def train(images: Array, labels: Array) -> dict[str, Array]:
 
 
 def post_training(weights: Mapping[str, Array], images: Array, operators: tf.lite.OpsSet, storage: tf.DType) -> bytes:
-    """Integers throughout, ends included, by the converter's own post-training quantization."""
+    """Quantizes with the converter's post-training quantization, inputs and outputs included."""
 
     class Digits(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([1, SIZE, SIZE, 1], tf.float32, name="image")])
@@ -195,8 +195,10 @@ def uint8_per_tensor(weights: Mapping[str, Array], images: Array) -> bytes:
 
 
 def answers(model: bytes, pixels: Array, resolver: OpResolverType) -> Array:
-    """`[N, 10]` in the model's own type, one call for each picture. An int8 model takes pixel - 128, an int16 model
-    that in its own scale."""
+    """Runs a model on each picture. Returns its outputs `[N, 10]` in the model's type.
+
+    An int8 model takes pixel - 128, an int16 model (pixel - 128) / 128 in its own scale.
+    """
     interpreter = Interpreter(model_content=model, experimental_op_resolver_type=resolver, num_threads=1)
     interpreter.allocate_tensors()
     source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
@@ -250,7 +252,7 @@ def main() -> None:
 
 
 def _json(expected: Mapping[str, Any]) -> str:
-    """With the ten outputs for one picture on one line."""
+    """Formats the JSON with the ten outputs for a picture on one line."""
     text = json.dumps(expected, indent=1)
     return (
         re.sub(r"\[[-\d,\s]+\]", lambda row: " ".join(row[0].split()).replace("[ ", "[").replace(" ]", "]"), text)

@@ -1,6 +1,7 @@
-"""Writes the README and values.schema.json of deploy/helm/octet from its values.yaml; with --check, only compares.
+"""Generates the README and values.schema.json of deploy/helm/octet from its values.yaml. With --check, only compares.
 
-A value's meaning is the comment above it, its type that of its default. What a default cannot show is in `_SHAPES`.
+The comment above a value is its meaning, and the type of its default is its type. `_SHAPES` has types that a default
+cannot show.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from service.core.target import TARGETS
 
 CHART = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "octet"
 
-# Settings that the chart makes of other values, or that no container has a use for.
+# Settings that the chart derives from other values, or that are useless in a container.
 _OWN = {
     *("role", "pool", "target", "advertise", "cluster_key", "cluster_key_file", "build_targets"),
     *("cluster_ca", "cluster_tls_name"),
@@ -32,7 +33,10 @@ _TEXT: Schema = {"type": "string"}
 _FREE: Schema = {"type": "object"}
 _LIST: Schema = {"type": "array"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
-_NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"}  # part of the names of objects
+_NAME: Schema = {
+    "type": "string",
+    "pattern": "^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$",
+}  # used in names of Kubernetes objects
 _MODEL: Schema = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}
 _TARGET: Schema = {"type": "string", "enum": [target.name for target in TARGETS]}
 _CONFIG: Schema = {"type": "object", "propertyNames": {"enum": CONFIG}}
@@ -45,7 +49,7 @@ def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
 
 
 def _scaled(**more: Schema) -> Schema:
-    """A range of replicas; empty: there is none."""
+    """Returns the schema of a range of replicas, or of an empty object, which means no autoscaling."""
     bounds = {"minReplicas": {"type": "integer", "minimum": 1}, "maxReplicas": {"type": "integer", "minimum": 1}}
     properties = bounds | more
     full = _object(tuple(properties), **properties)
@@ -79,7 +83,7 @@ _SOURCE = _object(
     options={"type": "object", "propertyNames": {"pattern": "^[a-z]+(-[a-z]+)*$"}},
     volume=_FREE,
 )
-# By path.
+# Schemas by the path of the value.
 _SHAPES: Mapping[str, Schema] = {
     "config": _CONFIG,
     "api.config": _CONFIG,
@@ -97,7 +101,7 @@ _SHAPES: Mapping[str, Schema] = {
     "store.volume.accessMode": {"type": "string", "enum": ["ReadWriteOnce", "ReadWriteMany"]},
     "api.service.type": {"type": "string", "enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
 }
-# Objects of Kubernetes, which it checks itself.
+# Kubernetes objects, which Kubernetes validates itself.
 _KUBERNETES = (
     *("resources", "cacheVolume", "networkPolicy.dns", "networkPolicy.database", "networkPolicy.store"),
     *("networkPolicy.models", "monitoring.dashboard.labels"),
@@ -116,7 +120,7 @@ def main() -> int:
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Each file, and what it should say."""
+    """Yields the path and the text of each generated file."""
     text = (CHART / "values.yaml").read_text()
     head = {"$schema": "http://json-schema.org/draft-07/schema#"}
     yield CHART / "values.schema.json", json.dumps(head | schema(yaml.safe_load(text)), indent=2) + "\n"
@@ -124,7 +128,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def schema(default: Any, path: str = "") -> Schema:
-    """Of a value whose default is this: nothing else than what is there may be set."""
+    """Returns the schema of a value with this default. An object allows only the keys of its default."""
     if path in _SHAPES:
         return _SHAPES[path]
     if isinstance(default, dict):
@@ -132,7 +136,7 @@ def schema(default: Any, path: str = "") -> Schema:
             return _FREE
         properties = {key: schema(value, f"{path}.{key}".lstrip(".")) for key, value in default.items()}
         if not path:
-            properties["global"] = _FREE  # which Helm gives to every chart
+            properties["global"] = _FREE  # Helm passes this to every chart
         return _object((), **properties)
     if isinstance(default, list):
         return _LIST
@@ -146,10 +150,10 @@ def _is_kubernetes(path: str) -> bool:
 
 
 def readme(text: str) -> str:
-    """The chart's README.
+    """Returns the chart's README.
 
     Raises:
-        ValueError: a value has no comment, and neither has the one that it is in.
+        ValueError: neither a value nor the object that contains it has a comment.
     """
     rows = [f"| `{path}` | {_cell(default)} | {meaning} |" for path, default, meaning in values(text)]
     table = "\n".join(["| value | default | meaning |", "| --- | --- | --- |", *rows])
@@ -157,7 +161,7 @@ def readme(text: str) -> str:
 
 
 def values(text: str) -> Iterator[tuple[str, Any, str]]:
-    """The path, the default and the meaning of each value of a values.yaml; first what is around a value."""
+    """Yields the path, the default and the meaning of each value of a values.yaml, objects before their members."""
     lines = text.splitlines()
 
     def walk(node: yaml.MappingNode, path: str, explained: bool) -> Iterator[tuple[str, Any, str]]:
@@ -184,7 +188,7 @@ def _is_leaf(path: str) -> bool:
 
 
 def _comment(lines: list[str], line: int) -> str:
-    """The comment right above a line."""
+    """Returns the comment directly above a line."""
     found: list[str] = []
     while line > 0 and lines[line - 1].lstrip().startswith("#"):
         line -= 1

@@ -1,6 +1,6 @@
 """`make demo`: everything from push to prediction, with the code that the `octet` command uses.
 
-Starts a server on a free port with a folder of its own, pushes a sample model, asks it what a picture shows, pushes the
+Starts a server on a free port with a folder of its own, pushes a sample model, classifies a picture with it, pushes the
 model once more, and leaves nothing behind.
 """
 
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def show(client: Client, output: Output) -> str:
-    """The steps of the demo; the label that the model gave."""
+    """Runs the steps of the demo. Returns the label that the model predicted."""
     step(output, f"octet push {shown(MODEL)}")
     pushed = push_model(client, MODEL, "digits", "host", None, output)
     build = pushed["build"]
@@ -65,7 +65,9 @@ def show(client: Client, output: Output) -> str:
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[dict[str, Any]]:
-    """A server on a free port with its data in `folder`; what it said when it had started, else its log."""
+    """Runs a server on a free port with its data in `folder`. Yields its start-up message; prints its log if it
+    fails.
+    """
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(folder), "--json"]
     with (folder / "serve.log").open("w+") as log:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -1,8 +1,8 @@
-"""Makes the float programs in tests/fixtures/float (TorchScript and `.pt2`), their input, and what PyTorch answers.
+"""Creates the float programs in tests/fixtures/float (TorchScript and `.pt2`), their input, and PyTorch's outputs.
 
     python -m scripts.float_fixtures
 
-Needs PyTorch, which is in no environment of the project. The weights are random.
+Needs PyTorch, which is not in any of the project's environments. The weights are random.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Inverted(nn.Module):
 
 
 class Network(nn.Module):
-    """Convolutions as in MobileNetV2, other activations and pools, attention with its normalization, and means."""
+    """Convolutions as in MobileNetV2, other activations and pools, attention with normalization, and means."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Sequence(nn.Module):
 
 
 def save_sequence() -> None:
-    """Of a batch of one: PyTorch's sums have an order of their own."""
+    """Saves the sequence model with a batch of one, for which the order of PyTorch's sums is fixed."""
     torch.manual_seed(0)
     torch.backends.quantized.engine = "fbgemm"
     x = torch.randn(1, 5, 18)
@@ -111,7 +111,7 @@ def main() -> None:
         torch.jit.trace(network.eval(), x).save(FOLDER / "network.pt")
         without_places(FOLDER / "network.pt")
         program = torch.export.export(network, (x,))
-        for node in program.graph.nodes:  # where its code lies, and how it came about
+        for node in program.graph.nodes:  # removes paths of source files and the nodes' history
             node.meta = {key: value for key, value in node.meta.items() if key in ("val", "tensor_meta")}
         torch.export.save(program, FOLDER / "network.pt2")
         answers = network(x)

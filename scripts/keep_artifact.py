@@ -1,8 +1,8 @@
-"""Keeps an artifact of today's release for the tests of all later ones: tests/fixtures/artifacts/NAME.tar and .npz.
+"""Saves an artifact of this release for the tests of later ones, as tests/fixtures/artifacts/NAME.tar and NAME.npz.
 
-    python -m scripts.keep_artifact NAME      # on a machine that runs x86-64-v3; once for each release of the format
+    python -m scripts.keep_artifact NAME      # on a machine that runs x86-64-v3; once per version of the format
 
-The archive is what `octet push DIR` sends, the other file inputs and the outputs of this release.
+The archive has the form that `octet push DIR` sends. The .npz file has inputs, and this release's outputs for them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Makes the models of tests/fixtures/lengths: BERTs of one small layer, whose number of tokens is open, by PyTorch and
+"""Creates the models of tests/fixtures/lengths: BERTs of one small layer with an open number of tokens, by PyTorch and
 ONNX Runtime's tools.
 
-Runs in the environment `zoo` of the benchmarks:
+Runs in the benchmarks' environment `zoo`:
 
     ZOO/bin/python -m scripts.make_length_fixtures
 
-`static`: products of matrices in integers, calibrated with and without padding; scores, and so masks, are real values.
-`dynamic`: the range of what is quantized is taken over all tokens, those that a mask hides among them.
+`static`: matrix products in integers, calibrated with and without padding; scores, and therefore masks, are float.
+`dynamic`: an operand's range is that of all tokens, including masked ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMES = ("input_ids", "attention_mask")
 class Bert(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
-        torchvision_models()  # before transformers, which imports torchvision
+        torchvision_models()  # must be imported before transformers, which imports torchvision
         from transformers import BertConfig, BertModel  # type: ignore[import-not-found]
 
         sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

@@ -1,6 +1,6 @@
-"""Makes the MXNet models of tests/fixtures/mxnet, with MXNet's own answers to some inputs.
+"""Creates the MXNet models of tests/fixtures/mxnet, with some inputs and MXNet's outputs for them.
 
-MXNet 1.9.1 needs an older NumPy than Octet and is no part of its environment; make one for it (Python 3.11):
+MXNet 1.9.1 needs an older NumPy than Octet, so it needs an environment of its own (Python 3.11):
 
     python -m venv DIR && DIR/bin/pip install mxnet==1.9.1 numpy==1.23.5
     DIR/bin/python scripts/make_mxnet_fixtures.py tests/fixtures/mxnet
@@ -9,7 +9,7 @@ MXNet 1.9.1 needs an older NumPy than Octet and is no part of its environment; m
 Each model is three files: NAME-symbol.json, NAME-0000.params and NAME.npz, which has `inputs` `[samples, ...]` and
 `outputs` `[samples, ...]`. Weights are random and seeded. `sg_*` are in the form of the oneDNN subgraphs, as
 `quantize_model_mkldnn` writes it; `contrib_*` in that of the `_contrib_quantized_*` operators. MXNet's int8
-convolution is oneDNN's for this processor: make them where there is AVX-512 VNNI.
+convolution is oneDNN's for this processor: create them on a machine with AVX-512 VNNI.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 for _name, _type in (("bool", bool), ("float", float), ("int", int), ("object", object)):
-    if _name not in np.__dict__:  # NumPy 1.24 dropped what MXNet 1.9.1 uses
+    if _name not in np.__dict__:  # MXNet 1.9.1 uses this name, which NumPy 1.24 removed
         setattr(np, _name, _type)
 
 import mxnet as mx  # noqa: E402
@@ -31,7 +31,7 @@ from mxnet import sym as S  # noqa: E402
 from mxnet.contrib.quantization import quantize_model_mkldnn  # noqa: E402
 
 SAMPLES = 6
-LABEL = "softmax_label"  # as MXNet calls the labels of the output `softmax`
+LABEL = "softmax_label"  # MXNet's name for the labels of the output `softmax`
 QUIET = logging.getLogger("quantize")
 QUIET.setLevel(logging.ERROR)
 
@@ -70,7 +70,7 @@ def block(
 
 
 def sg_residual(x: Any) -> Any:
-    """ResNet: identity and projected shortcuts, sums with and without an activation, global pooling, float answers."""
+    """ResNet: identity and projected shortcuts, sums with and without an activation, global pooling, float outputs."""
     x = block(x, "stem", 12)
     x = S.Pooling(x, kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max", name="pool0")
     y = block(block(x, "a1", 12), "a2", 12, act="")
@@ -294,7 +294,7 @@ def make_zoo(folder: Path, name: str) -> None:
     net = vision.get_model(name, pretrained=False)
     net.initialize(mx.init.MSRAPrelu())
     data = rng.uniform(-2.0, 2.0, (8, 3, size, size)).astype(np.float32)
-    with mx.autograd.record(train_mode=True):  # so that moving statistics are of this data
+    with mx.autograd.record(train_mode=True):  # so that the moving statistics are those of this data
         for _ in range(24):
             net(mx.nd.array(data)).wait_to_read()
     net.hybridize()

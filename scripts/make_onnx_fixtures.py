@@ -1,4 +1,4 @@
-"""Makes the ONNX models of tests/fixtures/onnx: networks as PyTorch exports them and ONNX Runtime quantizes them, and
+"""Creates the ONNX models of tests/fixtures/onnx: networks that PyTorch exported and ONNX Runtime quantized, and
 the cases of ONNX's own test suite for quantized operators.
 
 Two environments, with the versions noted in the files' producers:
@@ -6,7 +6,7 @@ Two environments, with the versions noted in the files' producers:
     TORCH/bin/python scripts/make_onnx_fixtures.py export FOLDER            # torch, onnx
     ORT/bin/python scripts/make_onnx_fixtures.py quantize FOLDER tests/fixtures/onnx    # onnxruntime, onnx
 
-The weights are random: what the tests compare is arithmetic.
+The weights are random, as the tests only compare arithmetic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 TOKENS, WORDS, WIDTH, HEADS = 12, 40, 32, 4
 SIDE = 32
 OPSET = 17
-OLDEST, NEWEST = 10, 25  # operator sets that Octet reads; the suite's cases are of the newest that there is
+OLDEST, NEWEST = 10, 25  # the operator sets that Octet reads; the suite's cases use the newest one
 QUANTIZED = (
     "ConvInteger",
     "DequantizeLinear",
@@ -32,7 +32,7 @@ QUANTIZED = (
     "QLinearMatMul",
     "QuantizeLinear",
 )
-# What stands between quantized operators in today's exports.
+# Operators between quantized ones in current exports.
 BETWEEN = (
     *("Attention", "BatchNormalization", "Celu", "Clip", "Cos", "CumSum", "Einsum", "GatherElements", "GatherND"),
     *("Gelu", "GroupNormalization", "InstanceNormalization", "IsInf", "IsNaN", "LayerNormalization", "LpNormalization"),
@@ -40,12 +40,12 @@ BETWEEN = (
     *("ScatterElements", "ScatterND", "Selu", "Sign", "Sin", "Softsign", "Sum", "Swish", "ThresholdedRelu", "TopK"),
     *("Trilu", "Xor"),
 )
-SENT = tuple(name for name in BETWEEN if name != "Resize")  # of these, other inputs than the first are computed too
+SENT = tuple(name for name in BETWEEN if name != "Resize")  # operators whose other inputs may be computed, too
 SENDABLE = ("float32", "int64", "int32", "int8", "uint8", "bool")
 
 
 def export(folder: Path) -> None:
-    """The float networks: `bert.onnx`, `mobilenet_v3.onnx`."""
+    """Exports the float networks: `bert.onnx`, `mobilenet_v3.onnx`."""
     import torch  # type: ignore[import-not-found]
     from torch import nn
 
@@ -141,7 +141,7 @@ def export(folder: Path) -> None:
     )
     for module in mobile.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(module.weight)  # else every picture gets the same answer
+            nn.init.kaiming_normal_(module.weight)  # otherwise every picture has the same result
     inputs = {"bert": torch.zeros(1, TOKENS, dtype=torch.int64), "mobilenet_v3": torch.zeros(1, 3, SIDE, SIDE)}
     for name, network in (("bert", Bert()), ("mobilenet_v3", mobile)):
         torch.onnx.export(
@@ -157,7 +157,7 @@ def export(folder: Path) -> None:
 
 
 def quantize(folder: Path, target: Path) -> None:
-    """Each of them statically, and dynamically."""
+    """Quantizes each network statically, and dynamically."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         QuantFormat,
@@ -227,7 +227,7 @@ def _is_taken(model: Any, inputs: Any, outputs: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Elements as NumPy has them; those of types of its own, 4 bits or float8, by their bytes."""
+    """Returns elements as NumPy has them; those of types that NumPy lacks, 4 bits or float8, as bytes."""
     from onnx import numpy_helper
 
     array = numpy_helper.to_array(value) if hasattr(value, "data_type") else np.asarray(value)

@@ -1,12 +1,12 @@
-"""Makes the TFLite models of tests/fixtures/tflite: whole networks as TensorFlow's converter writes them.
+"""Creates the TFLite models of tests/fixtures/tflite: whole networks from TensorFlow's converter.
 
-TensorFlow is no part of Octet's environment; make one for it (Python 3.11). Keras 2 is for the LSTM alone, which the
-converter knows by what Keras 2 writes of it:
+TensorFlow needs an environment of its own (Python 3.11). Keras 2 is only for the LSTM, which the
+converter recognizes in the form that Keras 2 writes:
 
     python -m venv DIR && DIR/bin/pip install tensorflow==2.21.0 tf_keras==2.21.0
     DIR/bin/python scripts/make_tflite_fixtures.py tests/fixtures/tflite
 
-Weights are random and seeded, calibrated on noise. All are int8 but for `keywords_hybrid`, whose weights alone are
+Weights are random and seeded, calibrated on noise. All are int8 except `keywords_hybrid`, of which only the weights are
 quantized. The batch is left open, as Keras leaves it.
 """
 
@@ -26,7 +26,7 @@ from keras import layers
 
 
 def detector() -> Any:
-    """Leaky ReLUs, nearest neighbours, a split and two heads that are joined: what YOLO does."""
+    """A small YOLO: leaky ReLUs, nearest-neighbour upsampling, a split, and two concatenated heads."""
 
     def block(x: Any, filters: int, strides: int = 1) -> Any:
         x = layers.Conv2D(filters, 3, strides, padding="same", use_bias=False)(x)
@@ -46,7 +46,7 @@ def detector() -> Any:
 
 
 def segmentation() -> Any:
-    """Dilated convolutions, PReLU, bilinear upsampling, and a transposed convolution: a U-Net."""
+    """A small U-Net: dilated convolutions, PReLU, bilinear upsampling, and a transposed convolution."""
     image = layers.Input((32, 32, 3))
     wide = layers.Conv2D(8, 3, padding="same", activation="relu")(image)
     x = layers.MaxPool2D()(wide)
@@ -59,7 +59,7 @@ def segmentation() -> Any:
 
 
 def transformer() -> Any:
-    """Attention, layer normalization and GELU: a ViT."""
+    """A small ViT: attention, layer normalization and GELU."""
     image = layers.Input((32, 32, 3))
     x = layers.Reshape((16, 32))(layers.Conv2D(32, 8, 8)(image))
     for _ in range(2):
@@ -97,7 +97,7 @@ def recurrent(folder: Path) -> bytes:
 
 
 class _Stream(tf.Module):  # type: ignore[misc]
-    """A convolution over time, a frame at a time: the frames before lie in a variable."""
+    """A convolution over time, one frame per call: the previous frames are kept in a variable."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -125,7 +125,7 @@ def int8(model: Any) -> bytes:
 
 
 def _calibrated(converter: Any, shape: tuple[int, ...]) -> Any:
-    """`converter`, which is to quantize to int8."""
+    """Configures `converter` to quantize to int8, and returns it."""
     rng = np.random.default_rng(0)
 
     def samples() -> Iterator[list[Any]]:

@@ -1,6 +1,6 @@
-"""Writes what is made of the .proto files: `make messages`; with --check, only compares.
+"""Generates code from the .proto files: `make messages`. With --check, only compares.
 
-The messages of Python, and for reflection what the data plane tells of its services.
+Generates Python's message classes, and the descriptors that the data plane sends for gRPC reflection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FILES = ("inference_pb2.py", "inference_pb2.pyi")
 _PLANE = Path("service/native/plane")
 _DESCRIPTORS = _PLANE / "net" / "descriptors.h"
 _REFLECTION = "grpc/reflection/v1/reflection.proto"
-_LINE_BYTES = 28  # of a file, in a line of its text
+_LINE_BYTES = 28  # bytes of the descriptor in one line of the header
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def generated() -> dict[str, str]:
-    """The text of each file, by its path."""
+    """Returns the text of each generated file, by its path."""
     with TemporaryDirectory() as folder:
         _protoc(_PYTHON, "inference.proto", f"--python_out={folder}", f"--pyi_out={folder}")
         found = {str(_PYTHON / name): _in_a_pool_of_its_own((Path(folder) / name).read_text()) for name in _FILES}
@@ -45,12 +45,14 @@ def _protoc(sources: Path, file: str, *options: str) -> None:
 
 
 def _in_a_pool_of_its_own(code: str) -> str:
-    """Clients of the protocol bring messages of the same names: in one pool, whichever is imported second fails."""
+    """Gives the messages their own pool: other clients of the protocol define the same names, and in a shared pool the
+    second import would fail.
+    """
     return code.replace("_descriptor_pool.Default()", "_descriptor_pool.DescriptorPool()")
 
 
 def _descriptors() -> str:
-    """A header of C++ with the serialized FileDescriptorProto of each file."""
+    """Returns a C++ header with the serialized FileDescriptorProto of each file."""
     protocols = _PLANE / "protocols"
     files = [
         _described(_PYTHON, "inference.proto"),
@@ -91,7 +93,7 @@ def _literal(data: bytes) -> str:
 
 
 def _escaped(byte: int) -> str:
-    """As C++ reads it: three digits, since a shorter number would go on in the next character."""
+    """Escapes a byte for C++: with three octal digits, as a shorter escape would include a digit that follows it."""
     char = chr(byte)
     return char if char.isascii() and (char.isalnum() or char in " ._/") else f"\\{byte:03o}"
 

@@ -1,8 +1,8 @@
-"""Makes the exported programs in tests/fixtures/torch (`*.pt2`), inputs, and what PyTorch answers.
+"""Creates the exported programs in tests/fixtures/torch (`*.pt2`), inputs, and PyTorch's outputs.
 
     python -m scripts.pt2_fixtures
 
-Needs PyTorch and torchao, which are in no environment of the project. The weights are random.
+Needs PyTorch and torchao, which are not in any of the project's environments. The weights are random.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DECOMPOSED = torch.ops.quantized_decomposed
 
 
 class Residual(nn.Module):
-    """Additions before a ReLU and before none, a depthwise convolution, ReLU6, max pooling, a linear layer."""
+    """Additions with and without a ReLU after them, a depthwise convolution, ReLU6, max pooling, a linear layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Branches(nn.Module):
 
 
 class Steps(nn.Module):
-    """One operator after the other between conversions of our own choice; each is an output."""
+    """Many single operators between hand-written conversions; each is an output."""
 
     def forward(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
         x, y = stepped(x, 0.05, 3), stepped(x.transpose(2, 3), 0.02, -20)
@@ -92,7 +92,7 @@ class Steps(nn.Module):
 
 
 class Layers(nn.Module):
-    """What timm and transformers leave in float32 between quantized operators; each is an output."""
+    """Operators that timm and transformers leave in float32 between quantized ones; each is an output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,8 +194,8 @@ def quantized(model: nn.Module, quantizer: Any, dynamic: bool) -> Any:
 
 
 def save(name: str, program: Any) -> None:
-    """The program, inputs of several spreads, and PyTorch's answers."""
-    for node in program.graph.nodes:  # where its code lies, and how it came about
+    """Saves the program, inputs of several spreads, and PyTorch's outputs."""
+    for node in program.graph.nodes:  # removes paths of source files and the nodes' history
         node.meta = {key: value for key, value in node.meta.items() if key in ("val", "tensor_meta")}
     torch.export.save(program, FOLDER / f"{name}.pt2")
     arrays: dict[str, Any] = {}
@@ -209,7 +209,7 @@ def save(name: str, program: Any) -> None:
 
 
 def nearest() -> None:
-    """Which rows `upsample_nearest2d` takes, of images with their channels first and last: nearest.npz."""
+    """Saves the rows that `upsample_nearest2d` chooses, for channels first and last: nearest.npz."""
     sizes = [(before, after, np.nan) for before in (1, 2, 3, 5, 7, 10, 13) for after in (1, 2, 3, 4, 6, 7, 9, 14, 15)]
     factors = ((5, 1.5), (7, 1.7), (12, 0.5), (9, 0.3), (6, 2.0), (4, 3.0), (31, 1.1), (10, 4.0), (23, 0.77))
     cases = [*sizes, *((before, int(before * factor), factor) for before, factor in factors)]
@@ -227,7 +227,9 @@ def nearest() -> None:
 
 
 def transposed() -> None:
-    """What `conv_transpose2d` answers between conversions, by stride, padding and output padding: transposed.npz."""
+    """Saves outputs of `conv_transpose2d` between conversions, by stride, padding and output padding:
+    transposed.npz.
+    """
     arrays: dict[str, Any] = {}
     for case, geometry in enumerate(
         ((1, 1, 0, 0, 0, 0), (2, 2, 1, 1, 1, 1), (2, 1, 0, 1, 0, 0), (3, 2, 2, 0, 2, 1), (2, 2, 0, 0, 0, 0))
@@ -246,7 +248,7 @@ def transposed() -> None:
 
 
 def rounded(x: Any, scale: float, zero_point: int) -> torch.Tensor:
-    """As `quantized_decomposed` stores in int8 and takes out again (torch/ao/quantization/fx/_decomposed.py)."""
+    """Quantizes to int8 and dequantizes, like `quantized_decomposed` (torch/ao/quantization/fx/_decomposed.py)."""
     stored = torch.clamp(torch.round(torch.from_numpy(x) * (1.0 / scale)) + zero_point, -128, 127).to(torch.int8)
     return (stored.to(torch.float32) - zero_point) * scale
 

@@ -1,6 +1,6 @@
-"""Writes docs/reference from the code, so that it cannot be out of date: `make docs`; with --check, only compares.
+"""Generates docs/reference from the code: `make docs`. With --check, only compares.
 
-It loads both halves of the program, so TVM has to be told to load its compiler: `TVM_USE_RUNTIME_LIB=0`.
+It loads both the compiler and the server, so TVM must load its compiler: `TVM_USE_RUNTIME_LIB=0`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ def _pages() -> Iterator[tuple[Path, str]]:
 def settings() -> Iterator[str]:
     yield "# Settings"
     yield (
-        "A flag of the command wins over an environment variable, which wins over the file (`$OCTET_CONFIG`, or "
-        "`octet.toml` in the working directory, with these names as keys), which wins over the default. Sizes are in "
-        "bytes, times in seconds."
+        "A command's flag takes precedence over an environment variable, which takes precedence over the file "
+        "(`$OCTET_CONFIG`, or "
+        "`octet.toml` in the working directory, with these names as keys), which takes precedence over the default. "
+        "Sizes are in bytes, and times in seconds."
     )
     rows = [
         (f"`{name}`", f"`OCTET_{name.upper()}`", f"`{_default(field)}`", field.description or "")
@@ -91,14 +92,14 @@ def numerics() -> Iterator[str]:
 
 
 def _sessions(mode: str) -> Iterator[str]:
-    """Describes the sessions in which a build asks the runtimes that define a mode."""
+    """Describes the sessions in which a build runs the runtimes that define a mode."""
     for reference in REFERENCES.values():
         if mode in reference.sessions:
             witness, *others = reference.sessions[mode]
             yield f"Witness: {reference.name} with {_options(witness.options)}."
             if others:
                 listed = "; ".join(f"{each.note} ({_options(each.options) or 'no options'})" for each in others)
-                yield f"Reports also say how far these differ from the build: {listed}."
+                yield f"Reports also contain how far these sessions differ from the build: {listed}."
 
 
 def _options(options: Mapping[str, str]) -> str:
@@ -187,7 +188,7 @@ def _media(content: tuple[str, Mapping[str, Any]]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """A JSON schema in a few words; one of our own as a link to its heading."""
+    """Describes a JSON schema in a few words; a named schema as a link to its heading."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -230,8 +231,8 @@ def protocols() -> Iterator[str]:
 def commands() -> Iterator[str]:
     yield "# Commands"
     yield (
-        "Every command takes `--json`: then stdout carries JSON and nothing else, also for an error. Progress goes to "
-        "stderr. Exit status: 0 done, 1 failed, 2 not understood, 3 built and "
+        "Every command accepts `--json`: then stdout contains only JSON, even for an error. Progress goes to "
+        "stderr. Exit status: 0 success, 1 failure, 2 wrong usage, 3 built but "
         "[different](../how-to/reports.md#builds-that-are-different) from its reference runtime, 130 interrupted."
     )
     yield from _command(typer.main.get_command(command_line), ("octet",))

@@ -1,6 +1,7 @@
-"""Takes out of an environment what no process of Octet's loads, for the images: `python slim.py ENVIRONMENT`.
+"""Removes everything from an environment that Octet's processes do not load, for the images: `python slim.py
+ENVIRONMENT`.
 
-Needs `strip` of binutils, and nothing of the environment's.
+Needs `strip` (binutils), and no package of the environment.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-# In any package. Type stubs, tests and C++ headers are for those who develop.
+# In all packages: type stubs, tests and C++ headers, which are needed only for development.
 _EVERYWHERE = ("**/*.pyi", "**/tests", "**/include")
-# In the packages that are there.
+# In packages that are installed.
 _UNUSED = (
-    "ziglang/lib",  # of the C++ compiler; the linker is in the program
-    "nvidia/cuda_nvrtc/lib/*.alt.*",  # the same library once more, linked otherwise
+    "ziglang/lib",  # sources of the C++ compiler's libraries; only its linker is used, which is part of the program
+    "nvidia/cuda_nvrtc/lib/*.alt.*",  # a second copy of the library, linked differently
     "tvm/3rdparty",
     "tvm/src",
-    "torch/bin/[!t]*",  # all but torch_shm_manager, without which it is not imported
+    "torch/bin/[!t]*",  # all except torch_shm_manager, which importing torch needs
     "torch/bin/test_*",
     "torch/share",
     "torch/test",
@@ -26,7 +27,7 @@ _UNUSED = (
     "ai_edge_litert/libLiteRtWebGpuAccelerator.so",
     "ai_edge_litert/tools",  # converters
     "ai_edge_litert/vendors",  # compilers for other devices
-    "onnxruntime/capi/libonnxruntime.so*",  # for C; Python's module has all of it inside
+    "onnxruntime/capi/libonnxruntime.so*",  # for C programs; the Python module contains its own copy
     "onnxruntime/datasets",
     "onnxruntime/quantization",
     "onnxruntime/tools",
@@ -37,7 +38,7 @@ _UNUSED = (
     "sqlalchemy/dialects/mssql",
     "sqlalchemy/dialects/mysql",
     "sqlalchemy/dialects/oracle",
-    # Pictures are PNG or JPEG.
+    # Only PNG and JPEG pictures are decoded.
     "PIL/_avif.*",
     "PIL/_webp.*",
     "PIL/_imagingcms.*",
@@ -47,7 +48,7 @@ _UNUSED = (
 )
 
 
-# What is loaded on demand, beside all modules of Octet's.
+# Modules that are loaded on demand, in addition to all of Octet's.
 _ON_DEMAND = ("sqlalchemy.dialects.postgresql.psycopg", "torch.export", "torch.ao.quantization.fx._decomposed")
 _IMPORT = """
 import importlib, sys
@@ -60,33 +61,33 @@ for name in sys.argv[1:]:
 
 
 def slim(packages: Path) -> None:
-    """Args: packages: a folder `site-packages`."""
+    """Removes unused files from a folder `site-packages`, and strips its libraries."""
     for pattern in (*_EVERYWHERE, *_UNUSED):
         for path in list(packages.glob(pattern)):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
-                path.unlink(missing_ok=True)  # its folder may be gone
+                path.unlink(missing_ok=True)  # its folder may have been removed already
     for path in packages.rglob("*.so*"):
-        # Libraries that wheels bring along in folders *.libs were rewritten by a tool after which strip breaks them.
+        # The tool that puts libraries into *.libs folders of wheels rewrites them, after which strip would break them.
         if path.is_file() and not path.is_symlink() and not path.parent.name.endswith(".libs"):
             subprocess.run(["strip", "--strip-unneeded", path], check=True)
 
 
 def compile_imported(python: Path, packages: Path) -> None:
-    """Leaves the bytecode of what is imported, so that a read-only image starts as fast as one that may write it.
+    """Compiles the modules that are imported to bytecode, so that a read-only image starts as fast as a writable one.
 
     Raises:
-        CalledProcessError: a module that is there cannot be imported.
+        CalledProcessError: an installed module cannot be imported.
     """
-    writing = {"PYTHONDONTWRITEBYTECODE": ""}  # empty: it writes
-    # In two processes, as they run: none that compiles or serves loads torch.
+    writing = {"PYTHONDONTWRITEBYTECODE": ""}  # an empty value means that bytecode is written
+    # In two processes, as at run time: no process that compiles or serves loads torch.
     for names in (_ON_DEMAND, _modules(packages)):
         subprocess.run([python, "-c", _IMPORT, *names], env=writing, check=True)
 
 
 def _modules(packages: Path) -> list[str]:
-    """Octet's own, but scripts."""
+    """Returns the names of Octet's modules, except scripts."""
     sources = (path.relative_to(packages) for path in (packages / "service").rglob("*.py"))
     chosen = (path for path in sources if path.stem != "__main__" and "migrations" not in path.parts)
     return sorted(".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in chosen)

@@ -1,9 +1,9 @@
-"""Makes tests/fixtures/torch: small quantized models of PyTorch, inputs, and what PyTorch answers with each engine.
+"""Creates tests/fixtures/torch: small quantized PyTorch models, inputs, and PyTorch's outputs with each engine.
 
     python -m scripts.torch_fixtures
 
-Needs PyTorch, which is in no environment of the project: the answers are kept, so that the tests run without it. The
-weights are random. The x86 and onednn engines answer as they do on AVX512-VNNI, and the machine has to have it.
+Needs PyTorch, which is not in any of the project's environments; the saved outputs let the tests run without it. The
+weights are random. The machine must have AVX512-VNNI, as the outputs of the x86 and onednn engines depend on it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Residual(nn.Module):
 
 
 class Depthwise(nn.Module):
-    """Groups on both sides of the x86 engine's choice, ReLU6 and hardtanh."""
+    """Grouped convolutions for which the x86 engine chooses either of its kernels, ReLU6 and hardtanh."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Depthwise(nn.Module):
 
 
 class Branches(nn.Module):
-    """Concatenation, pools of both kinds in all their manners, multiplication, dropout."""
+    """Concatenation, max and average pools with all options, multiplication, dropout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,8 @@ class Functions(nn.Module):
 
 
 class Unfused(nn.Module):
-    """As FX leaves timm's networks: batch normalization and an activation in place behind a convolution, in float32;
+    """timm's networks as FX converts them: batch normalization and an in-place activation after a convolution, in
+    float32;
     and a layer normalization of stored values."""
 
     def __init__(self) -> None:
@@ -116,7 +117,7 @@ class Unfused(nn.Module):
 
 
 class Eager(nn.Module):
-    """Modules that were not fused, so that every activation stands alone; per-tensor weights; several outputs."""
+    """Modules that were not fused, so that activations are separate operators; per-tensor weights; several outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +185,7 @@ class Sequence(nn.Module):
 
 
 class Pooled(nn.Module):
-    """Adaptive averages of even areas, where many means lie halfway between two steps: in whole blocks of channels, and
+    """Adaptive averages of even areas, where many means are halfway between two steps: in whole blocks of channels, and
     in those left over."""
 
     def __init__(self) -> None:
@@ -198,7 +199,7 @@ class Pooled(nn.Module):
 
 
 class Rows(nn.Module):
-    """Linear layers whose activations are quantized as they come, of weights with one scale and with many."""
+    """Linear layers whose activations are quantized at run time, with per-tensor and per-channel weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,7 +228,7 @@ def by_hand(model: nn.Module, shape: tuple[int, ...], engine: str) -> nn.Module:
 
 
 def without_places(path: Path) -> None:
-    """Takes the records out of an archive that say where its code lay on the disk."""
+    """Removes the records of an archive that contain paths of source files."""
     with zipfile.ZipFile(path) as archive:
         records = {name: archive.read(name) for name in archive.namelist() if not name.endswith(".debug_pkl")}
     with zipfile.ZipFile(path, "w") as archive:
@@ -236,7 +237,7 @@ def without_places(path: Path) -> None:
 
 
 def save(name: str, model: Any, shape: tuple[int, ...], spreads: tuple[float, ...] = (0.3, 1.0, 3.0, 30.0)) -> None:
-    """The model, inputs of several spreads, and every engine's answers."""
+    """Saves the model, inputs of several spreads, and the outputs with each engine."""
     path = FOLDER / f"{name}.pt"
     torch.jit.save(model, str(path))
     without_places(path)

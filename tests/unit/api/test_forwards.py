@@ -1,4 +1,4 @@
-"""What a data plane says that it forwarded, as metrics."""
+"""Metrics of the requests that a data plane reports as forwarded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_forwards_are_counted_by_pool_and_model() -> None:
     assert found["octet_forwards_total", "old", "digits", "retried"] == 2
     assert ("octet_forwards_total", "old", "digits", "failed") not in found
     assert found["octet_hop_duration_seconds_count", "old", "digits", None] == 3
-    assert b'"w1"' not in metrics.text()  # another after each start
+    assert b'"w1"' not in metrics.text()  # no label for workers, whose ids change with each start
 
 
 def test_what_nobody_asks_for_any_more_is_dropped() -> None:

@@ -1,4 +1,4 @@
-"""From stored values to what a person reads."""
+"""Formatting a model's outputs for people."""
 
 import io
 import json
@@ -91,7 +91,7 @@ def test_equal_scores_have_a_bar_too() -> None:
 
 
 def _printed(values: list[float]) -> list[tuple[str, int, str]]:
-    """(label, length of the bar, value) of each line."""
+    """Returns (label, length of the bar, value) for each line."""
     console = Console(file=io.StringIO(), width=100, color_system=None)
     console.print(bars(top(np.array(values), None)))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]

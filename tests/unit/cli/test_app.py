@@ -1,4 +1,4 @@
-"""What every command owes: exit statuses, JSON and nothing else on stdout, and errors that say what to do."""
+"""Rules for every command: exit statuses, only JSON on stdout with --json, and errors with a remedy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ REMOTE = (
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a server that is not there."""
+    """An address at which no server listens."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""A server's artifact, fetched: which one, and nothing but what an artifact consists of."""
+"""Fetching a server's artifact: which one is chosen, and that only expected files are unpacked."""
 
 from __future__ import annotations
 

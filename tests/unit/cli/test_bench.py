@@ -1,4 +1,4 @@
-"""What `octet bench` is asked, and what it shows."""
+"""The options and the output of `octet bench`."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def server(plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture
 def build(plane: ControlPlane) -> str:
-    """A build that waits."""
+    """The id of a waiting build."""
     plane.push()
     ((waiting,), _) = plane.services.builds.list()
     return waiting.id
@@ -56,7 +56,7 @@ def test_builds_of_one_version_are_told_apart(plane: ControlPlane, server: str) 
 def test_a_build_that_waits_is_canceled(server: str, build: str) -> None:
     result = builds(server, build[:8], "--cancel", "--json")
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (0, "canceled")
-    assert builds(server, build[:8], "--cancel").exit_code == 0  # which is what was asked for
+    assert builds(server, build[:8], "--cancel").exit_code == 0  # canceling it again succeeds, too
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])

@@ -1,4 +1,4 @@
-"""What the client makes of answers that no well-behaved test server gives: errors, other servers, lost connections."""
+"""How the client handles what a normal test server does not send: errors, other servers, lost connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_error_page_of_another_server_is_quoted(body: str) -> None:
 
 def test_a_server_that_is_not_there_is_named_with_what_to_do() -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take the port meanwhile
+        unused.bind(("127.0.0.1", 0))  # bound but not listening, so that no other process can use the port
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"
         with Client(address) as client, pytest.raises(ServerUnreachable, match=address) as caught:
             client.models()
@@ -76,7 +76,7 @@ def test_events_go_on_after_the_last_one_that_was_seen() -> None:
         match len(asked_after):
             case 1:  # the connection is lost
                 return httpx.Response(200, stream=_BrokenOff([_event(1), _event(2)]))
-            case 2:  # the server stops, and says goodbye
+            case 2:  # the server stops, and ends the response regularly
                 return httpx.Response(200, content=_event(3))
         return httpx.Response(200, content=_event(4, state="succeeded"))
 
@@ -126,7 +126,7 @@ def _event(number: int, state: str = "running") -> bytes:
 
 
 class _BrokenOff(httpx.SyncByteStream):
-    """A body that ends in a lost connection."""
+    """A response body that ends with a lost connection."""
 
     def __init__(self, chunks: list[bytes]) -> None:
         self._chunks = chunks

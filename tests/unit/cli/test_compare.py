@@ -1,4 +1,4 @@
-"""What `octet compare` makes of a server's answer."""
+"""The output of `octet compare` for a server's response."""
 
 from __future__ import annotations
 

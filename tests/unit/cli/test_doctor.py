@@ -1,4 +1,4 @@
-"""What `octet doctor` finds in a data folder."""
+"""The findings of `octet doctor` in a data folder."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_folder_that_is_no_store_is_a_problem(doctor: Doctor, settings: Settin
 def test_a_database_and_a_bucket_that_do_not_answer_are_problems(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the password is not told."""
+    """The password is not printed."""
     monkeypatch.setattr("service.cli.checks._DATABASE_S", 0.2)
     monkeypatch.setattr("service.cli.checks._BUCKET_S", 0.2)
     monkeypatch.setenv("OCTET_DATABASE_URL", "postgresql://octet:hunter2@127.0.0.1:1/octet")

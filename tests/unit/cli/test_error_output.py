@@ -1,4 +1,4 @@
-"""How commands show errors, and what they write for those that are Octet's own."""
+"""How commands show errors, and the report files that they write for internal errors."""
 
 from __future__ import annotations
 

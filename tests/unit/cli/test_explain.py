@@ -1,4 +1,4 @@
-"""What `octet explain` shows of an explanation."""
+"""The output of `octet explain`."""
 
 from __future__ import annotations
 

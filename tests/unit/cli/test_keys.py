@@ -1,4 +1,4 @@
-"""`octet keys` and `octet audit` on the data folder, and what the client shows to a server."""
+"""`octet keys` and `octet audit` on the data folder, and the key that the client sends to a server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def document(*arguments: str) -> Any:
 def test_a_key_is_made_shown_listed_and_revoked_without_a_server() -> None:
     made = octet("keys", "create", "camera 7", "--scope", "push", "--scope", "predict", "--requests-per-day", "1000")
     assert made.exit_code == 0
-    text = made.stdout.strip()  # and nothing else, for KEY=$(octet keys create …)
+    text = made.stdout.strip()  # only the key, for KEY=$(octet keys create …)
     id = text.split("_")[1]
     (listed,) = document("keys", "list")
     assert (listed["id"], listed["scopes"], listed["requests_per_day"]) == (id, ["predict", "push"], 1000)

@@ -1,4 +1,4 @@
-"""`octet matrix` on a server's answer."""
+"""The output of `octet matrix` for a server's response."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_row_says_what_was_checked_and_measured(plane: ControlPlane, server: s
         "memory",
     )
     assert header.split() == " ".join([*columns, "cost per million"]).split()
-    # 3.6 / 3600 * 0.25 * 10^6 of one worker that computes one call at a time
+    # 3.6 / 3600 * 0.25 * 10^6: one worker that computes one call at a time
     assert row.split() == ["host", HOST_TARGET, "ready", "litert-reference", "equal", "1", "0", "250", "ms", "250"]
     assert notes == [f"{HOST_TARGET}  checked against a runtime", f"{HOST_TARGET}  measured on a CPU, 1 thread"]
 

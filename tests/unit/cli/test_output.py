@@ -1,4 +1,4 @@
-"""Names that others chose cannot control the terminal, whatever way they are written."""
+"""Names from untrusted sources cannot control the terminal, in any kind of output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_text_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("cell", ["a\n✓ verified", Text("a\n✓ verified")])
 def test_a_line_break_in_a_name_makes_no_row(cell: str | Text, capsys: pytest.CaptureFixture[str]) -> None:
     Output(as_json=False).show(table(cell, "second"))
-    assert capsys.readouterr().out.split("\n", 1)[0].strip() == ""  # the empty head
+    assert capsys.readouterr().out.split("\n", 1)[0].strip() == ""  # the empty header row
     Output(as_json=False).show(table(cell, "second"))
     assert "a\\n✓ verified  second" in " ".join(capsys.readouterr().out.split("\n"))
 

@@ -1,4 +1,4 @@
-"""`octet explain --passes` writes what each pass makes of a model file."""
+"""`octet explain --passes` writes the text of the model after each pass."""
 
 from __future__ import annotations
 

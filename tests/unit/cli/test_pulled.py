@@ -1,4 +1,4 @@
-"""Of what was pulled to be served, what nobody serves goes."""
+"""Pulled folders that no process serves are deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OLD, NEW, OTHER = ("0" * 64, "1" * 64, "2" * 64)
 
 
 def pull(root: Path, reference: str, digest: str, size_bytes: int = 100, used_s: int = 0) -> Path:
-    """As `served_folder` does, for a process that has ended since."""
+    """Creates a folder like `served_folder`, for a process that has ended since."""
     folder = root / reference / digest
     (folder / "blobs").mkdir(parents=True)
     (folder / "blobs" / "one").write_bytes(bytes(size_bytes))
@@ -37,7 +37,7 @@ def test_what_a_process_serves_stays(tmp_path: Path) -> None:
     old, cut_off = pull(tmp_path, "a", OLD), tmp_path / "a" / f"{OTHER}.partial"
     cut_off.mkdir()
     pulled._hold(old)
-    pulled._hold(tmp_path / "a" / OTHER)  # it is being pulled
+    pulled._hold(tmp_path / "a" / OTHER)  # a pull is in progress
     try:
         pull(tmp_path, "a", NEW)
         pulled.collect(tmp_path, 0)
@@ -64,7 +64,7 @@ def test_beyond_the_limit_what_was_served_longest_ago_goes_with_all_of_it(tmp_pa
 
 
 def test_a_lock_that_was_deleted_meanwhile_is_taken_anew(tmp_path: Path) -> None:
-    """Or its holder would hold nothing."""
+    """Otherwise the process would hold a lock on a deleted file."""
     folder = pull(tmp_path, "a", OLD)
     lock = folder.with_name(f"{OLD}.lock")
     real, calls = os.open, []

@@ -1,4 +1,4 @@
-"""Pulls that fail, and what they leave: a registry that nobody runs, and one that has nothing."""
+"""Failed pulls, and the files that they leave: with no registry running, and with an empty registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `octet compile`, `octet push` and `octet builds` show of an artifact's reports."""
+"""How `octet compile`, `octet push` and `octet builds` show an artifact's reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of stages, where no terminal shows it live."""
+"""The list of stages without a terminal that shows it live."""
 
 import io
 

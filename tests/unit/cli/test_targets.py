@@ -1,4 +1,4 @@
-"""What `octet targets` says of this machine and of others."""
+"""The output of `octet targets` for this machine and for others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.core.target import TARGETS, Host, detect_host, parse_target
 
 @pytest.fixture(autouse=True)
 def complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this kernel has: both parts of the sandbox."""
+    """Makes both parts of the sandbox available, whatever this kernel has."""
     monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", True, ""), Finding("seccomp", True, "")])
 
 

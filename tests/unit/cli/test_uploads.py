@@ -1,4 +1,4 @@
-"""What the commands upload for a model of two files."""
+"""What the commands upload for a model with two files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which mixture is taken within a budget of answers."""
+"""Which mixture is chosen within a budget for lost answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that is not edited stays what it was; one that is computes what was asked."""
+"""A file that is not edited is unchanged; an edited one computes what the edit intends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels of neighbouring layers are scaled to equal ranges, and the model computes what it did."""
+"""Channels of neighbouring layers are scaled to equal ranges, and the model computes the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = (1, 4, 8, 8)
 
 
 def network(seed: int, bias: bool = True, between: str = "Relu", groups: int = 8) -> bytes:
-    """A convolution, a grouped and a plain one, pools and two dense layers, with channels of very different ranges."""
+    """A grouped and two plain convolutions, pools and two dense layers, with channels of very different ranges."""
     rng, model = np.random.default_rng(seed), OnnxBuilder()
 
     def weighted(op_type: str, x: str, shape: tuple[int, ...], channels: int, **attributes: Any) -> str:
@@ -62,7 +62,7 @@ def test_the_function_stays(seed: int, bias: bool, groups: int) -> None:
     assert equalize(document) == 5
     x = np.random.default_rng(seed).normal(0, 1, SHAPE).astype(np.float32)
     before, after = answer(file, x), answer(document.written(), x)
-    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5 * np.abs(before).max())  # sums are rounded otherwise
+    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5 * np.abs(before).max())  # sums round differently
 
 
 def test_both_sides_of_a_channel_have_one_range() -> None:

@@ -1,4 +1,4 @@
-"""What scales and shifts a convolution's result disappears in the convolution, within rounding."""
+"""Scales and shifts of a convolution's result are folded into the convolution, up to rounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.quantize.folding import drop_copies, fold_affine, fold_moved_consta
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
-ROUNDING = 2e-6  # of float32 sums in another order, on probabilities
+ROUNDING = 2e-6  # float32 sums in another order, as a difference of probabilities
 
 
 def answer(data: bytes) -> np.ndarray:
@@ -28,7 +28,7 @@ def test_a_network_is_the_same_without_batch_normalization() -> None:
 
 
 def test_whatever_scales_and_shifts_channels_is_folded() -> None:
-    """As Paddle writes biases, in front of a normalization; and behind a transposed convolution."""
+    """A bias as Paddle writes it, before a normalization; and one after a transposed convolution."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
 
     def row(*shape: int) -> str:
@@ -64,7 +64,7 @@ def test_one_whose_convolution_is_read_elsewhere_stays() -> None:
 
 
 def test_copies_of_constants_are_the_constants() -> None:
-    """As PyTorch's exporter writes equal biases; a copy that is an output of the model stays."""
+    """PyTorch's exporter writes equal biases as copies. A copy that is an output of the model stays."""
     model = OnnxBuilder()
     model.input("x", "float32", [1, 1, 4, 4])
     weights, bias = model.constant(np.ones((1, 1, 1, 1)), "float32"), model.constant(np.ones(1), "float32")

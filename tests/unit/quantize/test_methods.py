@@ -1,4 +1,4 @@
-"""From what was seen of a tensor to its type."""
+"""Choosing a tensor's type from the statistics of its values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def seen(values: Values) -> Statistics:
-    """Of rows, an input each."""
+    """Returns the statistics of rows, where each row is an input."""
     counts = histogram(values, float(values.min()), float(values.max()), BINS)
     return Statistics("x", values.min(axis=1), values.max(axis=1), counts)
 
@@ -57,7 +57,9 @@ def test_the_extremes_are_the_ends_of_the_range() -> None:
 
 def test_the_least_noise_is_least() -> None:
     measured = {method: noise(WITH_OUTLIER, method) for method in METHODS}
-    assert measured["mse"] <= min(measured.values()) * 1.02, measured  # of a histogram, not of the values
+    assert measured["mse"] <= min(measured.values()) * 1.02, (
+        measured
+    )  # it minimizes the error of a histogram, not of the values
     assert measured["mse"] < measured["minmax"]
 
 

@@ -21,7 +21,7 @@ from tests.support.onnx_builder import OnnxBuilder
 
 
 def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, Stored]]:
-    """With every tensor from -4 to 8."""
+    """Quantizes a model with a range of -4 to 8 for every tensor."""
     document = Document(data)
     fold_affine(document)
     planned = plan(document)
@@ -38,7 +38,7 @@ def test_every_product_is_one_of_integers(storage: str) -> None:
 
 
 def test_the_text_before_and_after() -> None:
-    """Convolution, Relu and addition go to affine space, each with one requantization; Softmax stays real."""
+    """Convolution, Relu and addition become integer operators with one requantization each; Softmax stays float."""
     model = OnnxBuilder()
     x = model.input("x", "float32", (1, 2, 4, 4))
     filters = model.constant(np.array([[-1, -0.5], [0, 0.5]]).reshape(2, 2, 1, 1), "float32")
@@ -109,7 +109,7 @@ def test_weights_have_a_scale_for_each_channel_and_zeros_one_too() -> None:
 
 
 def test_a_bias_that_is_much_larger_than_the_weights_fits_its_32_bits() -> None:
-    """As of a channel that batch normalization has all but switched off."""
+    """Batch normalization can almost disable a channel: its weights then are tiny."""
     weights, bias = np.full((1, 1), 1e-12, np.float32), np.array([5], np.float32)
     (scale,) = weight_scales(weights, 0, 0.01, bias)
     assert abs(5 / (0.01 * scale)) == pytest.approx(1 << 30)
@@ -125,7 +125,7 @@ def test_an_old_operator_set_is_refused() -> None:
 
 
 def test_a_float_operator_behind_a_layer_reads_what_that_stores() -> None:
-    """Otherwise the layer would have a real result, too, and be computed in float."""
+    """Otherwise the layer's float result would have a reader, and the layer would be computed in float."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [1, 3, 4, 4])
     for _ in range(2):

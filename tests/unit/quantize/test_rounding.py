@@ -1,4 +1,4 @@
-"""Rounding so that results change least."""
+"""Adaptive rounding of weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from service.quantize.rounding import rounded_adaptively
 
 
 def problem(seed: int, groups: int, rows: int, size: int, columns: int) -> tuple[Array, Array]:
-    """Weights in steps, and the products of correlated columns."""
+    """Returns weights in steps, and the sums of products of correlated columns."""
     rng = np.random.default_rng(seed)
     x = rng.normal(0, 1, (groups, size, columns)) + rng.normal(1, 1, (groups, 1, columns))
     return rng.uniform(-127, 127, (groups, rows, size)), x @ x.transpose(0, 2, 1)
 
 
 def squared_error(weights: Array, steps: Array, products: Array) -> Array:
-    """Of each row's results, in squares of its scale."""
+    """Returns the squared error of each row's results, in units of its squared scale."""
     errors = steps - weights
     return np.asarray(((errors @ products) * errors).sum(axis=1))
 

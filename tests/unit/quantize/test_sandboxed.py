@@ -1,4 +1,4 @@
-"""The parent of a child that quantizes: it takes nothing from it on trust."""
+"""The parent of a quantizing child does not trust what the child sends or writes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_files_that_it_cannot_have_built(session: sandboxed._Session, name: str)
 
 def test_it_cannot_ask_for_builds_without_end(session: sandboxed._Session) -> None:
     session.hear({"make": "model"})
-    with pytest.raises(BuildFailed, match="too many builds"):  # before the first is done
+    with pytest.raises(BuildFailed, match="too many builds"):  # the first build is not done yet
         session.hear({"make": "model"})
     session._built, session._count = None, 64
     with pytest.raises(BuildFailed, match="too many builds"):
@@ -117,5 +117,5 @@ def test_options_come_back_from_json() -> None:
         members["correct_bias"],
         members["rounds"],
         members["dynamic"],
-    )  # of an older build
+    )  # missing in options of builds by older versions
     assert QuantizationOptions.from_json(members) == QuantizationOptions(keep=("a",), correct_bias=False, budget=0.01)

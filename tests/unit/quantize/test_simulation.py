@@ -1,4 +1,4 @@
-"""The simulated form is the integer form, to the last bit, wherever the accumulator is wide enough."""
+"""The simulated form equals the integer form bit for bit, if the accumulator is wide enough."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODE = get_mode(ONNXRUNTIME)
 
 
 def quantized(data: bytes, seed: int, storage: str) -> tuple[Any, set[str]]:
-    """With types that hold some of the values and clip others; and the types of its layers' operators."""
+    """Quantizes a model with types that clip some values. Returns it, and the operator types of its layers."""
     rng, document = np.random.default_rng(seed), Document(data)
     drop_copies(document)
     fold_affine(document)
@@ -78,7 +78,7 @@ def test_a_network_is_compiled_in_its_simulated_form() -> None:
 
 
 def test_an_accumulator_of_14_bits_overflows() -> None:
-    """The RFC's example: sums of 144 products of 8 bits need up to 22."""
+    """The RFC's example: sums of 144 products of 8-bit values need up to 22 bits."""
     module, _ = quantized(network(gemm, 0), 0, "uint8")
     inputs = [np.random.default_rng(0).normal(0, 2, SHAPE).astype(np.float32)]
     wide, narrow = simulate(module, MODE, inputs), simulate(module, MODE, inputs, bits=14)

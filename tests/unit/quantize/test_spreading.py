@@ -1,4 +1,4 @@
-"""Channels that depthwise convolutions read alone: which are spread, by what, and that the model computes the same."""
+"""Spreading channels that only depthwise convolutions read: which ones, by what factors, with the same results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_channel_reaches_a_quarter_of_the_range_or_so() -> None:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_the_model_computes_what_it_did(times: int) -> None:
-    """Bit for bit, also where a convolution is behind one depthwise one and in front of another."""
+    """Bit for bit, also for a convolution between two depthwise ones."""
     document = Document(network(times=times))
     expected, names = answer(document), spreadable(document)
     assert len(names) == 2
@@ -64,7 +64,7 @@ def test_the_model_computes_what_it_did(times: int) -> None:
     [
         (network((0, 6)), 2),
         (network((-1, 1)), 2),
-        (network((0.5, 6)), 1),  # which zero, and so padding, lies outside of
+        (network((0.5, 6)), 1),  # zero, which padding inserts, is outside of these bounds
         (network(other_reader=True), 1),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which mixture is taken within a bound of latency."""
+"""Which mixture is chosen within a latency limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYERS = 20
 
 
 def raised(count: int) -> Point:
-    """Each layer in float keeps one more in a hundred answers."""
+    """Returns a mixture with `count` layers in float; each keeps one more percent of the answers."""
     names = tuple(map(str, range(count)))
     return Point(names, (), 0.8 + count / 100, math.inf if count == LAYERS else 20.0 + count)
 
@@ -36,7 +36,7 @@ class Ranked:
 
 @dataclass
 class Watch:
-    """Of layers that take `each_s` longer in float."""
+    """A stopwatch for layers that take `each_s` longer in float."""
 
     each_s: float
     base_s: float = 1.0

@@ -1,4 +1,4 @@
-"""Dynamic quantization, and weights in blocks: what is written is read by our importer with integer kernels."""
+"""Dynamic quantization and weights in blocks: the importer reads the result with integer kernels."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_weights_in_blocks_are_off_by_at_most_half_a_step(bits: int, block: int)
     steps, scales, points = in_blocks(weights, bits, block)
     real = (steps - points[:, :, None].astype(np.float32)) * scales[:, :, None]
     apart = np.abs(real.reshape(5, -1)[:, :40] - weights)
-    # Half a step, and at the ends another half by the zero point's rounding.
+    # Half a step for rounding, and another half at the ends for the rounding of the zero point.
     assert (apart <= 1.001 * scales.repeat(block, axis=1)[:, :40]).all()
     assert steps.max() < 1 << bits
 

@@ -1,4 +1,4 @@
-"""Who is let in, and when anybody is asked at all."""
+"""Which requests are admitted, and when a key is required at all."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_who_has_asked_once_goes_on_asking(make: Make, clock: ManualClock, tmp_p
     make().keys.create("b", [Scope.ADMIN])
     for known in make().keys.read():
         make().keys.revoke(known)
-    assert make().is_asked  # the last key was revoked, which opens no door
+    assert make().is_asked  # revoking the last key does not open the server
 
 
 def test_a_damaged_file_lets_nobody_in_and_shuts_nobody_out(make: Make, clock: ManualClock, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_second_has_its_requests_and_no_more(make: Make, clock: ManualClock) -
     access.admit(bearer(text), Scope.PREDICT)
     with pytest.raises(RateLimited):
         access.admit(bearer(text), Scope.PREDICT)
-    clock.advance(3600)  # an hour of silence is worth one second
+    clock.advance(3600)  # after an hour without requests, the bucket holds only one second's tokens
     for _ in range(2):
         access.admit(bearer(text), Scope.PREDICT)
     with pytest.raises(RateLimited):
@@ -176,7 +176,7 @@ def test_a_day_has_its_requests_over_restarts_too(make: Make, clock: ManualClock
     with pytest.raises(QuotaExceeded) as caught:
         again.admit(bearer(text), Scope.PREDICT)
     assert caught.value.retry_after_s == 3600
-    with pytest.raises(Forbidden):  # says what is wrong for good before what is wrong today
+    with pytest.raises(Forbidden):  # a permanent error is reported before a temporary one
         again.admit(bearer(text), Scope.PUSH)
     clock.advance(3600)
     assert again.admit(bearer(text), Scope.PREDICT) == key.id
@@ -193,7 +193,7 @@ def test_a_day_has_its_requests_however_many_servers_share_the_folder(make: Make
 
     use(one, 2)
     use(other, 1)
-    for access in (one, other, one, other, other):  # again and again: nothing is counted twice
+    for access in (one, other, one, other, other):  # saving repeatedly counts nothing twice
         access.save()
     use(one, 2)
     one.save()

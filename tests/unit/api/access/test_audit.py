@@ -1,4 +1,4 @@
-"""The file of what was changed."""
+"""The audit log in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What browsers say of requests that other sites' pages send."""
+"""Browsers' headers on requests that pages of other sites send."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def check(method: str = "POST", settings: Any = None, **said: str) -> None:
         {"sec_fetch_site": "none"},
         {"origin": HERE},
         {"origin": "HTTP://LOCALHOST:8080", "host": "localhost:8080"},
-        {"origin": "https://octet.example", "sec_fetch_site": "same-origin"},  # a proxy that passes on its own Host
+        {
+            "origin": "https://octet.example",
+            "sec_fetch_site": "same-origin",
+        },  # a proxy that replaces the Host header by its own
     ],
 )
 def test_who_is_no_page_of_another_site_may_do_everything(said: dict[str, str]) -> None:
@@ -54,7 +57,7 @@ def test_a_page_of_another_site_changes_nothing(said: dict[str, str]) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         with pytest.raises(CrossSite):
             check(method, **said)
-    check("GET", **said)  # of which it cannot read the answer
+    check("GET", **said)  # harmless: the page cannot read the response
 
 
 @pytest.mark.parametrize("host", ["elsewhere.example:8080", "elsewhere.example", "localhost.example", "10.0.0.1:8080"])

@@ -1,4 +1,4 @@
-"""Keys, what was used of them, and the audit log: the same of files, and of tables on every engine."""
+"""Keys, their use, and the audit log behave the same in files and in tables of every database engine."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.support.manual_clock import ManualClock
 
 __all__ = ["postgres_schema", "postgres_server"]
 
-TODAY = date(2026, 1, 1)  # where `ManualClock` begins
+TODAY = date(2026, 1, 1)  # the start date of `ManualClock`
 
 
 @dataclass
 class Cluster:
-    """Replicas that share stores, each with connections of its own."""
+    """Replicas that share stores, each with its own connections."""
 
     settings: Settings
     clock: ManualClock
@@ -64,7 +64,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) 
 
 
 def use(access: Access, text: str, times: int) -> int:
-    """How many of so many requests are let through."""
+    """Sends `times` requests. Returns how many were admitted."""
     admitted = 0
     for _ in range(times):
         try:
@@ -76,7 +76,7 @@ def use(access: Access, text: str, times: int) -> int:
 
 
 def meet(*replicas: Access) -> None:
-    """What each says is heard by all; as it is within two seconds."""
+    """Exchanges usage between all replicas, as happens within two seconds."""
     for access in (*replicas, *replicas):
         access.save()
 
@@ -124,7 +124,7 @@ def test_a_days_quota_is_one_number(cluster: Cluster) -> None:
     assert use(other, text, 5) == 1
     meet(one, other)
     assert use(one, text, 1) == 0
-    assert use(cluster.replica(), text, 1) == 0  # one that starts later, too
+    assert use(cluster.replica(), text, 1) == 0  # a replica that starts later refuses it, too
     cluster.clock.advance(24 * 3600)
     assert use(one, text, 7) == 6
 
@@ -135,7 +135,7 @@ def test_a_rate_is_divided_by_the_replicas_where_the_key_is_used(cluster: Cluste
     for access in replicas:
         access.refresh()
     cluster.clock.advance(1)
-    assert use(replicas[0], text, 100) == 60  # alone, it gives all
+    assert use(replicas[0], text, 100) == 60  # as long as it is alone, it grants the whole rate
     meet(*replicas)
     assert [use(access, text, 1) for access in replicas[1:]] == [1, 1]
     meet(*replicas)
@@ -180,14 +180,14 @@ def test_an_entry_that_is_added_twice_is_there_once_in_a_table(cluster: Cluster)
 
 
 class Away:
-    """A store of keys that does not answer any more."""
+    """A store of keys that can become unreachable."""
 
     def __init__(self, keys: dict[str, Key]) -> None:
         self.keys, self.is_away = keys, False
 
     def read(self) -> dict[str, Key]:
         if self.is_away:
-            raise DatabaseUnreachable("it is away")
+            raise DatabaseUnreachable("it is unreachable")
         return self.keys
 
 

@@ -1,4 +1,4 @@
-"""Promotion, rollback and aliases, as the control plane has them."""
+"""Promotion, rollback and aliases in the control plane."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from service.core.alias import aliases_in
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem
 
-ELSEWHERE = "aarch64"  # nothing is loaded here of what is built for it
+ELSEWHERE = "aarch64"  # artifacts for this target are not loaded here
 
 
 @pytest.fixture
 def built(plane: ControlPlane) -> ControlPlane:
-    """A model of three versions."""
+    """A model with three versions, all built."""
     for version in range(3):
         plane.push(MODEL + bytes(version), target=ELSEWHERE)
         plane.succeed()
@@ -91,7 +91,7 @@ def test_a_version_that_is_not_built_is_not_promoted(plane: ControlPlane) -> Non
 
 def test_a_version_that_cannot_be_loaded_here_is_not_promoted(plane: ControlPlane) -> None:
     plane.push(target=HOST_TARGET)
-    plane.succeed()  # an artifact that nothing can run
+    plane.succeed()  # with an artifact that cannot run
     document = problem(promote(plane, 1), 503, "not_ready")
     assert "cannot be loaded here" in document["detail"]
     assert plane.services.aliases.list() == []

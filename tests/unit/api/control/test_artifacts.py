@@ -75,7 +75,7 @@ def attach(plane: ControlPlane, artifact: Digest, **reports: object) -> None:
 
 
 def detach(plane: ControlPlane, artifact: Digest) -> None:
-    """Without any report."""
+    """Removes all reports of an artifact."""
     for entry in plane.services.layout.referrers(artifact):
         plane.services.layout.remove(entry.digest)
 

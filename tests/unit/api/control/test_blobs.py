@@ -12,7 +12,7 @@ URL = f"/api/v1/blobs/{digest_of(DATA)}"
 
 
 def left_over(plane: ControlPlane) -> list[str]:
-    """Everything that the store has, besides what every store has."""
+    """Returns the names of all files in the store, except those that every store has."""
     store = plane.services.layout.root
     return [path.name for path in store.rglob("*") if path.is_file() and path.name not in ("index.json", "oci-layout")]
 

@@ -15,13 +15,13 @@ from service.core.build import BuildEvent, Stage
 from service.core.errors import UnsupportedOperator
 from tests.support.control_plane import ControlPlane, problem
 
-WAIT_S = 60  # the longest that is waited: a test that lasts as long has not seen what it waits for
+WAIT_S = 60  # the longest wait: a test that takes this long has missed the event it waits for
 WAIT = {"Prefer": f"wait={WAIT_S}"}
 
 
 @pytest.fixture
 def url(plane: ControlPlane) -> str:
-    """A queued build."""
+    """The URL of a queued build."""
     return str(plane.push().headers["location"])
 
 

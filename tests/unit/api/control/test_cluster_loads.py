@@ -29,7 +29,7 @@ def api(tmp_path: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def its_worker(tmp_path: Path) -> Iterator[ControlPlane]:
-    """One that asks others than its API for a key."""
+    """A worker that requires a key from clients other than its API."""
     settings = {"target": HOST_TARGET, "cluster_key": KEY, "auth": Auth.ON}
     with control_plane(tmp_path, role=Role.WORKER, **settings) as plane:
         yield plane
@@ -89,7 +89,7 @@ def test_a_worker_does_as_its_api_says_and_notes_nothing(its_worker: ControlPlan
     its_worker.push()
     problem(its_worker.client.post(f"{PATH}/unload", json={}), 401, "unauthorized")
     problem(from_api(its_worker, f"{PATH}/unload", KEY + "x"), 401, "unauthorized")
-    problem(from_api(its_worker, f"{PATH}/unload"), 404, "not_found")  # it was admitted
+    problem(from_api(its_worker, f"{PATH}/unload"), 404, "not_found")  # the request was admitted
     assert its_worker.services.audit.last(9) == []
 
 

@@ -1,4 +1,4 @@
-"""One request to every pool. The workers are stand-ins that answer what a test has them answer."""
+"""One request to every pool. The workers are stand-ins with fixed answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_each_pool_is_asked_once_with_the_clusters_key(api: ControlPlane) -> Non
 def test_it_says_where_answers_differ(api: ControlPlane) -> None:
     same = np.arange(3, dtype=np.int8)
     one, other = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
-    other[0, 1], other[1, 2] = -0.0, 1.0  # the first is equal, but not its bytes
+    other[0, 1], other[1, 2] = -0.0, 1.0  # -0.0 equals 0.0, but has other bytes
     (first, of_first), (second, of_second) = binary(same, one), binary(same, other)
     with worker(api, "a", first, headers=of_first), worker(api, "b", second, headers=of_second):
         said = compare(api)

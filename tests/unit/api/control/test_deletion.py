@@ -1,4 +1,4 @@
-"""Models that are deleted over the API."""
+"""Deleting models over the API."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_key_that_only_predicts_deletes_nothing(plane: ControlPlane) -> None:
 
 
 def test_a_push_that_comes_too_late_asks_for_nothing(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is deleted between the push of the file and that of its build."""
+    """The model is deleted after its file was pushed, but before its build is requested."""
     submit = plane.services.builds.submit
 
     def deleted_meanwhile(*arguments: Any) -> Any:
@@ -103,7 +103,7 @@ def test_a_push_that_comes_too_late_asks_for_nothing(plane: ControlPlane, monkey
 
 
 class TestState:
-    """What the lists say of a version."""
+    """The state of a version in the lists of models and versions."""
 
     def state(self, plane: ControlPlane, name: str = "digits") -> tuple[str, str | None]:
         listed = {model["name"]: model for model in plane.client.get("/api/v1/models").json()["models"]}
@@ -162,7 +162,7 @@ class TestState:
 
     def test_one_that_cannot_be_loaded_says_why(self, plane: ControlPlane) -> None:
         plane.push()
-        plane.succeed()  # nothing in it can run
+        plane.succeed()  # with an artifact that cannot run
         plane.client.post("/v2/repository/models/digits/load")
         state, reason = self.state(plane)
         assert state == "failed"
@@ -170,7 +170,7 @@ class TestState:
 
 
 class TestSecondName:
-    """The same file under another name, which is answered from the cache."""
+    """The same file under another name, which shares the build of the first."""
 
     def test_it_has_the_build_and_the_artifact_of_the_first(self, plane: ControlPlane) -> None:
         plane.push()

@@ -1,4 +1,4 @@
-"""What the application does with keys: each operation needs its scope, changes are on record, and nothing is told."""
+"""Keys in the application: each operation needs its scope, changes are audited, and no secret is revealed."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ OPEN = {"/v2/health/live", "/v2/health/ready"}
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[ControlPlane]:
-    """An application that asks for keys; its client shows one for everything."""
+    """An application that requires keys; its client sends one that allows everything."""
     with control_plane(tmp_path, admin_key=ADMIN_KEY) as plane:
         plane.client.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
         yield plane
 
 
 def key(plane: ControlPlane, *scopes: str, **limits: Any) -> tuple[str, dict[str, str]]:
-    """A new key's id, and the header that shows it."""
+    """Creates a key. Returns its id, and the header that sends it."""
     made = plane.client.post("/api/v1/keys", json={"name": "camera 7", "scopes": list(scopes), **limits})
     assert made.status_code == 201, made.text
     return made.json()["id"], {"Authorization": f"Bearer {made.json()['key']}"}
 
 
 def ask(plane: ControlPlane, method: str, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
-    """With these headers alone."""
+    """Sends a request with only these headers."""
     places = {"{name}": "m", "{model}": "m", "{version}": "1", "{id}": "x", "{digest}": "sha256:" + 64 * "0"}
     for name, value in places.items():
         path = path.replace(name, value)
@@ -184,7 +184,7 @@ def test_changes_are_on_record_with_who_made_them(locked: ControlPlane) -> None:
         promotion = {"version": 1, "alias": alias}
         assert locked.client.post("/api/v1/models/digits/promote", json=promotion).is_success
     assert locked.client.delete("/api/v1/models/digits/aliases/mine").is_success
-    locked.client.get("/api/v1/models")  # changes nothing
+    locked.client.get("/api/v1/models")  # reading is not audited
     locked.client.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
     entries = locked.client.get("/api/v1/audit").json()["entries"]
     assert [entry["action"] for entry in entries] == [
@@ -203,7 +203,9 @@ def test_changes_are_on_record_with_who_made_them(locked: ControlPlane) -> None:
 
 
 def test_no_other_site_is_let_in(locked: ControlPlane) -> None:
-    """A browser asks before it sends a header, and reads an answer only where it is told that it may."""
+    """Without CORS headers in responses, a browser sends no Authorization header, and hides the response from the
+    page.
+    """
     origin = {"Origin": "https://elsewhere.example", "Access-Control-Request-Headers": "authorization"}
     for method in ("OPTIONS", "GET", "POST"):
         for path in ("/v2", "/v2/models/m/infer", "/api/v1/models"):

@@ -1,4 +1,4 @@
-"""What can be compiled for, and who works here."""
+"""The lists of targets and of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each pool has of a model."""
+"""The matrix of a model's builds on the pools."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_figures_are_those_of_the_reports(plane: ControlPlane) -> None:
     attach(plane, plane.succeed())
     row = only(plane)
     assert (row["machine"], row["threads"], row["p50_s"]) == ("a CPU of the tests", 1, 0.25)
-    assert row["peak_percent"] == pytest.approx(50.0)  # 100 in 0.2 s, of 1000/s
-    assert row["cost_per_million"] is None  # nobody said what the host costs
+    assert row["peak_percent"] == pytest.approx(50.0)  # 100 multiplications in 0.2 s, with a peak of 1000/s
+    assert row["cost_per_million"] is None  # the host has no price
 
 
 def test_a_time_is_told_without_layers_to_go_with_it(plane: ControlPlane) -> None:
@@ -118,7 +118,7 @@ def test_memory_is_code_and_constants_and_what_a_call_computes_in(plane: Control
     artifact = layout.put_manifest(Manifest(ARTIFACT_TYPE, config, (library, constants))).digest
     plane.services.builds.finish(claim, artifact=artifact)
     row = only(plane)
-    assert (row["memory_bytes"], row["state"]) == (674, "unverified")  # it has no report
+    assert (row["memory_bytes"], row["state"]) == (674, "unverified")  # the artifact has no report
 
 
 @pytest.mark.parametrize("report", [b"no JSON", b"[]", canonical_json({"verified": "yes"})])
@@ -190,15 +190,15 @@ def test_a_worker_that_has_another_version_in_memory_does_not_count(api: Control
     ("threads", "capacity", "cost"),
     [
         (1, 1, 12.5),  # 0.18 / 3600 * 0.25 * 10^6
-        (1, 4, 3.125),  # four calls at a time
-        (2, 4, 6.25),  # two of two threads each
-        (8, 4, 12.5),  # one after the other
+        (1, 4, 3.125),  # four calls at the same time
+        (2, 4, 6.25),  # two calls with two threads each
+        (8, 4, 12.5),  # one call at a time
     ],
 )
 def test_what_a_million_predictions_cost(api: ControlPlane, threads: int, capacity: int, cost: float) -> None:
     api.push(target=HOST_TARGET)
     attach(api, api.succeed(), threads=threads)
-    for id in "ab":  # a second worker does twice as much, and costs as much again
+    for id in "ab":  # a second worker doubles both the capacity and the cost
         api.services.workers.beat(replace(WORKER, id=id, capacity=capacity))
     assert only(api)["cost_per_million"] == pytest.approx(cost)
 
@@ -221,7 +221,7 @@ WORKERS_FIGURES = {
 
 
 def end(plane: ControlPlane, pool: str, *, passed: bool = True) -> None:
-    """A worker of the pool verifies what waits for it."""
+    """Ends the verification that waits for a worker of the pool."""
     claim = plane.services.verifications.claim("w", pool, 30, [HOST_TARGET])
     assert claim is not None
     result = {"summary": f"checked by {pool}", "pool": pool, **(WORKERS_FIGURES if passed else {})}

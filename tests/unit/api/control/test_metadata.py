@@ -1,4 +1,4 @@
-"""Labels and preprocessing that are said of a version."""
+"""Labels and preprocessing of a version, set over the API."""
 
 from __future__ import annotations
 

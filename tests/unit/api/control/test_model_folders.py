@@ -18,7 +18,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Below /tmp and open to all users, so that tests of permissions mean something to root, too."""
+    """A folder below /tmp that all users can read, so that tests of permissions also work as root."""
     with tempfile.TemporaryDirectory(prefix="octet-models-") as path:
         Path(path).chmod(0o755)
         (Path(path) / "good.tflite").write_bytes(b"model")
@@ -45,7 +45,7 @@ def artifact(path: Path) -> Path:
 
 
 def broken(folder: Path) -> dict[str, str]:
-    """The entries that cannot be served; the good file is found in any case."""
+    """Returns the entries that cannot be served. Asserts that the good file is found."""
     result = scan([folder])
     assert folder / "good.tflite" in result.files
     assert (result.folders, result.unread) == ({folder}, {})

@@ -1,4 +1,4 @@
-"""The file in a form, however its bytes arrive."""
+"""Extracting the file of a form, however its bytes are split into chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document from which the API reference is made."""
+"""The OpenAPI document, from which the API reference is generated."""
 
 from __future__ import annotations
 

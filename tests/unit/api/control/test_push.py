@@ -1,4 +1,4 @@
-"""The one line that uploads and compiles."""
+"""Uploading and compiling a model in one request."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_torchscript_is_known_by_the_end_of_its_archive(plane: ControlPlane) -> 
 
 
 def test_an_archive_of_something_else_is_refused_once_it_has_arrived(plane: ControlPlane) -> None:
-    """Its bytes are nobody's then, which is what garbage collection is for."""
+    """Its bytes then belong to no model, and garbage collection deletes them."""
     weights = archive({"data.pkl": b"", "data/0": b""})
     refused = problem(plane.push(weights), 415, "unsupported_format")
     assert "not a program" in refused["detail"]
@@ -117,7 +117,7 @@ def test_what_was_built_before_is_answered_at_once(plane: ControlPlane) -> None:
 
 def test_hits_and_misses_are_counted(plane: ControlPlane) -> None:
     plane.push()
-    plane.push()  # it is queued: neither
+    plane.push()  # still queued: neither a hit nor a miss
     plane.succeed()
     plane.push()
     text = plane.client.get("/metrics").text

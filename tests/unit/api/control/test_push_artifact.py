@@ -1,4 +1,4 @@
-"""Archives of artifacts that are pushed, as far as they are looked at before they are verified."""
+"""Pushing archives of artifacts: the checks before an artifact is verified."""
 
 from __future__ import annotations
 

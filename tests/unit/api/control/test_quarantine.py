@@ -1,4 +1,4 @@
-"""`/api/v1/quarantine`, and what becomes of what is known of artifacts that are gone."""
+"""`/api/v1/quarantine`, and the crash records of artifacts that no longer exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABSENT = digest_of(b"absent")
 
 @pytest.fixture
 def artifact(plane: ControlPlane) -> Digest:
-    """In quarantine, of a model that was built."""
+    """A built model's artifact, in quarantine."""
     plane.push()
     artifact = plane.succeed()
     for _ in range(plane.services.settings.max_crashes):

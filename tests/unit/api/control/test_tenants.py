@@ -1,4 +1,4 @@
-"""Tenants: what is one's can in no way be seen or touched by another's key."""
+"""Tenants: a key can neither read nor change anything of another tenant."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOBODY = "0123456789abcdef"
 
 @dataclass
 class Tenant:
-    """One key, and what was made with it."""
+    """A client with one key."""
 
     client: httpx.Client
     headers: dict[str, str]
@@ -53,9 +53,9 @@ class House:
     acme: Tenant
     beta: Tenant
     frugal: Tenant
-    artifact: str  # of beta's secret
+    artifact: str  # of beta's model `private`
     build: str
-    quantization: str  # of beta's
+    quantization: str  # beta's
     calibration: str
 
 
@@ -89,7 +89,7 @@ def cancel(tenant: Tenant, answer: httpx.Response) -> None:
 
 
 def quantized(plane: ControlPlane, tenant: Tenant, folder: Path) -> httpx.Response:
-    """Does the tenant's quantization, as a worker would; the build of the version that it made."""
+    """Completes the tenant's quantization, as a worker would. Returns the response with the new version's build."""
     claim, services = plane.claim(), plane.services
     asked = quantization_of(claim.inputs.options)
     assert asked is not None
@@ -140,7 +140,7 @@ THEIRS = st.sampled_from(["private", "beta~private", "beta~digits", "acme~digits
 def requests(
     build: str, artifact: str, name: str, source: str, quantization: str, calibration: str
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Every way to name what is another's, in one's own words or in the inside's."""
+    """Returns every request that names something of another tenant, by its short or its full name."""
     model, whole = f"/api/v1/models/{name}", {"force": "true"}
     return [
         ("GET", model, {}),
@@ -197,17 +197,17 @@ def test_what_is_anothers_is_not_told_from_what_is_not_there(house: House, name:
 
 
 def test_every_operation_of_the_document_is_closed_or_shows_only_ones_own(house: House) -> None:
-    """Also those that are written later: what is not opened to tenants is refused."""
+    """This includes operations added later: a route that is not opened to tenants is refused."""
     operations = house.acme.ask("GET", "/api/v1/openapi.json").json()["paths"]
     values = {"name": "private", "version": "1", "alias": "stable", "id": house.build, "digest": house.artifact}
     for template, methods in operations.items():
         path = template.format_map({"model": "private", "region": "private", **values})
         for method in methods.keys() & {"get", "head"}:
             if path.startswith("/v2"):
-                continue  # the data plane's
+                continue  # served by the data plane
             answer = house.acme.ask(method.upper(), path)
             for marker in ("private", house.build, house.artifact, SOURCE, house.beta.id, "beta"):
-                said = answer.text.replace(path, "")  # an error names what was asked for
+                said = answer.text.replace(path, "")  # an error message repeats the path that was requested
                 said = said.replace(values["id"], "") if answer.status_code == 404 else said
                 said = said.replace(values["digest"], "") if answer.status_code == 404 else said
                 said = said.replace(repr(values["name"]), "") if answer.status_code == 404 else said
@@ -300,7 +300,7 @@ def test_a_quantization_is_ones_own_and_counts_as_two_builds(tmp_path: Path) -> 
 
 
 def test_calibration_sets_and_results_are_stored_bytes(tmp_path: Path) -> None:
-    """And before a quantization begins there is room for a result as large as the model."""
+    """Starting a quantization also reserves space for a result as large as the model."""
     needed = 2 * len(FLOAT) + len(SET)
     tenants = {"acme": {"stored_bytes": needed}, "beta": {"stored_bytes": needed - 1}}
     with control_plane(tmp_path / "data", auth="on", tenants=tenants) as plane:

@@ -1,4 +1,4 @@
-"""Whose picture is decoded next, and how many at a time. The pictures of these tests decode until they are let go."""
+"""Which picture is decoded next, and how many at the same time. Pictures decode until the test releases them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE = MAX_PIXELS
 
 
 class Pictures:
-    """A queue of two threads and pictures that say when they begin."""
+    """A queue with two threads, and pictures that record when their decoding begins."""
 
     def __init__(self) -> None:
         self._queue = PictureQueue(threads=2)
@@ -31,7 +31,7 @@ class Pictures:
     async def send(self, name: str, client: str, pixels: int | None) -> None:
         self._released[name], self._began[name] = threading.Event(), asyncio.Event()
         self.tasks[name] = asyncio.create_task(self._queue.run(client, pixels, self._decode(name)))
-        await asyncio.sleep(0)  # it is in the queue when this returns
+        await asyncio.sleep(0)  # afterwards the picture is in the queue
 
     def _decode(self, name: str) -> Callable[[Callable[[], bool]], bytes]:
         def decode(is_withdrawn: Callable[[], bool]) -> bytes:

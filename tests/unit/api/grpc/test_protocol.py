@@ -1,4 +1,4 @@
-"""Our messages against those of an unmodified client: the same names, numbers and types."""
+"""Octet's messages have the same names, numbers and types as those of an unmodified client."""
 
 from __future__ import annotations
 

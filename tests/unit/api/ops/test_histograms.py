@@ -1,4 +1,4 @@
-"""Histograms of ours are those of the library, bucket for bucket."""
+"""Octet's histograms equal those of the Prometheus library, bucket for bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control plane looks after beside its requests."""
+"""The control plane's periodic tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 async def kept(plane: ControlPlane, until: Callable[[int], bool] | None = None) -> int:
-    """How often a compiler was wanted in half a second, or until `until` holds of that number."""
+    """Returns how often a compiler was requested in half a second, or until `until(number)` is true."""
     wanted = [0]
 
     def want() -> None:

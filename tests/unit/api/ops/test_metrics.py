@@ -1,5 +1,4 @@
-"""What a scrape tells of builds and of the cache; what it tells of predictions is in
-`integration/data_plane/test_metrics.py`."""
+"""Metrics of builds and of the cache. Those of predictions are in `integration/data_plane/test_metrics.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `octet serve` does with signals; the rest of it is in the integration tests."""
+"""How `octet serve` handles signals. Its other behaviour is in the integration tests."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from service.workers.supervised import Ready
 
 
 async def _nothing(listener: object) -> None:
-    """In place of what is told of services that are not there."""
+    """Replaces `Listener.keep_telling`, which needs services."""
 
 
 class Idle:
-    """In place of what looks after builds that are not there."""
+    """Replaces `Housekeeping`, which needs builds."""
 
     def __init__(self, services: object, want_compiler: object) -> None:
         pass
@@ -38,7 +38,7 @@ class Idle:
 
 
 class Reached:
-    """A data plane that is there, and hears all."""
+    """A data plane that is reachable at once."""
 
     async def reached(self) -> None:
         pass
@@ -48,7 +48,7 @@ class Reached:
 
 
 class Run:
-    """Of a server, until it ended: what happened, in order."""
+    """Runs a server until it ends. Returns what happened, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -59,7 +59,7 @@ class Run:
         starting: signal.Signals | None = None,
         application: Callable[[Services], FastAPI] = lambda services: FastAPI(),
     ) -> list[str]:
-        """`starting` is sent while it starts."""
+        """`starting`, if given, is a signal to send during the start."""
         happened: list[str] = []
 
         @asynccontextmanager

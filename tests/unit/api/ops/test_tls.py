@@ -1,4 +1,4 @@
-"""Certificates, and what is answered with one in place of the server; with one that `openssl` made."""
+"""TLS certificates, and the standby's responses over TLS, with a certificate created by `openssl`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def tables() -> Tables:
 
 @contextmanager
 def tracing(ratio: float | None = 1.0) -> Iterator[tuple[Collected, Tracing]]:
-    """All that was traced in the block is collected when it ends."""
+    """Everything traced in the block has been collected when the block ends."""
     with collector() as collected:
         tracing = Tracing(collected.endpoint, ratio)
         try:
@@ -57,7 +57,7 @@ def tracing(ratio: float | None = 1.0) -> Iterator[tuple[Collected, Tracing]]:
 
 
 def check_tree(collected: Collected, root: Span) -> None:
-    """The stages are in the root, one after the other, and `run` in `batch`."""
+    """Asserts that the stages are in the root, one after the other, and `run` in `batch`."""
     assert {span.name for span in collected.spans} == {root.name, *STAGES}
     stages = {name: collected.one(name) for name in STAGES}
     assert {span.trace_id for span in collected.spans} == {root.trace_id}
@@ -70,7 +70,7 @@ def check_tree(collected: Collected, root: Span) -> None:
         times += [span.start_time_unix_nano, span.end_time_unix_nano]
     times.append(root.end_time_unix_nano)
     steps = np.diff(np.array(times, np.int64))
-    assert (steps >= -1000).all(), steps  # seconds of a float64 are rounded to less than a microsecond
+    assert (steps >= -1000).all(), steps  # tolerates the rounding of float64 seconds, less than a microsecond
     batch, run = stages["batch"], stages["run"]
     assert batch.start_time_unix_nano <= run.start_time_unix_nano <= run.end_time_unix_nano
     assert run.end_time_unix_nano <= batch.end_time_unix_nano + 1000
@@ -127,7 +127,9 @@ async def test_a_refusal_has_its_code_and_no_stages(tables: Tables) -> None:
     found = [attributes(span) for span in collected.spans]
     assert [each.get("http.response.status_code") for each in found] == [404, 400, None]
     assert [each.get("rpc.grpc.status_code") for each in found] == [None, None, 3]
-    assert all(span.status.code == SpanStatus.STATUS_CODE_UNSET for span in collected.spans)  # the clients' fault
+    assert all(
+        span.status.code == SpanStatus.STATUS_CODE_UNSET for span in collected.spans
+    )  # a client's error is not a failed span
 
 
 async def test_what_the_client_says_of_sampling_holds_and_else_the_ratio(tables: Tables) -> None:
@@ -141,7 +143,7 @@ async def test_what_the_client_says_of_sampling_holds_and_else_the_ratio(tables:
 
 
 def told(request_id: str, **members: Any) -> dict[str, Any]:
-    """A request over HTTP, as the data plane tells of it."""
+    """Returns the data plane's report on a request over HTTP."""
     now_s = time.monotonic()
     times = {name: now_s + 0.001 * at for at, name in enumerate(("began_s", "arrived_s", "prepared_s", "submitted_s"))}
     computed = {"taken_s": now_s + 0.005, "computed_s": now_s + 0.01, "run_s": 0.002, "ran_s": now_s + 0.011}
@@ -163,7 +165,7 @@ def test_a_batch_is_linked_to_the_others_that_it_joined() -> None:
     batches = {span.parent_span_id: span for span in collected.named("batch")}
     links = {name: [link.span_id for link in batches[root.span_id].links] for name, root in roots.items()}
     assert links == {"a": [roots["b"].span_id], "b": [roots["a"].span_id], "c": [], "d": []}
-    assert attributes(batches[roots["a"].span_id])["octet.batch.requests"] == 3  # one of which is not traced
+    assert attributes(batches[roots["a"].span_id])["octet.batch.requests"] == 3  # one of the three is not traced
 
 
 async def test_traces_are_sent_while_the_server_runs(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +184,7 @@ async def test_a_collector_that_is_not_there_delays_neither_answers_nor_the_end(
     async with connect(tables, tracing=traces) as client:
         assert (await client.post("/v2/models/digits/infer", json=REQUEST)).status_code == 200
     traces.close()
-    assert "octet-traces" in [thread.name for thread in threading.enumerate()]  # it goes on to try for ten seconds
+    assert "octet-traces" in [thread.name for thread in threading.enumerate()]  # it keeps trying for ten seconds
 
 
 @pytest.mark.parametrize(

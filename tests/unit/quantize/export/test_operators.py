@@ -1,4 +1,4 @@
-"""Each operator of a float model is, as ONNX, what its importer made of it."""
+"""Each operator of a float model computes the same in ONNX as in its importer's form."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:
     return [node.op_type for node in Document(data).nodes]
 
 
-# What ONNX has one operator for, and the importer several.
+# Operators that importers expand into several, and that ONNX has as one.
 WHOLE = {
     "AVERAGE_POOL_2D": ["Transpose", "AveragePool", "Relu", "Transpose"],
     "HARD_SWISH": ["HardSwish"],
@@ -78,13 +78,13 @@ def test_an_operator_of_tflite(name: str) -> None:
 
 @pytest.mark.parametrize("name", ONNX_CASES)
 def test_an_operator_of_onnx(name: str) -> None:
-    """What its importer makes, which takes other ways than those of the formats that are written."""
+    """The ONNX importer's form of an operator, which differs from that of the other importers."""
     x = np.random.default_rng(0).normal(0, 1, ONNX_SHAPE).astype(np.float32)
     agrees(import_onnx(onnx_network(ONNX_CASES[name], 0)), [x])
 
 
 def of(make: Any, *shapes: Sequence[int]) -> ImportedModel:
-    """The module `make(emit, *params)`, of float32."""
+    """Imports a float32 module whose result is `make(emit, *params)`."""
     params = [relax.Var(f"x{place}", relax.TensorType(list(shape), "float32")) for place, shape in enumerate(shapes)]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
@@ -113,7 +113,7 @@ MOVES: dict[str, Any] = {
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (1, 0, 3, 2)])
 def test_axes_are_those_of_the_order_that_a_tensor_has(name: str, axes: tuple[int, ...]) -> None:
-    """Behind a permutation, of which nothing is written but where it matters."""
+    """After a permutation, which is written as an operator only if it matters."""
     shape = [(2, 3, 4, 5)[axes.index(axis)] for axis in range(4)]
     imported = of(lambda emit, x: MOVES[name](emit, emit(relax.op.permute_dims(x, axes))), shape)
     x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
@@ -149,9 +149,9 @@ def test_permutations_in_a_row_are_one_at_most(data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_windows_of_any_geometry(data: st.DataObject) -> None:
-    """Grouped and dilated convolutions, and pools, with another padding on every side."""
+    """Grouped and dilated convolutions, and pools, with a different padding on each side."""
     kind = data.draw(st.sampled_from(["conv", "largest", "average", "average with padding"]))
-    last = kind == "conv" or data.draw(st.booleans())  # whether channels are
+    last = kind == "conv" or data.draw(st.booleans())  # whether channels are the last axis
     size, strides = (data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3))) for _ in range(2))
     dilation = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2))) if kind == "conv" else (1, 1)
     sides = data.draw(st.tuples(*(st.integers(0, size[place % 2] - 1) for place in range(4))))

@@ -1,4 +1,4 @@
-"""The files of the page, as they are sent."""
+"""The responses with the page's files."""
 
 from __future__ import annotations
 
