@@ -92,9 +92,9 @@ def test_values_that_are_no_numbers(tmp_path: Path) -> None:
     [
         (np.zeros((2, 3, 4, 5), np.float32), "the model takes [1, 3, 4, 4]"),
         (np.zeros((3, 4, 4), np.float32), "the model takes [1, 3, 4, 4]"),
-        (np.zeros((2, 3, 4, 4), np.uint8), "is of uint8; the model takes float32"),
+        (np.zeros((2, 3, 4, 4), np.uint8), "has dtype uint8; the model takes float32"),
         (np.asfortranarray(np.zeros((2, 3, 4, 4), np.float32)), "in column-major order"),
-        (np.array(["a", "b"]), "is of <U1"),
+        (np.array(["a", "b"]), "has dtype <U1"),
         (np.array(3, np.float32), "the model takes [1, 3, 4, 4]"),
         (np.zeros((0, 3, 4, 4), np.float32), "has no inputs"),
     ],
@@ -221,7 +221,7 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(path, "w") as file:
         file.writestr(link, "/etc/passwd")
-    assert "has a link as 'a.png'" in refused(Data(path)).message
+    assert "'a.png', which is a link" in refused(Data(path)).message
 
 
 def test_a_picture_that_unpacks_to_a_lot_takes_no_memory(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_an_archive_that_is_encrypted_or_damaged(tmp_path: Path) -> None:
     content = bytearray(data.path.read_bytes())
     content[content.rindex(b"PK\x01\x02") + 8] |= 1
     data.path.write_bytes(content)
-    assert "encrypts 'a.png'" in refused(Data(data.path)).message
+    assert "'a.png' with encryption" in refused(Data(data.path)).message
     np.savez(tmp_path / "y.npz", image=np.zeros((3, 3, 4, 4), np.float32))
     content = bytearray((tmp_path / "y.npz").read_bytes())
     content[300] ^= 1
