@@ -12,6 +12,7 @@ from service.compiler.kernels.entry_points import make_entry_points
 from service.compiler.kernels.rounding import round_all_products
 from service.compiler.lowering import arena
 from service.compiler.lowering.call_plan import plain_symbol
+from service.compiler.lowering.plain import lower_plain
 from service.compiler.targets import CodegenTarget
 
 _ANCHOR = "anchor"
@@ -29,7 +30,7 @@ FUSE = (
     transform.AnnotateTIROpPattern(),
     transform.FuseOps(),
     transform.FuseTIR(),
-    transform.LegalizeOps(),
+    lower_plain(),
     transform.RewriteDataflowReshape(),
     transform.DeadCodeElimination(),
 )

@@ -16,7 +16,15 @@ from contextlib import contextmanager
 import tvm
 from tvm import tirx
 
-from service.compiler.lowering.gpu.spelling import BINARY, EXACT, INEXACT, REINTERPRETED, constant, type_name
+from service.compiler.lowering.gpu.spelling import (
+    BINARY,
+    EXACT,
+    INEXACT,
+    OVERLOADED,
+    REINTERPRETED,
+    constant,
+    type_name,
+)
 from service.core.errors import Unsupported
 
 
@@ -251,6 +259,8 @@ class Printer:
             return f"leading_zeros({values[0]})"
         if name == "tirx.reinterpret" and (cast := REINTERPRETED.get((_dtype(args[0]), dtype))):
             return f"{cast}({values[0]})"
+        if name in OVERLOADED:
+            return f"{OVERLOADED[name]}({', '.join(values)})"
         function = EXACT.get(name)
         if function is None and name in INEXACT:
             function = name.removeprefix("tirx.")

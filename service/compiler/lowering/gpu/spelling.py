@@ -56,6 +56,8 @@ EXACT: Mapping[str, str] = {  # the same, each result the nearest that there is
     "llvm.fabs": "fabs",
     "llvm.fma": "fma",
 }
+# Functions of `plain.cuh`, which have one name for all types.
+OVERLOADED: Mapping[str, str] = {"llvm.maximum": "larger_or_nan", "llvm.minimum": "smaller_or_nan"}
 BINARY: Mapping[type, str] = {
     tirx.Add: "plus({}, {})",
     tirx.Sub: "minus({}, {})",

@@ -22,7 +22,8 @@ def concatenation(node: Node) -> relax.Expr:
     shapes = [node.input(place).shape for place in places]
     axis = node.axis(node.int_option("axis"), len(shapes[0]))
     rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
-    node.require(all(a == b for a, b in pairwise(rests)), f"joins shapes {shapes} along axis {axis}")
+    one_rank = len({len(shape) for shape in shapes}) == 1
+    node.require(one_rank and all(a == b for a, b in pairwise(rests)), f"joins shapes {shapes} along axis {axis}")
     places = [place for place in places if shapes[place][axis]]  # parts without elements add nothing
     if not places:
         node.unsupported("joins tensors without elements")

@@ -60,6 +60,18 @@ def plain(make: Callable[..., relax.Call]) -> Convert:
     return convert
 
 
+def extreme(compare: Binary) -> Convert:
+    """The first operand where it compares true with the second, else the second: also beside NaN (`MaximumOp` in
+    tflite/kernels/maximum_minimum.cc)."""
+
+    def convert(node: Node) -> relax.Expr:
+        require_one_dtype(node)
+        lhs, rhs = node.expr(0), node.expr(1)
+        return node.emit(relax.op.where(node.emit(compare(lhs, rhs), "first"), lhs, rhs))
+
+    return convert
+
+
 def clamp(node: Node) -> relax.Expr:
     return clamped(node, node.expr(0), node.operator.name)
 

@@ -70,6 +70,18 @@ __device__ inline T smaller(T a, T b) {
   return a < b ? a : b;
 }
 
+// The larger and the smaller of two real numbers; NaN if either is NaN. -0 is less than +0.
+template <class T>
+__device__ inline T larger_or_nan(T a, T b) {
+  if (a == T(0) && b == T(0)) return a + b;
+  return a > b || a != a ? a : b;
+}
+template <class T>
+__device__ inline T smaller_or_nan(T a, T b) {
+  if (a == T(0) && b == T(0)) return -(-a - b);
+  return a < b || a != a ? a : b;
+}
+
 // Of real numbers: nothing differs from NaN.
 template <class T>
 __device__ inline bool differ(T a, T b) {

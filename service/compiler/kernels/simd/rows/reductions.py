@@ -15,6 +15,7 @@ from tvm import tirx
 from service.compiler.kernels.program import Expr, Program, Register, splat
 from service.compiler.kernels.rows import Step
 from service.compiler.kernels.simd.rows.values import Vectors
+from service.compiler.qnn.numerics.extremes import larger, smaller
 from service.compiler.qnn.numerics.fused import lowered_fma
 from service.compiler.qnn.numerics.moments import rounded_squares
 from service.compiler.qnn.ops.real import EIGHTS, FOLDS, PACKETS, PARTIAL_SUMS
@@ -38,8 +39,8 @@ class _InLanes:
 
 
 _IN_LANES: Mapping[str, _InLanes] = {
-    "relax.max": _InLanes(lambda _, a, b: tirx.max(a, b), -math.inf),
-    "relax.min": _InLanes(lambda _, a, b: tirx.min(a, b), math.inf),
+    "relax.max": _InLanes(lambda _, a, b: larger(a, b), -math.inf),
+    "relax.min": _InLanes(lambda _, a, b: smaller(a, b), math.inf),
     "qnn.real_mean": _InLanes(lambda _, a, b: a + b, 0.0, "float64"),
     "qnn.real_sum": _InLanes(lambda _, a, b: a + b, 0.0),
 }

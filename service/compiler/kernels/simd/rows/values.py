@@ -19,6 +19,7 @@ from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
 from service.compiler.qnn.numerics import Mode, dynamic
+from service.compiler.qnn.numerics.extremes import larger, smaller
 from service.compiler.qnn.numerics.fused import lowered_fma
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.operation import Operation
@@ -103,11 +104,11 @@ _COMPUTE: dict[str, Compute] = {
     "relax.logical_and": _plain(lambda a, b: tirx.And(a, b)),
     "relax.logical_not": _plain(lambda a: tirx.Not(a)),
     "relax.logical_or": _plain(lambda a, b: tirx.Or(a, b)),
-    "relax.maximum": _plain(tirx.max),
-    "relax.minimum": _plain(tirx.min),
+    "relax.maximum": _plain(larger),
+    "relax.minimum": _plain(smaller),
     "relax.multiply": _multiply,
     "relax.negative": _plain(lambda a: -a),
-    "relax.nn.relu": lambda vectors, a: tirx.max(a, vectors.const(0.0, "float32")),
+    "relax.nn.relu": lambda vectors, a: larger(a, vectors.const(0.0, "float32")),
     "relax.not_equal": _plain(lambda a, b: tirx.NE(a, b)),
     "relax.round": _plain(tirx.nearbyint),
     "relax.sqrt": lambda vectors, a: intrinsic(vectors.dtype("float32"), "llvm.sqrt", a),

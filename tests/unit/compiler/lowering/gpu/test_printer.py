@@ -13,6 +13,7 @@ from tvm import te, tirx
 from service.compiler.lowering.gpu.functions import Printed, of_nest, of_whole
 from service.compiler.lowering.gpu.printer import Printer
 from service.compiler.lowering.gpu.stages import inlined, stages_of
+from service.compiler.qnn.numerics.extremes import larger, smaller
 from service.core.arrays import Array
 from service.core.errors import Unsupported
 from tests.support.cuda.emulated import EmulatedKernel
@@ -47,6 +48,8 @@ REAL: dict[str, Body] = {
     "divide": lambda a, b: a / b,
     "larger": tirx.max,
     "smaller": tirx.min,
+    "larger or NaN": larger,
+    "smaller or NaN": smaller,
     "root": lambda a, b: tirx.sqrt(a) + tirx.const(0.0, _dtype(b)),
     "rounded": lambda a, b: tirx.nearbyint(a) - tirx.trunc(b),
     "floor": lambda a, b: tirx.floor(a) + tirx.ceil(b),
