@@ -17,9 +17,9 @@ def converted(state: State, operator: Operator) -> dict[str, Value]:
         MalformedModel: the operator's definition is invalid.
         Unsupported: the operator cannot be compiled.
     """
-    node, convert = Node(state, operator), RULES[operator.op_type].convert
+    node = Node(state, operator)
     try:
-        made = folded(node, convert) if folds(node) else convert(node)
+        made = folded(node, _convert) if folds(node) else _convert(node)
     except TooLargeToFold:
         made = _unfolded(state, operator)
     if not isinstance(made, tuple):
@@ -30,8 +30,13 @@ def converted(state: State, operator: Operator) -> dict[str, Value]:
     return {name: value for name, value in named if name and value is not None}
 
 
+def _convert(node: Node) -> Value | tuple[Value, ...]:
+    made = RULES[node.operator.op_type].convert(node)
+    return made if isinstance(made, tuple) else node.clipped(made)
+
+
 def _unfolded(state: State, operator: Operator) -> Value | tuple[Value, ...]:
     try:
-        return RULES[operator.op_type].convert(Node(state, operator, folds_large=False))
+        return _convert(Node(state, operator, folds_large=False))
     except TooLargeToFold as error:
         raise error.refusal from None

@@ -13,7 +13,7 @@ from tvm import relax
 from service.compiler.importers.onnx.channels_last import channels_last
 from service.compiler.importers.onnx.evaluating import evaluated
 from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Model, Tensor, shortened
-from service.compiler.importers.onnx.rewriting import BYTES, DEQUANTIZE
+from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
@@ -121,6 +121,7 @@ class Node:
         self.state, self.operator = state, operator
         self._folds_large = folds_large
         self.output = next(name for name in operator.outputs if name)
+        self._only_value: int | None = None
 
     @property
     def label(self) -> str:
@@ -202,14 +203,6 @@ class Node:
         self.require(math.isfinite(value) and value == int(value), f"has input {place}, which is not a whole number")
         return int(value)
 
-    def is_channels_first(self, place: int) -> bool:
-        """Returns true if ONNX Runtime stores a real image in the file's layout. It puts the channels of other images
-        last, in blocks, which float convolutions read and write (optimizer/nchwc_transformer.cc).
-        """
-        name = self.name(place)
-        maker = next((each for each in self.state.model.operators if name in each.outputs), None)
-        return maker is None or maker.op_type == DEQUANTIZE
-
     def expr(self, place: int) -> relax.Expr:
         """Returns the input as an expression, whether it is computed or constant."""
         value = self.value(place)
@@ -281,11 +274,22 @@ class Node:
         if self.operator.clamp == UNBOUNDED:
             return plain
         bounds = [int(bound[0]) for bound in self.stored_bounds(plain)]
-        if bounds[0] >= bounds[1]:  # a type has at least two values (as in MLIR)
-            self.unsupported(f"has an activation that leaves its output only the value {bounds[0]}")
+        if bounds[0] == bounds[1]:  # a type has at least two values (as in MLIR)
+            self._only_value = bounds[0]
+            return plain
         return QuantizedType(
             plain.storage, plain.scales, plain.zero_points, storage_min=bounds[0], storage_max=bounds[1]
         )
+
+    def clipped(self, value: Value) -> Value:
+        """Returns `value`, the node's result, or the only stored value that its activation leaves."""
+        if self._only_value is None:
+            return value
+        if isinstance(value, np.ndarray):
+            return np.full_like(value, self._only_value)
+        dtype = str(value.ty.dtype)
+        only = relax.const(np.array(self._only_value, dtype), dtype)
+        return self.emit(relax.op.minimum(self.emit(relax.op.maximum(value, only), "above"), only), "only")
 
     def stored_bounds(self, plain: QuantizedType) -> tuple[Array, Array]:
         """Returns the bounds of that activation as they are stored, one for each scale."""

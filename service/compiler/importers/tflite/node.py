@@ -225,8 +225,9 @@ class Node:
             if even != (low, high):
                 self._clips = (low, high, *even)
                 low, high = min(low, even[0]), max(high, even[1])
-        if low >= high:  # a type has at least two values (as in MLIR)
-            self.unsupported(f"leaves its output only the value {low}, after its activation {activation}", self.output)
+        if low == high:  # a type has at least two values (as in MLIR)
+            self._clips = (low, low, low, low)
+            return plain
         return QuantizedType(plain.storage, plain.scales, plain.zero_points, storage_min=low, storage_max=high)
 
     def require_one_type(self, first: int = 0, count: int | None = None) -> None:
@@ -265,7 +266,8 @@ class Node:
             ) from exc
 
     def clipped(self, value: relax.Expr) -> relax.Expr:
-        """`value`, the node's result, within the bounds of its fused activation where modes disagree about them."""
+        """Returns `value`, the node's result, within the bounds of its fused activation if the output's type does not
+        have them: modes disagree about them, or they leave only one value."""
         if self._clips is None:
             return value
         clips, self._clips = self._clips, None
