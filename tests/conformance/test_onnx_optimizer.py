@@ -235,6 +235,20 @@ def mean(op_type: str, types: tuple[str, str], shape: Sequence[int] = (2, 3, 7, 
     return write
 
 
+def pooled(channels: int, *front: str) -> Write:
+    """The mean of an image of real values. ONNX Runtime adds them in the order of memory, which may hold channels in
+    blocks of 16."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = model.input("x", "float32", (2, channels, 7, 5))
+        for op_type in front:
+            weights = [model.constant(rng.normal(0, 1, (channels, channels, 1, 1)), "float32")]
+            x = model.node(op_type, [x, *(weights if op_type == "Conv" else [])])
+        model.output(model.node("GlobalAveragePool", [x]), "float32")
+
+    return write
+
+
 def cubic(scales: tuple[float, float], **attributes: Any) -> Write:
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = pair(model, model.input("x", "float32", (1, 3, 5, 7)), 0.03, 3, "int8")
@@ -260,6 +274,7 @@ def around(op_type: str, between: str, front: bool, point: int = 100) -> Write:
 
 
 AROUND: dict[str, Callable[[OnnxBuilder, str, Rng], str]] = {
+    "Identity": lambda model, x, rng: model.node("Identity", [x]),
     "Softmax": lambda model, x, rng: model.node("Softmax", [x], axis=-1),
     "Sigmoid": lambda model, x, rng: model.node("Sigmoid", [x]),
     "Add": lambda model, x, rng: model.node("Add", [x, x]),
@@ -280,6 +295,11 @@ BETWEEN: dict[str, Callable[[OnnxBuilder, str], str]] = {
     "Relu": lambda model, x: model.node("Relu", [x]),
     "Relu and Transpose": lambda model, x: model.node("Transpose", [model.node("Relu", [x])], perm=[0, 1, 3, 2]),
     "Transpose": lambda model, x: model.node("Transpose", [x], perm=[0, 1, 3, 2]),
+    "Transpose and Relu": lambda model, x: model.node("Relu", [model.node("Transpose", [x], perm=[0, 1, 3, 2])]),
+    "Transpose and Clip": lambda model, x: model.node(
+        "Clip",
+        [model.node("Transpose", [x], perm=[0, 1, 3, 2]), *(model.constant(each, "float32") for each in (0, 20))],
+    ),
     "Slice": lambda model, x: model.node("Slice", [x, *(model.constant([each], "int64") for each in (1, 5, 2))]),
     "MaxPool": lambda model, x: model.node("MaxPool", [x], kernel_shape=[1, 1]),
     "Gather": lambda model, x: model.node("Gather", [x, model.constant([3, 1, 0, 2], "int64")], axis=1),
@@ -298,6 +318,11 @@ REAL: dict[str, Write] = {
     "AveragePool, padding counted": mean(
         "AveragePool", TURNS[0], kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
     ),
+    **{
+        f"GlobalAveragePool, {channels} channels, {' and '.join(front) or 'input'}": pooled(channels, *front)
+        for channels in (16, 24)
+        for front in ((), ("Relu",), ("Conv",), ("Conv", "Relu"), ("GlobalAveragePool",))
+    },
     "cubic": cubic((1.5, 3.0)),
     "cubic, smaller": cubic((0.6, 0.7)),
     "cubic, rows alone": cubic((1.3, 1.0)),
@@ -309,6 +334,10 @@ MOVED: dict[str, Write] = {
     **{f"Softmax, {between}": around("Softmax", between, False) for between in BETWEEN},
     "Softmax, Relu that changes nothing": around("Softmax", "Relu", False, point=0),
     "Softmax, Relu that changes nothing, Transpose": around("Softmax", "Relu and Transpose", False, point=0),
+    "Softmax, Transpose, Relu that changes nothing": around("Softmax", "Transpose and Relu", False, point=0),
+    "Softmax, Transpose, Clip that changes nothing": around("Softmax", "Transpose and Clip", False, point=0),
+    **{f"{op_type}, Relu that leaves one value": around(op_type, "Relu", False, point=255) for op_type in AROUND},
+    "Relu that leaves one value": around("Identity", "Relu", False, point=255),
     **{
         f"{between}, {op_type}": around(op_type, between, True)
         for op_type in ("Sigmoid", "Add", "AveragePool", "MatMul and Add")

@@ -20,6 +20,7 @@ from service.compiler.importers.onnx.pads import merge_pads
 from service.compiler.importers.onnx.pairs import merge_pairs
 from service.compiler.importers.onnx.qdq import fuse
 from service.compiler.importers.onnx.reader import read_model
+from service.compiler.importers.onnx.redundant import drop_redundant_activations
 from service.compiler.importers.onnx.rounding import round_products
 from service.compiler.importers.onnx.signature import Shape, check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
@@ -50,7 +51,9 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         read = read_model(data)
         params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
         merged, notices = merge_pads(resolved(read, params))
-        model = fuse(merge_pairs(without_zero_scales(fold_constants(round_products(merged)))))
+        model = fuse(
+            merge_pairs(drop_redundant_activations(without_zero_scales(fold_constants(round_products(merged)))))
+        )
         check_support(model)
         imported = _imported(model, at, params)
         return replace(imported, notices=(*imported.notices, *notices))

@@ -74,9 +74,10 @@ def _bounded(relu: Operator, conversion: Operator, stored: str) -> Operator:
     return Operator(relu.index, REQUANTIZE, inputs, (stored,), {}, (0.0, math.inf), relu.written)
 
 
-def _keeps_conversions(graph: OnnxGraph, operator: Operator) -> bool:
+def moves_conversions(graph: OnnxGraph, operator: Operator) -> bool:
+    """Returns true if ONNX Runtime moves conversions through `operator`."""
     is_older_pool = operator.op_type == "MaxPool" and graph.model.opset < _STORED_POOLS_SINCE
-    return operator.op_type not in _PROPAGATES or is_older_pool
+    return operator.op_type in _PROPAGATES and not any(operator.outputs[1:]) and not is_older_pool
 
 
 _VOCABULARY = Vocabulary(
@@ -86,7 +87,7 @@ _VOCABULARY = Vocabulary(
     splits=frozenset({"Split"}),
     joins=frozenset({"Concat"}),
     alike=are_alike,
-    keeps_conversions=_keeps_conversions,
+    keeps_conversions=lambda graph, operator: not moves_conversions(graph, operator),
     per_tensor=is_simple,
     by_channel=lambda graph, operator, conversion: (
         operator.op_type == "Conv" and channel_parameters(graph, conversion) is not None

@@ -1,0 +1,77 @@
+"""Removes activations that quantization makes redundant, as ONNX Runtime's optimizer does before it moves conversions.
+
+The values stay the same, but what stands in front of the activation is then in front of a QuantizeLinear, and becomes a
+quantized operator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import Model
+from service.compiler.importers.onnx.qdq import moves_conversions
+from service.compiler.importers.onnx.rewriting import BYTES, QUANTIZE, OnnxGraph, bounds_of, parameters
+from service.compiler.importers.qdq import Operator
+
+_OPERANDS = 3  # of a QuantizeLinear with an explicit zero point
+_EPSILON = float(np.finfo(np.float32).eps)
+
+
+def drop_redundant_activations(model: Model) -> Model:
+    """Returns `model` without every Relu and Clip that changes no stored value of the only QuantizeLinear behind it.
+
+    A Relu changes nothing if the zero point is the smallest value of its type (`ReluQuantFusion` in
+    optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds are no narrower than those
+    of the type, where all are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators through
+    which the optimizer moves conversions may stand between the two: it applies its rules again and again.
+
+    Requires: a graph that `graph.check_graph` has passed.
+    Ensures: one that it would pass, of the same inputs and outputs.
+    """
+    graph = OnnxGraph(model)
+    readers = Counter(name for operator in model.operators for name in operator.inputs if name)
+    readers.update(end.name for end in model.outputs)
+    makers = {name: operator for operator in model.operators for name in operator.outputs if name}
+    dropped: dict[str, str] = {}  # an activation's output -> its input
+    for conversion in model.operators:
+        if conversion.op_type != QUANTIZE or len(conversion.inputs) != _OPERANDS:
+            continue
+        name = conversion.inputs[0]
+        while readers[name] == 1 and (operator := makers.get(name)) is not None and operator.inputs:
+            if operator.op_type in ("Relu", "Clip") and _is_redundant(graph, operator, conversion):
+                dropped[name] = operator.inputs[0]
+            elif not moves_conversions(graph, operator):
+                break
+            name = operator.inputs[0]
+    if not dropped:
+        return model
+    kept = (operator for operator in model.operators if operator.outputs[0] not in dropped)
+    return replace(model, operators=tuple(_rewired(operator, dropped) for operator in kept))
+
+
+def _rewired(operator: Operator, dropped: Mapping[str, str]) -> Operator:
+    """Returns `operator` with what the dropped activations read in place of what they made."""
+    inputs = []
+    for name in operator.inputs:
+        while name in dropped:
+            name = dropped[name]
+        inputs.append(name)
+    return replace(operator, inputs=tuple(inputs))
+
+
+def _is_redundant(graph: OnnxGraph, activation: Operator, conversion: Operator) -> bool:
+    scale, point = (graph.known(name) for name in parameters(conversion))
+    if not activation.inputs or point is None or point.size != 1 or point.dtype.name not in BYTES:
+        return False
+    limits, zero_point = np.iinfo(point.dtype), int(point.reshape(-1)[0])
+    if activation.op_type == "Relu":
+        return zero_point == limits.min
+    bounds = bounds_of(graph, activation, activation.inputs[0])
+    if bounds is None or scale is None or scale.shape or point.shape or scale.dtype != np.float32:
+        return False
+    lower, upper = (float(np.float32(scale) * np.float32(limit - zero_point)) for limit in (limits.min, limits.max))
+    return bounds[0] - lower <= _EPSILON and upper - bounds[1] <= _EPSILON
