@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from service.core.arrays import Array
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.conformance import assert_oracle_equals_litert
-from tests.support.tflite_builder import Array, ModelBuilder, Quant
+from tests.support.tflite_builder import ModelBuilder, Quant
 
 RELU, RELU6 = 1, 3
 OPTIONS: dict[str, Any] = {
