@@ -1,4 +1,4 @@
-"""Artifacts in OCI registries: pushed to one, pulled from one."""
+"""Pushes artifacts to OCI registries, and pulls them."""
 
 from service.registry.client import Registry
 from service.registry.reference import Reference, parse_reference

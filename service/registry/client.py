@@ -1,8 +1,8 @@
-"""The distribution API of an OCI registry, as much as pushing and pulling takes.
+"""The part of an OCI registry's distribution API that is needed for pushing and pulling.
 
-https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md. What a registry answers is a stranger's: every
-answer is bounded, every blob is hashed, and a password goes to the registry, and to the server of tokens that it names,
-alone.
+https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md. The responses of a registry are not trusted:
+their size is limited, and every blob is hashed. A password is sent only to the registry and to the token server that
+the registry names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from service.registry.credentials import credentials_of
 from service.registry.reference import Reference, is_loopback
 
 _ACCEPT = f"{MANIFEST_MEDIA_TYPE}, {INDEX_MEDIA_TYPE}"
-_PIECE_BYTES = 32 << 20  # of a blob in one request: what is sent again where the connection breaks
+_PIECE_BYTES = 32 << 20  # how much of a blob one request carries: this much is sent again if the connection breaks
 _TRIES, _PAUSE_S, _MOST_PAUSE_S = 5, 0.5, 30.0
 _MOST_REDIRECTS = 5
 _BUSY = (408, 429, 500, 502, 503, 504)
@@ -46,19 +46,19 @@ _BUSY = (408, 429, 500, 502, 503, 504)
 class Registry:
     """One repository of a registry; a context manager.
 
-    Raises, whatever it is asked:
-        RegistryFailed: it does not answer, or not as a registry does.
-        Unauthorized, Forbidden: it lets this user not in, or not do this.
-        InvalidInput: it answers or redirects in plain HTTP, where that is not allowed.
+    All methods may raise:
+        RegistryFailed: it does not respond, or not as a registry does.
+        Unauthorized, Forbidden: it rejects this user, or denies this user the operation.
+        InvalidInput: it responds or redirects in plain HTTP, and the settings do not allow that.
 
     Attributes:
-        reference: what is pulled or pushed.
+        reference: the repository, and the tag or digest to pull or push.
     """
 
     def __init__(self, reference: Reference, settings: Settings, *, writes: bool = False) -> None:
         """
         Args:
-            writes: whether to ask for the permission to push, too.
+            writes: request the permission to push, too.
         """
         self.reference = reference
         self._settings = settings
@@ -80,40 +80,41 @@ class Registry:
         self._client.close()
 
     def manifest(self, name: str) -> tuple[str, bytes]:
-        """The media type and the bytes of the manifest or the index with this tag or digest.
+        """Returns the media type and the bytes of the manifest or the index with this tag or digest.
 
         Raises:
-            NotFound: there is none.
-            DigestMismatch: it is another one than its digest says.
+            NotFound: the registry does not have it.
+            DigestMismatch: the bytes do not have the given digest.
         """
-        with self._asked("GET", f"{self._base}/manifests/{name}", {"accept": _ACCEPT}) as answer:
+        with self._request("GET", f"{self._base}/manifests/{name}", {"accept": _ACCEPT}) as answer:
             self._expect(answer, f"manifest {name}", 200)
             data = _bounded(answer, LARGEST_MANIFEST_BYTES)
             media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
         if ":" in name and digest_of(data) != name:
-            raise DigestMismatch(f"{self.reference.host} gives something else for {name}", hint="do not trust it")
+            raise DigestMismatch(f"{self.reference.host} sends other bytes for {name}", hint="do not trust it")
         return media_type, data
 
     def has_manifest(self, digest: Digest) -> bool:
         return self._has(f"manifests/{digest}", f"manifest {digest}")
 
     def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
-        """Whether the registry will list it as a referrer of its subject by itself."""
+        """Uploads a manifest. Returns true if the registry will itself list it as a referrer of its subject."""
         headers = {"content-type": media_type}
-        with self._asked("PUT", f"{self._base}/manifests/{name}", headers, lambda: data) as answer:
+        with self._request("PUT", f"{self._base}/manifests/{name}", headers, lambda: data) as answer:
             self._expect(answer, f"manifest {name}", 201)
             return "oci-subject" in answer.headers
 
     def referrers(self, digest: Digest) -> list[Descriptor]:
-        """What the registry lists as about `digest`; by its API, or, where it has none, by the tag that stands for it.
+        """Returns the manifests that the registry lists as referring to `digest`. Uses the referrers API, or, if the
+        registry does not have it, the fallback tag.
 
-        Only the first page of a long list: an artifact has a handful.
+        Returns only the first page of a long list: an artifact has a handful of referrers.
         """
-        with self._asked("GET", f"{self._base}/referrers/{digest}", {"accept": INDEX_MEDIA_TYPE}) as answer:
+        with self._request("GET", f"{self._base}/referrers/{digest}", {"accept": INDEX_MEDIA_TYPE}) as answer:
             is_index = answer.headers.get("content-type", "").startswith(INDEX_MEDIA_TYPE)
             if answer.status_code == 200 and is_index:
                 return entries_of(_bounded(answer, LARGEST_MANIFEST_BYTES))
-            if answer.status_code not in (200, 400, 404, 405):  # those of registries that do not know the question
+            if answer.status_code not in (200, 400, 404, 405):  # 400, 404, 405: the registry does not have this API
                 self._expect(answer, f"the referrers of {digest}", 200)
         try:
             return entries_of(self.manifest(fallback_tag(digest))[1])
@@ -121,10 +122,10 @@ class Registry:
             return []
 
     def fetch(self, blob: Descriptor, blobs: BlobStore) -> None:
-        """Stores a blob, unless it is there. Where the connection breaks, what is missing is asked for.
+        """Stores a blob, unless it is already stored. If the connection breaks, requests the missing rest.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the registry does not have it.
             DigestMismatch, InvalidInput: it has other bytes, or more.
         """
         if blobs.exists(blob.digest):
@@ -135,7 +136,7 @@ class Registry:
                 try:
                     for chunk in self._pieces(blob, before):
                         if writer.size_bytes + len(chunk) > blob.size_bytes:
-                            raise InvalidInput(f"{self.reference.host} sends more than blob {blob.digest} has")
+                            raise InvalidInput(f"{self.reference.host} sends more bytes than blob {blob.digest} has")
                         writer.write(chunk)
                 except httpx.TransportError as error:
                     if not left and writer.size_bytes == before:
@@ -144,16 +145,16 @@ class Registry:
                     writer.commit(blob.digest)
                     return
                 time.sleep(_PAUSE_S)
-        raise self._failed(f"blob {blob.digest} ends early, again and again")
+        raise self._failed(f"blob {blob.digest} was cut off {_TRIES} times")
 
     def _pieces(self, blob: Descriptor, offset: int) -> Iterator[bytes]:
-        """The bytes from `offset` on. Raises `httpx.TransportError`, where the connection breaks."""
+        """Yields the bytes from `offset` on. Raises `httpx.TransportError` if the connection breaks."""
         headers = {"range": f"bytes={offset}-"} if offset else {}
-        with self._asked("GET", f"{self._base}/blobs/{blob.digest}", headers) as answer:
+        with self._request("GET", f"{self._base}/blobs/{blob.digest}", headers) as answer:
             self._expect(answer, f"blob {blob.digest}", 200, 206)
             skip = 0 if answer.status_code == 206 else offset
             if answer.status_code == 206 and not answer.headers.get("content-range", "").startswith(f"bytes {offset}-"):
-                raise self._failed(f"blob {blob.digest}: another range was sent than was asked for")
+                raise self._failed(f"blob {blob.digest}: the registry sent another range than requested")
             for chunk in answer.iter_raw():
                 yield chunk[skip:]
                 skip = max(0, skip - len(chunk))
@@ -163,7 +164,7 @@ class Registry:
         if self._has(f"blobs/{digest}", f"blob {digest}"):
             return
         size_bytes = content.stat().st_size if isinstance(content, Path) else len(content)
-        with self._asked("POST", f"{self._base}/blobs/uploads/", {"content-length": "0"}) as answer:
+        with self._request("POST", f"{self._base}/blobs/uploads/", {"content-length": "0"}) as answer:
             self._expect(answer, "an upload", 202)
             location = self._location(answer)
         offset = 0
@@ -174,46 +175,48 @@ class Registry:
             last = file.read()
         url = str(httpx.URL(location).copy_merge_params({"digest": digest}))
         headers = {"content-type": "application/octet-stream"}
-        with self._asked("PUT", url, headers, lambda: last) as answer:
+        with self._request("PUT", url, headers, lambda: last) as answer:
             self._expect(answer, f"blob {digest}", 201)
 
     def _send_piece(self, location: str, offset: int, piece: bytes) -> tuple[str, int]:
-        """Where the next piece goes, and how much has arrived: less than was sent, where the connection broke."""
+        """Uploads a piece. Returns the URL for the next piece, and how many bytes have arrived in total: fewer than
+        were sent if the connection broke.
+        """
         end = offset + len(piece) - 1
         headers = {"content-type": "application/octet-stream", "content-range": f"{offset}-{end}"}
         try:
-            with self._asked("PATCH", location, headers, lambda: piece, is_tried_again=False) as answer:
+            with self._request("PATCH", location, headers, lambda: piece, retries=False) as answer:
                 self._expect(answer, "a piece of a blob", 202)
                 return self._location(answer), end + 1
         except httpx.TransportError:
-            with self._asked("GET", location) as answer:
+            with self._request("GET", location) as answer:
                 self._expect(answer, "an upload", 204)
                 arrived = re.fullmatch(r"0-([0-9]+)", answer.headers.get("range", ""))
                 return self._location(answer), int(arrived[1]) + 1 if arrived else 0
 
     def _has(self, path: str, what: str) -> bool:
-        with self._asked("HEAD", f"{self._base}/{path}", {"accept": _ACCEPT}) as answer:
+        with self._request("HEAD", f"{self._base}/{path}", {"accept": _ACCEPT}) as answer:
             if answer.status_code == 404:
                 return False
             self._expect(answer, what, 200)
             return True
 
     @contextmanager
-    def _asked(
+    def _request(
         self,
         method: str,
         url: str,
         headers: Mapping[str, str] | None = None,
         body: Callable[[], bytes] | None = None,
         *,
-        is_tried_again: bool = True,
+        retries: bool = True,
     ) -> Iterator[httpx.Response]:
-        """The answer, whose body is yet to be read. A busy registry, and one that hangs up, is asked again."""
-        for left in reversed(range(_TRIES if is_tried_again else 1)):
+        """Yields the response, with its body unread. Retries if the registry is busy or closes the connection."""
+        for left in reversed(range(_TRIES if retries else 1)):
             try:
-                answer = self._followed(method, url, headers or {}, body() if body else None)
+                answer = self._follow_redirects(method, url, headers or {}, body() if body else None)
             except httpx.TransportError as error:
-                if not is_tried_again:
+                if not retries:
                     raise
                 if not left:
                     raise self._failed(str(error) or type(error).__name__) from error
@@ -229,44 +232,46 @@ class Registry:
         finally:
             answer.close()
 
-    def _followed(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx.Response:
-        """With redirects, as blobs often are elsewhere. Who is elsewhere is shown no password and no token."""
+    def _follow_redirects(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> httpx.Response:
+        """Follows redirects, because blobs are often stored elsewhere. Other servers get no password and no token."""
         for _ in range(_MOST_REDIRECTS):
-            answer = self._let_in(method, url, headers, body)
+            answer = self._authenticate(method, url, headers, body)
             if not (answer.is_redirect and method in ("GET", "HEAD")):
                 return answer
             answer.close()
             url = self._allowed(urljoin(url, answer.headers["location"]))
-        raise self._failed("it redirects again and again")
+        raise self._failed(f"it redirects more than {_MOST_REDIRECTS} times")
 
-    def _let_in(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx.Response:
+    def _authenticate(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx.Response:
         is_own = self._is_own(url)
-        answer = self._sent(method, url, headers, body, self._authorization if is_own else None)
+        answer = self._send(method, url, headers, body, self._authorization if is_own else None)
         if answer.status_code != 401 or not is_own:
             return answer
         answer.close()
         challenge = tokens.parse_challenge(answer.headers.get("www-authenticate", ""))
         credentials = credentials_of(self._settings, self.reference.host)
-        self._authorization = tokens.authorization(challenge, credentials, self._scope, self._ask_for_token)
-        return self._sent(method, url, headers, body, self._authorization)
+        self._authorization = tokens.authorization(challenge, credentials, self._scope, self._fetch_token)
+        return self._send(method, url, headers, body, self._authorization)
 
-    def _sent(
+    def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, authorization: str | None
     ) -> httpx.Response:
-        own = {"authorization": authorization} if authorization else {}
-        request = self._client.build_request(method, url, headers={**headers, **own}, content=body)
+        authentication = {"authorization": authorization} if authorization else {}
+        request = self._client.build_request(method, url, headers={**headers, **authentication}, content=body)
         return self._client.send(request, stream=True)
 
-    def _ask_for_token(self, request: httpx.Request) -> bytes:
+    def _fetch_token(self, request: httpx.Request) -> bytes:
         self._allowed(str(request.url))
         try:
             answer = self._client.send(request, stream=True)
         except httpx.TransportError as error:
-            raise self._failed(f"its server of tokens does not answer: {error}") from error
+            raise self._failed(f"its token server does not respond: {error}") from error
         try:
             if answer.status_code != 200:
                 raise Unauthorized(
-                    f"{request.url.host} gives no token for {self.reference.repository} ({answer.status_code})",
+                    f"{request.url.host} issues no token for {self.reference.repository} (status {answer.status_code})",
                     hint=f"docker login {self.reference.host}, or OCTET_REGISTRY_USERNAME and …_PASSWORD",
                 )
             return _bounded(answer, tokens.MOST_BYTES)
@@ -276,27 +281,27 @@ class Registry:
     def _location(self, answer: httpx.Response) -> str:
         location = answer.headers.get("location")
         if not location:
-            raise self._failed("it does not say where to upload")
+            raise self._failed("its response has no Location header to upload to")
         return self._allowed(urljoin(str(answer.request.url), location))
 
     def _allowed(self, url: str) -> str:
-        """Raises `InvalidInput`: it is plain HTTP to another machine, or something else."""
+        """Returns `url`. Raises `InvalidInput` if it is plain HTTP and the settings do not allow that."""
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise self._failed("it names a place that is none") from error
+            raise self._failed("it redirects to an invalid URL") from error
         plain = self._settings.registry_http
         is_plain_allowed = plain is PlainHttp.ALWAYS or (plain is PlainHttp.LOOPBACK and is_loopback(parsed.host))
         if parsed.scheme == "https" or (parsed.scheme == "http" and is_plain_allowed):
             return url
         raise InvalidInput(
-            f"{self.reference.host} leads to {parsed.scheme}://{parsed.host}, which is not encrypted",
+            f"{self.reference.host} redirects to {parsed.scheme}://{parsed.host}, which is not encrypted",
             hint="OCTET_REGISTRY_HTTP=always allows plain HTTP",
         )
 
     def _is_own(self, url: str) -> bool:
-        own, other = httpx.URL(self._origin), httpx.URL(url)
-        return (own.scheme, own.host, own.port) == (other.scheme, other.host, other.port)
+        origin, other = httpx.URL(self._origin), httpx.URL(url)
+        return (origin.scheme, origin.host, origin.port) == (other.scheme, other.host, other.port)
 
     def _expect(self, answer: httpx.Response, what: str, *statuses: int) -> None:
         status = answer.status_code
@@ -306,28 +311,28 @@ class Registry:
         if status == 404:
             raise NotFound(f"{where} has no {what}")
         if status == 401:
-            raise Unauthorized(f"{where} does not let this user in", hint=f"docker login {self.reference.host}")
+            raise Unauthorized(f"{where} rejects this user", hint=f"docker login {self.reference.host}")
         if status == 403:
-            raise Forbidden(f"{where} does not let this user have or change {what}")
+            raise Forbidden(f"{where} does not allow this user to read or change {what}")
         if status == 413:
-            raise TooLarge(f"{where} finds {what} too large")
-        raise self._failed(f"{what}: it answers {status}")
+            raise TooLarge(f"{where} rejects {what} as too large")
+        raise self._failed(f"{what}: it responded with status {status}")
 
     def _failed(self, why: str) -> RegistryFailed:
         return RegistryFailed(f"registry {self.reference.host}: {why}")
 
 
 def fallback_tag(digest: Digest) -> str:
-    """Of the index that lists the referrers, where the registry does not."""
+    """Returns the tag of the index that lists the referrers, in registries without the referrers API."""
     return digest.replace(":", "-")
 
 
 def entries_of(index: bytes) -> list[Descriptor]:
-    """Raises `InvalidInput`: it is no index."""
+    """Returns the entries of an index. Raises `InvalidInput` if it is not an index."""
     try:
         return [Descriptor.from_json(entry) for entry in json.loads(index)["manifests"]]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise InvalidInput("the registry's list is no OCI index") from error
+        raise InvalidInput("the registry's list is not an OCI index") from error
 
 
 def _bounded(answer: httpx.Response, most_bytes: int) -> bytes:
@@ -336,12 +341,12 @@ def _bounded(answer: httpx.Response, most_bytes: int) -> bytes:
         for chunk in answer.iter_raw():
             data += chunk
             if len(data) > most_bytes:
-                raise InvalidInput(f"the registry answers with more than {most_bytes} bytes")
+                raise InvalidInput(f"the registry's response has more than {most_bytes} bytes")
     except httpx.TransportError as error:
-        raise RegistryFailed(f"registry {answer.request.url.host} breaks off: {error}") from error
+        raise RegistryFailed(f"registry {answer.request.url.host} closed the connection: {error}") from error
     return bytes(data)
 
 
 def _pause_s(answer: httpx.Response) -> float:
-    said = answer.headers.get("retry-after", "")
-    return min(float(said), _MOST_PAUSE_S) if said.isdecimal() and len(said) < 6 else _PAUSE_S
+    header = answer.headers.get("retry-after", "")
+    return min(float(header), _MOST_PAUSE_S) if header.isdecimal() and len(header) < 6 else _PAUSE_S

@@ -1,4 +1,4 @@
-"""Signatures as `cosign sign --key` leaves them: of the digest alone, under a tag that is made of it.
+"""Signatures like those of `cosign sign --key`: they cover only the digest, and have a tag that is derived from it.
 
 https://github.com/sigstore/cosign/blob/v2.4.0/specs/SIGNATURE_SPEC.md
 """
@@ -28,7 +28,7 @@ def tag_of(digest: Digest) -> str:
 
 
 def sign(registry: Registry, digest: Digest, signer: Signer) -> None:
-    """Adds a signature of `digest` to those that are there. Raises as `Registry` does."""
+    """Adds a signature of `digest` to the existing ones. Raises as `Registry` does."""
     reference = registry.reference
     payload = canonical_json(
         {
@@ -46,7 +46,10 @@ def sign(registry: Registry, digest: Digest, signer: Signer) -> None:
         "digest": digest_of(payload),
         "annotations": {SIGNATURE_ANNOTATION: base64.b64encode(signer.sign(payload)).decode()},
     }
-    layers = [*(each for each in _there(registry, digest) if not _is_own(each, signer, payload)), layer]
+    layers = [
+        *(each for each in _existing_layers(registry, digest) if not _is_same_signature(each, signer, payload)),
+        layer,
+    ]
     config = canonical_json(
         {
             "architecture": "",
@@ -66,21 +69,21 @@ def sign(registry: Registry, digest: Digest, signer: Signer) -> None:
     registry.put_manifest(tag_of(digest), MANIFEST_MEDIA_TYPE, canonical_json(manifest))
 
 
-def _there(registry: Registry, digest: Digest) -> list[dict[str, Any]]:
-    """The signatures that were added before, as they stand there."""
+def _existing_layers(registry: Registry, digest: Digest) -> list[dict[str, Any]]:
+    """Returns the existing signatures, unchanged."""
     try:
         manifest = json.loads(registry.manifest(tag_of(digest))[1])
         return [{**each, "digest": each["digest"]} for each in manifest["layers"]]
     except NotFound:
         return []
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise InvalidInput(f"{tag_of(digest)} holds no signatures of cosign's", hint="delete the tag") from error
+        raise InvalidInput(f"{tag_of(digest)} contains no cosign signatures", hint="delete the tag") from error
 
 
-def _is_own(layer: Mapping[str, Any], signer: Signer, payload: bytes) -> bool:
-    """Whether it is the signature that is to be added, from an earlier push."""
-    said = layer.get("annotations")
-    text = said.get(SIGNATURE_ANNOTATION) if isinstance(said, dict) else None
+def _is_same_signature(layer: Mapping[str, Any], signer: Signer, payload: bytes) -> bool:
+    """Returns true if `layer` contains the same signature, from an earlier push."""
+    annotations = layer.get("annotations")
+    text = annotations.get(SIGNATURE_ANNOTATION) if isinstance(annotations, dict) else None
     if not isinstance(text, str):
         return False
     try:

@@ -1,6 +1,7 @@
-"""Who asks a registry: by the settings, or as `docker login` has written it down.
+"""The credentials for a registry: from the settings, or as stored by `docker login`.
 
-https://github.com/docker/cli/blob/v27.0.0/cli/config/configfile/file.go, https://github.com/docker/docker-credential-helpers
+https://github.com/docker/cli/blob/v27.0.0/cli/config/configfile/file.go,
+https://github.com/docker/docker-credential-helpers
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Credentials:
-    """A user and a password; or, with `identity_token`, a token that stands for both at the server of tokens."""
+    """A user and a password; or an `identity_token`, which replaces both at the token server."""
 
     user: str
     password: str
@@ -37,10 +38,10 @@ class Credentials:
 
 
 def credentials_of(settings: Settings, host: str) -> Credentials | None:
-    """What to show the registry `host`; None where nothing is known, and it is asked as anybody may.
+    """Returns the credentials for the registry `host`; None if there are none, so that requests are anonymous.
 
     Raises:
-        InvalidInput: docker's configuration, or what its helper says, cannot be read.
+        InvalidInput: docker's configuration, or the output of its helper, cannot be read.
     """
     if settings.registry_username is not None and settings.registry_password is not None:
         return Credentials(settings.registry_username, settings.registry_password.get_secret_value())
@@ -53,24 +54,24 @@ def credentials_of(settings: Settings, host: str) -> Credentials | None:
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return _found(json.loads(data), host)
+        return _find(json.loads(data), host)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no configuration of docker's: {error}") from error
+        raise InvalidInput(f"{path} is not a valid docker configuration: {error}") from error
 
 
-def _found(config: Mapping[str, Any], host: str) -> Credentials | None:
+def _find(config: Mapping[str, Any], host: str) -> Credentials | None:
     names = [host, f"https://{host}", f"http://{host}"]
     if host in ("docker.io", "index.docker.io", "registry-1.docker.io"):
         names.append(_DOCKER_HUB)
     helper = config.get("credHelpers", {}).get(host) or config.get("credsStore")
     if helper:
-        return next(filter(None, (_helped(str(helper), name) for name in names)), None)
+        return next(filter(None, (_from_helper(str(helper), name) for name in names)), None)
     entries = config.get("auths", {})
     entry = next((entries[name] for name in names if name in entries), None)
-    return None if entry is None else _stored(entry)
+    return None if entry is None else _from_config(entry)
 
 
-def _stored(entry: Mapping[str, Any]) -> Credentials | None:
+def _from_config(entry: Mapping[str, Any]) -> Credentials | None:
     token = entry.get("identitytoken") or None
     user, password = entry.get("username", ""), entry.get("password", "")
     if entry.get("auth"):
@@ -81,19 +82,19 @@ def _stored(entry: Mapping[str, Any]) -> Credentials | None:
     return Credentials(str(user), str(password).rstrip("\0"), token) if user or token else None
 
 
-def _helped(helper: str, name: str) -> Credentials | None:
-    """What docker's helper program keeps, in a keychain for instance."""
+def _from_helper(helper: str, name: str) -> Credentials | None:
+    """Returns the credentials that docker's helper program stores, for instance in a keychain."""
     if not re.fullmatch(r"[a-zA-Z0-9._-]+", helper):
-        raise ValueError(f"{helper!r} is no name of a helper")
+        raise ValueError(f"{helper!r} is not a valid name of a credential helper")
     program = f"docker-credential-{helper}"
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [program, "get"], input=name.encode(), capture_output=True, timeout=_HELPER_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InvalidInput(f"{program} does not say the credentials: {error}") from error
-    if asked.returncode != 0:  # it knows none; so it says on its standard output
+        raise InvalidInput(f"{program} cannot be run: {error}") from error
+    if process.returncode != 0:  # it has none, and says so on its standard output
         return None
-    said = json.loads(asked.stdout[:_MOST_BYTES])
-    user, secret = str(said["Username"]), str(said["Secret"])
+    output = json.loads(process.stdout[:_MOST_BYTES])
+    user, secret = str(output["Username"]), str(output["Secret"])
     return Credentials("", "", secret) if user == "<token>" else Credentials(user, secret)

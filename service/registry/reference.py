@@ -1,4 +1,4 @@
-"""What a registry's content is called: `oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]`.
+"""References to content of a registry: `oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]`.
 
 https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#pulling-manifests
 """
@@ -25,11 +25,12 @@ _MOST_CHARACTERS = 512
 
 @dataclass(frozen=True)
 class Reference:
-    """
+    """A parsed reference.
+
     Attributes:
         host: with a port, if there is one.
-        tag: None where only a digest is named.
-        digest: what the tag has to stand for, if anything is said of that.
+        tag: None if only a digest is given.
+        digest: the digest that the content must have; None if any is accepted.
     """
 
     host: str
@@ -43,7 +44,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """What the registry is asked for: the digest, where there is one."""
+        """The digest or tag to request from the registry; the digest, if both are given."""
         return self.digest or self.tag or "latest"
 
     @property
@@ -57,16 +58,18 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """The tag is `latest` where neither a tag nor a digest is named. Raises `InvalidInput`."""
+    """Parses a reference. The tag is `latest` if neither a tag nor a digest is given. Raises `InvalidInput`."""
     match = _FORM.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if match is None:
-        raise InvalidInput(f"{text[:_MOST_CHARACTERS]!r} is no reference", hint="oci://HOST[:PORT]/REPOSITORY[:TAG]")
+        raise InvalidInput(
+            f"{text[:_MOST_CHARACTERS]!r} is not a valid reference", hint="oci://HOST[:PORT]/REPOSITORY[:TAG]"
+        )
     digest = parse_digest(match["digest"]) if match["digest"] else None
     return Reference(match["host"], match["repository"], match["tag"] or (None if digest else "latest"), digest)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its very name, whatever a name server says."""
+    """Returns true if the name itself denotes this machine, independent of any name server."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""How a registry lets somebody in: it answers 401 with a challenge, which names a server that gives tokens.
+"""Authentication at a registry: it responds with 401 and a challenge, which names a token server.
 
 https://distribution.github.io/distribution/spec/auth/token/, RFC 9110 section 11.6.1
 """
@@ -16,12 +16,12 @@ import httpx
 from service.core.errors import InvalidInput, Unauthorized
 from service.registry.credentials import Credentials
 
-MOST_BYTES = 64 << 10  # of a challenge's answer
+MOST_BYTES = 64 << 10  # of the token server's response
 _PARAMETER = re.compile(r'\s*,?\s*([a-zA-Z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,32768}")
 
 Ask = Callable[[httpx.Request], bytes]
-"""Sends a request to the server of tokens; the body of its answer, at most `MOST_BYTES`. Raises `OctetError`."""
+"""Sends a request to the token server, and returns the response body, at most `MOST_BYTES`. Raises `OctetError`."""
 
 
 @dataclass(frozen=True)
@@ -33,26 +33,26 @@ class Challenge:
 
 
 def parse_challenge(header: str) -> Challenge:
-    """Raises `InvalidInput`: it is neither of the two."""
+    """Parses the header `WWW-Authenticate`. Raises `InvalidInput` if the scheme is neither Bearer nor Basic."""
     scheme, _, rest = header[:4096].strip().partition(" ")
     if scheme.lower() not in ("bearer", "basic"):
-        raise InvalidInput(f"the registry asks for {scheme[:32]!r}, and only tokens and passwords are known")
+        raise InvalidInput(f"the registry requires the scheme {scheme[:32]!r}, but only Bearer and Basic are supported")
     found = {each[1].lower(): re.sub(r"\\(.)", r"\1", each[2] or each[3] or "") for each in _PARAMETER.finditer(rest)}
     return Challenge(scheme.lower(), found)
 
 
 def authorization(challenge: Challenge, credentials: Credentials | None, scope: str, ask: Ask) -> str:
-    """The value of `Authorization` that the challenge asks for.
+    """Returns the value of the header `Authorization` that the challenge requires.
 
     Args:
-        scope: what for, where the challenge does not say.
+        scope: used if the challenge contains no scope.
 
     Raises:
-        Unauthorized: nothing is known to show, or the server of tokens gives none.
+        Unauthorized: no credentials are configured, or the token server issues no token.
     """
     if challenge.scheme == "basic":
         if credentials is None or credentials.identity_token:
-            raise Unauthorized("the registry asks for a user and a password", hint="docker login, or OCTET_REGISTRY_…")
+            raise Unauthorized("the registry requires a user and a password", hint="docker login, or OCTET_REGISTRY_…")
         return _basic(credentials)
     token = _token(challenge, credentials, challenge.parameters.get("scope") or scope, ask)
     return f"Bearer {token}"
@@ -63,21 +63,21 @@ def _token(challenge: Challenge, credentials: Credentials | None, scope: str, as
     try:
         url = httpx.URL(realm)
     except httpx.InvalidURL as error:
-        raise Unauthorized("the registry names no server of tokens") from error
+        raise Unauthorized("the registry's challenge names no valid token server") from error
     if credentials is not None and credentials.identity_token:
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "octet"}
         request = httpx.Request("POST", url, data={**form, "service": service, "scope": scope})
     else:
         headers = {"authorization": _basic(credentials)} if credentials else {}
-        asked = url.copy_merge_params({"service": service, "scope": scope})
-        request = httpx.Request("GET", asked, headers=headers)
+        token_url = url.copy_merge_params({"service": service, "scope": scope})
+        request = httpx.Request("GET", token_url, headers=headers)
     try:
         answer = json.loads(ask(request))
         token = answer.get("token") or answer.get("access_token")
     except (ValueError, AttributeError, RecursionError) as error:
-        raise Unauthorized("the registry's server of tokens did not give one") from error
+        raise Unauthorized("the registry's token server issued no token") from error
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        raise Unauthorized("the registry's server of tokens did not give one")
+        raise Unauthorized("the registry's token server issued no valid token")
     return token
 
 

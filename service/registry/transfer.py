@@ -1,4 +1,4 @@
-"""A model to a registry and back: its artifacts, what is known of them, and signatures."""
+"""Pushes a model to a registry and pulls it: its artifacts with their reports and signatures."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MOST_ARTIFACTS, _MOST_REPORTS, _MOST_LAYERS = 64, 32, 4
 
 
 def push(registry: Registry, artifacts: Sequence[tuple[OciLayout, Digest]], signer: Signer | None = None) -> Digest:
-    """Uploads artifacts with their reports, and has the tag stand for the only one, or for an index of all.
+    """Uploads artifacts with their reports. The tag then refers to the only artifact, or to an index of all.
 
-    Blobs that the registry has are not sent again, so that a push which was cut off goes on where it was.
+    Blobs that the registry has are not sent again, so that an interrupted push resumes where it stopped.
 
     Args:
         signer: signs the digest by cosign's conventions.
 
     Returns:
-        What the tag stands for.
+        The digest that the tag refers to.
 
     Raises:
         NotFound, CorruptBlob: some of it is gone or damaged.
@@ -36,7 +36,7 @@ def push(registry: Registry, artifacts: Sequence[tuple[OciLayout, Digest]], sign
     """
     reference = registry.reference
     if reference.tag is None or reference.digest is not None:
-        raise InvalidInput(f"{reference} is to be pushed to a tag", hint="oci://HOST/REPOSITORY:TAG")
+        raise InvalidInput(f"{reference} has no tag to push to, or has a digest", hint="oci://HOST/REPOSITORY:TAG")
     entries = [_push_artifact(registry, layout, digest) for layout, digest in artifacts]
     if len(entries) == 1:
         ((layout, digest),) = artifacts
@@ -53,7 +53,7 @@ def push(registry: Registry, artifacts: Sequence[tuple[OciLayout, Digest]], sign
 
 
 def _push_artifact(registry: Registry, layout: OciLayout, digest: Digest) -> Descriptor:
-    """Its entry in an index."""
+    """Uploads an artifact with its reports. Returns its entry in an index."""
     manifest = layout.manifest(digest)
     size_bytes, _ = _push_manifest(registry, layout, digest, manifest)
     unlisted = []
@@ -69,7 +69,7 @@ def _push_artifact(registry: Registry, layout: OciLayout, digest: Digest) -> Des
 
 
 def _push_manifest(registry: Registry, layout: OciLayout, digest: Digest, manifest: Manifest) -> tuple[int, bool]:
-    """Its size, and whether the registry lists it as a referrer."""
+    """Uploads a manifest with its blobs. Returns its size, and whether the registry lists it as a referrer."""
     for part in dict.fromkeys(each.digest for each in (manifest.config, *manifest.layers)):
         registry.put_blob(part, layout.blobs.path(part))
     data = layout.blobs.read(digest)
@@ -77,8 +77,9 @@ def _push_manifest(registry: Registry, layout: OciLayout, digest: Digest, manife
 
 
 def _list(registry: Registry, subject: Digest, reports: Sequence[Descriptor]) -> None:
-    """Adds to the index that stands for the list of referrers, in registries that keep none: the specification's
-    "referrers tag schema". Two pushes at once may lose one's entries, as the specification says, too.
+    """Adds reports to the index under the fallback tag, in registries without the referrers API: the specification's
+    "referrers tag schema". If two pushes run at the same time, the entries of one may be lost, as the specification
+    warns.
     """
     tag = fallback_tag(subject)
     try:
@@ -92,39 +93,39 @@ def _list(registry: Registry, subject: Digest, reports: Sequence[Descriptor]) ->
 
 
 def pull(registry: Registry, layout: OciLayout, most_bytes: int, choose: Choose | None = None) -> list[Digest]:
-    """Stores and lists what the reference stands for: an artifact, or those of an index, with their reports.
+    """Stores and lists what the reference refers to: an artifact, or those of an index, with their reports.
 
     Blobs that the layout has are not fetched again.
 
     Args:
-        most_bytes: of all together.
-        choose: says which target's artifacts of an index to take; None: all.
+        most_bytes: the maximum size of all blobs together.
+        choose: returns the target whose artifacts of an index are pulled; None: all targets.
 
     Raises:
-        NotFound: there is no such tag, or nothing for the target that was chosen.
-        InvalidInput: it is no artifact of Octet's; or it is damaged.
+        NotFound: the tag does not exist, or has nothing for the chosen target.
+        InvalidInput: it is not an artifact of Octet, or it is damaged.
         TooLarge: there is more than `most_bytes` of it.
-        Unsupported: it is of another release.
+        Unsupported: it was made by an incompatible release.
         OctetError: see `Registry`.
     """
     pulling = _Pulling(registry, layout, most_bytes)
     artifacts = pulling.artifacts()
     targets = sorted({_target(manifest) for manifest in artifacts.values()})
     target = choose(targets) if choose else None
-    taken = [digest for digest, manifest in artifacts.items() if target in (None, _target(manifest))]
-    if not taken:
+    chosen = [digest for digest, manifest in artifacts.items() if target in (None, _target(manifest))]
+    if not chosen:
         raise NotFound(f"{registry.reference} has nothing for {target}", hint=f"it is for {', '.join(targets)}")
-    for digest in taken:
+    for digest in chosen:
         pulling.artifact(digest, artifacts[digest])
-    return taken
+    return chosen
 
 
 @dataclass
 class _Pulling:
-    """One pull.
+    """The state of one pull.
 
     Attributes:
-        left_bytes: how much may still come.
+        left_bytes: how many bytes may still be fetched.
     """
 
     registry: Registry
@@ -132,7 +133,7 @@ class _Pulling:
     left_bytes: int
 
     def artifacts(self) -> dict[Digest, Manifest]:
-        """The manifests that the reference stands for."""
+        """Returns the manifests that the reference refers to, by digest."""
         reference = self.registry.reference
         media_type, data = self.registry.manifest(reference.name)
         if media_type != INDEX_MEDIA_TYPE:
@@ -145,24 +146,25 @@ class _Pulling:
 
     def artifact(self, digest: Digest, manifest: Manifest) -> None:
         check_config_type(manifest.config.media_type)
-        self._take(manifest)
+        self._fetch_blobs(manifest)
         self.layout.put_manifest(manifest)
         reports = [each for each in self.registry.referrers(digest) if each.artifact_type in TRAVELING]
         for entry in reports[:_MOST_REPORTS]:
             report = Manifest.from_bytes(self.registry.manifest(entry.digest)[1])
-            is_ours = digest_of(report.to_bytes()) == entry.digest  # what other tools wrote is not stored as it is
+            # reports by other tools would be stored with other bytes: leave them out
+            is_ours = digest_of(report.to_bytes()) == entry.digest
             if is_ours and report.subject is not None and report.subject.digest == digest:
-                self._take(report)
+                self._fetch_blobs(report)
                 self.layout.put_manifest(report)
 
-    def _take(self, manifest: Manifest) -> None:
+    def _fetch_blobs(self, manifest: Manifest) -> None:
         if len(manifest.layers) > _MOST_LAYERS:
             raise InvalidInput(f"a manifest of {self.registry.reference} has {len(manifest.layers)} layers")
         for part in (manifest.config, *manifest.layers):
             self.left_bytes -= part.size_bytes
             if self.left_bytes < 0:
                 raise TooLarge(
-                    f"{self.registry.reference} is larger than it may be", hint="OCTET_MAX_UPLOAD_BYTES is the limit"
+                    f"{self.registry.reference} exceeds the size limit", hint="OCTET_MAX_UPLOAD_BYTES is the limit"
                 )
             self.registry.fetch(part, self.layout.blobs)
 
@@ -170,7 +172,7 @@ class _Pulling:
         manifest = Manifest.from_bytes(data)
         if manifest.artifact_type != ARTIFACT_TYPE or manifest.to_bytes() != data:
             raise InvalidInput(
-                f"{self.registry.reference} is no artifact of Octet's", hint="octet push --to puts one there"
+                f"{self.registry.reference} is not an artifact of Octet", hint="octet push --to uploads one"
             )
         return manifest
 

@@ -28,7 +28,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what is asked for: who only looks at artifacts needs no NumPy, and few programs verify."""
+    """Imports a module when one of its names is used: reading artifacts needs no NumPy, and few programs verify."""
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), name)

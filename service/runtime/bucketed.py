@@ -1,4 +1,4 @@
-"""A model of several buckets: one artifact for each shape that it is built for, called as one model."""
+"""A model with several buckets: one artifact for each shape that it is built for, called as one model."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ class BucketedModel:
 
     Attributes:
         models: one for each bucket, the smallest first.
-        signature: with -1 where the buckets differ, and their signatures as `buckets`.
+        signature: has -1 for the dimensions that differ between buckets, and their signatures as `buckets`.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
         """
         Args:
-            models: in any order. Raises ValueError where they are not buckets of one model.
+            models: in any order.
+
+        Raises:
+            ValueError: they are not buckets of one model.
         """
         self.signature: ModelSignature = opened([model.signature for model in models])
         self.models = tuple(sorted(models, key=lambda each: self.signature.buckets.index(each.signature)))
 
     @property
     def digest(self) -> Digest:
-        """That of the smallest bucket's artifact, which stands for all of them."""
+        """The digest of the smallest bucket's artifact, which identifies the whole model."""
         return Digest(self.models[0].digest)
 
     def __call__(self, *inputs: Array) -> Any:
-        """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.
+        """Returns the output for `inputs` (in the signature's order), or a tuple if there are several outputs.
 
         Raises:
             InvalidTensor: an input does not fit the signature, or no bucket takes its size.
@@ -43,7 +46,7 @@ class BucketedModel:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs for `inputs`, both in the signature's order, by the smallest bucket that takes them.
+        """Runs the smallest bucket that takes `inputs`. Inputs and outputs are in the signature's order.
 
         Raises:
             InvalidTensor: an input does not fit the signature, or no bucket takes its size.
@@ -52,5 +55,5 @@ class BucketedModel:
         return request.cut(self.signature, self.models[request.bucket].run(request.inputs))
 
     def clone(self) -> BucketedModel:
-        """Another instance, with memory of its own."""
+        """Returns another instance, with memory of its own."""
         return BucketedModel([model.clone() for model in self.models])

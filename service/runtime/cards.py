@@ -1,4 +1,4 @@
-"""`python -m service.runtime.cards`: what NVIDIA's driver says, as JSON, for `core.cards`."""
+"""`python -m service.runtime.cards`: prints what NVIDIA's driver reports, as JSON, for `core.cards`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents beside an artifact say about who built it. They are hostile: see docs/adr/0051."""
+"""Reads the documents beside an artifact that state who built it. They may be hostile: see docs/adr/0051."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from service.core.provenance import STATEMENT_MEDIA_TYPE, Envelope, Provenance, 
 from service.core.provenance.envelope import MOST_BYTES
 from service.core.strict_json import members, parse_strict
 
-_MOST_DOCUMENTS = 32  # attestations of one artifact that are looked at
+_MOST_DOCUMENTS = 32  # at most this many attestations of one artifact are read
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an artifact's origin.
+    """What is known about an artifact's origin.
 
     Attributes:
-        provenance: what is said of it; None where nothing is. Without `key`, anybody may have said it.
+        provenance: the stated origin; None if there is no statement. Without `key`, anyone could have written it.
         key: the trusted key that signed it, if one did.
         claimed: ids of the keys that are said to have signed it.
-        problem: why it is not trusted; empty where it is.
+        problem: why it is not trusted; empty if it is.
     """
 
     provenance: Provenance | None
@@ -34,18 +34,18 @@ class Evidence:
     problem: str = ""
 
 
-def judged(
+def judge(
     documents: Iterable[bytes], keys: Sequence[TrustedKey], artifact: Digest, annotations: Mapping[str, str]
 ) -> Evidence:
-    """The best evidence among `documents`, which come from wherever the artifact does.
+    """Returns the best evidence among `documents`, which come from the same source as the artifact.
 
     Args:
-        keys: that are trusted.
-        annotations: of the artifact's manifest.
+        keys: the trusted keys.
+        annotations: the annotations of the artifact's manifest.
     """
     best = Evidence(None, None, problem="it came without a statement of who built it")
     for document in documents:
-        found = _judged(document, keys, artifact, annotations)
+        found = _judge(document, keys, artifact, annotations)
         if found.key is not None:
             return found
         if best.provenance is None:
@@ -53,7 +53,7 @@ def judged(
     return best
 
 
-def _judged(document: bytes, keys: Sequence[TrustedKey], artifact: Digest, annotations: Mapping[str, str]) -> Evidence:
+def _judge(document: bytes, keys: Sequence[TrustedKey], artifact: Digest, annotations: Mapping[str, str]) -> Evidence:
     try:
         envelope = _envelope(document)
         provenance = Provenance.from_bytes(envelope.payload if envelope else document, artifact)
@@ -61,7 +61,7 @@ def _judged(document: bytes, keys: Sequence[TrustedKey], artifact: Digest, annot
     except InvalidInput as error:
         return Evidence(None, None, problem=error.message)
     if envelope is None:
-        return Evidence(provenance, None, problem="nobody signed it")
+        return Evidence(provenance, None, problem="it is not signed")
     claimed = tuple(signature.key_id for signature in envelope.signatures)
     key = next((key for key in keys if key.has_signed(envelope)), None)
     problem = "" if key else "it was not signed by a trusted key, or altered since"
@@ -69,26 +69,28 @@ def _judged(document: bytes, keys: Sequence[TrustedKey], artifact: Digest, annot
 
 
 def _envelope(document: bytes) -> Envelope | None:
-    """None: the document is a statement that nobody signed."""
+    """Returns the signed envelope; None if the document is a statement without a signature."""
     if "payloadType" not in members(parse_strict(document, MOST_BYTES, "a provenance"), "a provenance"):
         return None
     envelope = Envelope.from_bytes(document)
     if envelope.payload_type != STATEMENT_MEDIA_TYPE:
-        raise InvalidInput("what is signed is no statement of in-toto's")
+        raise InvalidInput("the signed payload is not an in-toto statement")
     return envelope
 
 
 def _check_annotations(provenance: Provenance, annotations: Mapping[str, str]) -> None:
-    """What the statement says is what the manifest says that it is about."""
+    """Checks that the statement agrees with the manifest's annotations. Raises `InvalidInput` if it does not."""
     inputs = provenance.inputs
-    said = {
+    stated = {
         SOURCE_ANNOTATION: inputs.source,
         TARGET_ANNOTATION: inputs.target,
         NUMERICS_ANNOTATION: inputs.numerics,
     }
-    for name, value in said.items():
+    for name, value in stated.items():
         if annotations.get(name) != value:
-            raise InvalidInput(f"its provenance says {value!r}, and its manifest {annotations.get(name)!r}")
+            raise InvalidInput(
+                f"its provenance states {name}={value!r}, but its manifest has {annotations.get(name)!r}"
+            )
 
 
 def documents_about(layout: OciLayout, artifact: Digest) -> Iterator[bytes]:

@@ -1,19 +1,19 @@
-"""A JPEG or PNG as the input of an image model.
+"""Converts a JPEG or PNG to the input of an image model.
 
-The picture is turned upright by its EXIF orientation, resized to the input's height and width (bilinear; the aspect is
-kept only where the model's metadata says `crop`), laid on white where it is transparent, made gray for a one-channel
-input, and written as
+The picture is turned upright by its EXIF orientation and resized to the input's height and width (bilinear; the aspect
+ratio is kept only if the model's metadata has `crop`). Transparent parts become white. For a one-channel input it is
+converted to gray. The pixels are then written as
 
     UINT8  pixel              INT8  pixel - 128              FP32  pixel / 255
 
-or, where the model's metadata has a mean and a standard deviation, as real = (pixel / 255 - mean) / std: FP32 as it is,
-an integer as real / scale + zero_point, rounded to the nearest (halves to even) and clipped to its range.
+or, if the model's metadata has a mean and a standard deviation, as real = (pixel / 255 - mean) / std: FP32 as it is, an
+integer as real / scale + zero_point, rounded to the nearest (halves to even) and clipped to its range.
 
-INT8 is right for models that were calibrated over the full range of a picture, as post-training quantization of
-[0, 1] or [-1, 1] inputs does: the affine map of [0, 255] onto [-128, 127] is then the same as quantizing.
+INT8 is right for models that were calibrated over the full range of a picture, as post-training quantization of [0, 1]
+or [-1, 1] inputs does: the affine map of [0, 255] onto [-128, 127] is then the same as quantizing.
 
-The data is hostile: everything that the decoder may allocate or repeat is bounded by what the file's header says
-before any of it is decoded.
+The data may be hostile: everything that the decoder may allocate or repeat is limited by the values in the file's
+header before any of it is decoded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_SCANS = 64  # a progressive JPEG has about ten; each is a pass over all the 
 
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
 
-# How much of the file the decoder is passed at a time; deflate expands it at most a thousandfold.
+# How much of the file the decoder receives at a time; deflate expands it at most a thousandfold.
 _PIECE_BYTES = 8 << 10
 
 
@@ -117,7 +117,7 @@ def decode(
 
 
 def _axes(spec: TensorSpec, metadata: ModelMetadata) -> tuple[int, int, int] | None:
-    """As `TensorSpec.image_axes`, by the layout that `metadata` says."""
+    """Returns the axes as `TensorSpec.image_axes` does, but by the layout in `metadata` if it has one."""
     if metadata.layout is None or spec.image_axes is None:
         return spec.image_axes
     axes = (1, 2, 3) if metadata.layout is Layout.NHWC else (2, 3, 1)
@@ -125,7 +125,7 @@ def _axes(spec: TensorSpec, metadata: ModelMetadata) -> tuple[int, int, int] | N
 
 
 def _open(data: bytes, source: _Source) -> ImageFile:
-    """The header of the picture; none of its pixels are decoded yet.
+    """Returns the picture with its header read. None of its pixels are decoded yet.
 
     The plug-ins are called by name: `Image.open` tries every format it knows and only warns of a large picture.
     """
@@ -147,7 +147,7 @@ def _open(data: bytes, source: _Source) -> ImageFile:
 
 
 def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: str, resize: Resize | None) -> Array:
-    """The decoded picture, uint8 `[height, width]` or `[height, width, 3]`."""
+    """Returns the decoded picture, uint8 `[height, width]` or `[height, width, 3]`."""
     picture.decodermaxblock = _PIECE_BYTES
     picture.load()
     source.check()
@@ -165,7 +165,7 @@ def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: 
 
 
 def _converted(image: Image.Image, mode: str) -> Image.Image:
-    """`convert` copies a picture that has the mode already."""
+    """Converts the picture to `mode`. `convert` alone would copy a picture that already has it."""
     return image if image.mode == mode else image.convert(mode)
 
 
@@ -188,12 +188,12 @@ def _as_input(pixels: Array, spec: TensorSpec) -> Array:
 
 
 def _normalized(picture: Array, metadata: ModelMetadata, spec: TensorSpec, order: Sequence[int]) -> Array:
-    """`[1, H, W, C]` pixels as `spec` takes them, in its `order` of axes."""
+    """Returns the normalized `[1, H, W, C]` pixels in the data type of `spec` and its `order` of axes."""
     channels = picture.shape[3]
     mean, std = (np.array(values, np.float32) for values in (metadata.mean or (0.0,), metadata.std or (1.0,)))
     if not {mean.size, std.size} <= {1, channels}:
         raise InvalidTensor(
-            f"input {spec.name!r} has {channels} channels, and the model's metadata has {max(mean.size, std.size)}",
+            f"input {spec.name!r} has {channels} channels, but the model's metadata has {max(mean.size, std.size)}",
             tensor=spec.name,
             hint="set its mean and std again, of one number each",
         )
@@ -204,7 +204,7 @@ def _normalized(picture: Array, metadata: ModelMetadata, spec: TensorSpec, order
         return tensor
     if spec.quantization is None:
         raise InvalidTensor(
-            f"input {spec.name!r} has no scale, by which normalized pixels could become {spec.datatype}",
+            f"input {spec.name!r} has no scale to convert normalized pixels to {spec.datatype}",
             tensor=spec.name,
             hint="send it as a tensor",
         )

@@ -1,4 +1,4 @@
-"""How long a model takes to answer on this machine, call after call, and how much that varies."""
+"""Measures how long a model takes to answer on this machine, call after call, and how much that varies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.core.sequence import SequenceState
 from service.core.vectors import sample_inputs
 from service.runtime.model import Model
 
-_WARM_UP = 0.1  # of the time for measuring
+_WARM_UP = 0.1  # of the measuring time
 _FEWEST_CALLS = 10
 _BINS = 24
 PERCENTILES = (50, 90, 99)
@@ -23,12 +23,12 @@ PERCENTILES = (50, 90, 99)
 
 @dataclass(frozen=True)
 class Latency:
-    """Calls of one model, one after the other.
+    """The times of calls of one model, one after the other.
 
     Attributes:
         batch: samples that a call answers.
         elapsed_s: from the first call to the end of the last.
-        taken_s: `[calls] float64`, how long each took.
+        taken_s: `[calls] float64`, the time of each call.
     """
 
     batch: int
@@ -36,7 +36,9 @@ class Latency:
     taken_s: Array
 
     def to_json(self) -> dict[str, Any]:
-        """The distribution. The last bin of the histogram holds all the calls that took longer than 99 % of them."""
+        """Returns the distribution. The last bin of the histogram contains all calls that took longer than 99 % of
+        them.
+        """
         percentiles = dict(zip(PERCENTILES, np.percentile(self.taken_s, PERCENTILES).tolist(), strict=True))
         low, high = float(self.taken_s.min()), percentiles[PERCENTILES[-1]]
         edges = np.linspace(low, high, _BINS + 1)
@@ -59,11 +61,11 @@ def measure(model: Model, inputs: Sequence[Array] | None = None, *, seconds: flo
     keeps state are one sequence.
 
     Args:
-        inputs: what it is asked; random values by default.
+        inputs: the inputs of each call; random values by default.
     """
-    asked = sample_inputs(model.signature, 2)[1] if inputs is None else inputs  # the second is random
-    _call(model, asked, _WARM_UP * seconds, 1)
-    taken_s, elapsed_s = _call(model, asked, seconds, _FEWEST_CALLS)
+    call_inputs = sample_inputs(model.signature, 2)[1] if inputs is None else inputs  # the second sample is random
+    _call(model, call_inputs, _WARM_UP * seconds, 1)
+    taken_s, elapsed_s = _call(model, call_inputs, seconds, _FEWEST_CALLS)
     specs = model.signature.inputs
     batch = specs[0].shape[0] if specs and specs[0].shape else 1
     return Latency(batch, elapsed_s, taken_s)

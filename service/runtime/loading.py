@@ -1,4 +1,4 @@
-"""From stored bytes to a `Model`: the checks that stand between an artifact and a crash."""
+"""Loads a `Model` from stored files, after the checks that prevent a crash."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ def load(
     threads: int | Threads = 0,
     trust: Trust = ANYBODY,
 ) -> Model:
-    """The artifact `digest` of the OCI layout at `path`; without a digest, the layout must hold exactly one.
+    """Loads the artifact `digest` of the OCI layout at `path`; without a digest, the layout must contain exactly one.
 
     Args:
-        threads: per call; at most, and for 0, one for each core that this process may use.
-        trust: whose artifacts may be loaded; `Trust.of` has those of the settings.
+        threads: the maximum number of threads per call; 0: one for each core that this process may use.
+        trust: whose artifacts may be loaded; `Trust.of` returns the one of the settings.
 
     Raises:
         Untrusted: none of the trusted keys signed it.
-        NotFound: there is no such artifact.
+        NotFound: the artifact does not exist.
         CorruptBlob: its bytes no longer hash to their names.
         Unsupported: it is for another machine or another release.
         UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-    return _loaded(layout, digest, threads, trust)
+    return _load_stored(layout, digest, threads, trust)
 
 
 def load_model(
     path: Path | str | OciLayout, threads: int | Threads = 0, trust: Trust = ANYBODY
 ) -> Model | BucketedModel:
-    """The model in the OCI layout at `path`: its only artifact, or those that are the buckets of one model.
+    """Loads the model in the OCI layout at `path`: its only artifact, or those that are the buckets of one model.
 
     Raises:
-        NotFound: there is none, or artifacts that are not one model.
+        NotFound: there is none, or the artifacts are not buckets of one model.
         Untrusted, CorruptBlob, Unsupported, UnsafeLibrary: as for `load`.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digests = artifacts_of_model(layout)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
-    models = [_loaded(layout, digest, shared, trust) for digest in digests]
+    models = [_load_stored(layout, digest, shared, trust) for digest in digests]
     return models[0] if len(models) == 1 else BucketedModel(models)
 
 
-def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads, trust: Trust) -> Model:
+def _load_stored(layout: OciLayout, digest: Digest, threads: int | Threads, trust: Trust) -> Model:
     stored = StoredArtifact.read(layout, digest, trust)
     return load_files(stored.config, stored.library, stored.constants, digest=digest, threads=threads)
 
@@ -68,10 +68,10 @@ def load_files(
     digest: str = "",
     threads: int | Threads = 0,
 ) -> Model:
-    """The artifact made of `config` and two files; `threads` as for `load`.
+    """Loads the artifact that consists of `config` and two files; `threads` as for `load`.
 
     Raises:
-        CorruptBlob: the constants layer is too short for what the config says of it.
+        CorruptBlob: the constants layer is shorter than the config requires.
         Unsupported: it is for another machine or another release.
         UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """

@@ -18,7 +18,7 @@ from service.runtime.threads import Threads
 
 
 class Model:
-    """One instance: one call at a time, from any thread. `clone` makes another, which shares the constants."""
+    """One instance: one call at a time, from any thread. `clone` creates another, which shares the constants."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class Model:
         """
         Args:
             native: the loaded library and constants.
-            threads: that share a call; by default one for each core that this process may use.
+            threads: the threads that share a call; by default one for each core that this process may use.
         """
         self.config, self.digest = config, digest
         self.threads = threads or Threads()
         self.native = native
         self.instance = native.instance(self.threads.team, self.threads.count)
-        self._bound: tuple[Sequence[Array], ...] | None = None  # kept alive
+        self._bound: tuple[Sequence[Array], ...] | None = None  # kept alive while they are bound
         self._keeps_state = bool(self.signature.states)
 
     @property
@@ -44,13 +44,13 @@ class Model:
         return self.config.signature
 
     def clone(self) -> Model:
-        """Another instance, with memory of its own."""
+        """Returns another instance, with memory of its own."""
         return Model(self.config, self.native, self.digest, self.threads)
 
     def __call__(self, *inputs: Array) -> Any:
-        """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.
+        """Returns the output for `inputs` (in the signature's order), or a tuple if there are several outputs.
 
-        Without inputs: computes what `bind` has bound, and returns nothing.
+        Without inputs: computes with the bound tensors (`bind`), and returns nothing.
 
         Raises:
             InvalidTensor: an input does not fit the signature.
@@ -61,13 +61,13 @@ class Model:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> list[Array]:
-        """The outputs for `inputs`, both in the signature's order. The GIL is released while it computes.
+        """Returns the outputs for `inputs`, both in the signature's order. Releases the GIL while it computes.
 
-        Waits while models that are called in other threads compute on the cores that it needs. Ends what `bind` began.
+        Waits while calls in other threads compute on the cores that it needs. Removes the binding of `bind`.
 
         Args:
-            state: of the sequence that the call belongs to, of a model that keeps one; it advances only where the call
-                succeeds. Without it, the call is a sequence by itself.
+            state: the state of the sequence that the call belongs to, if the model keeps state. It advances only if the
+                call succeeds. Without it, the call is a sequence by itself.
 
         Raises:
             InvalidTensor: an input does not fit the signature.
@@ -84,21 +84,21 @@ class Model:
 
     def _outputs(self, inputs: Sequence[Array]) -> list[Array]:
         outputs = self.instance.call(*inputs)
-        if outputs is None:  # these have to be converted, or do not fit
-            outputs = self.instance.call(*self._taken(inputs))
+        if outputs is None:  # they have to be converted, or do not fit
+            outputs = self.instance.call(*self._check_and_align(inputs))
             assert outputs is not None, "arrays that were checked fit"
         return outputs
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """From now on `model()` reads `inputs` and writes `outputs`, and neither checks nor copies.
+        """From now on `model()` reads `inputs` and writes `outputs`, without checks or copies.
 
-        State is kept by the instance, which begins a sequence here.
+        The instance keeps the state, and begins a new sequence.
 
         Args:
             inputs, outputs: in the signature's order; C-ordered, 64-byte aligned (`core.buffers.aligned_empty`).
 
         Raises:
-            InvalidTensor: one does not fit the signature, or lies elsewhere.
+            InvalidTensor: a tensor does not fit the signature, or its memory is not C-ordered, aligned and writeable.
         """
         signature = self.signature
         for role, specs, arrays in (("input", signature.inputs, inputs), ("output", signature.outputs, outputs)):
@@ -110,32 +110,32 @@ class Model:
                     raise InvalidTensor(
                         f"{role} {spec.name!r} cannot be bound: it is not C-ordered, aligned to 64 bytes and writeable",
                         tensor=spec.name,
-                        hint="make it with service.core.buffers.aligned_empty",
+                        hint="allocate it with service.core.buffers.aligned_empty",
                     )
         self._bind(inputs, outputs)
         self._bound = inputs, outputs
 
     def time_calls(self, inputs: Sequence[Array]) -> Array:
-        """`[calls] float64`: how many seconds each call of a function took, the model being run once."""
-        taken = self._taken(inputs)
+        """Runs the model once, and returns the time of each of its kernel calls in seconds: `[calls] float64`."""
+        aligned = self._check_and_align(inputs)
         outputs = [aligned_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
         self._bound = None
-        self._bind(taken, outputs)
+        self._bind(aligned, outputs)
         return np.array(self.instance.run_timed())
 
     def _bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """The instance keeps the state, of a sequence that begins here."""
+        """Binds the arrays, and starts a new sequence, whose state the instance keeps."""
         self.instance.bind(_addresses(inputs), _addresses(outputs))
         if self.signature.states:
             self.instance.bind_states(None, None)
 
-    def _taken(self, inputs: Sequence[Array]) -> list[Array]:
-        """`inputs` as functions want them; copied if need be."""
+    def _check_and_align(self, inputs: Sequence[Array]) -> list[Array]:
+        """Returns `inputs` after a check, copied if they are not aligned."""
         return [as_aligned(array) for array in checked(self.signature, inputs)]
 
 
 def checked(signature: ModelSignature, inputs: Sequence[Array]) -> list[Array]:
-    """`inputs`. Raises `InvalidTensor` where they do not fit the signature."""
+    """Returns `inputs` as arrays. Raises `InvalidTensor` if they do not fit the signature."""
     specs = signature.inputs
     if len(inputs) != len(specs):
         raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
@@ -147,7 +147,7 @@ def _addresses(arrays: Sequence[Array]) -> list[int]:
 
 
 def _check(spec: TensorSpec, array: Array, role: str = "input") -> Array:
-    """`array`. Raises `InvalidTensor` where its dtype or shape are others than `spec`'s."""
+    """Returns `array`. Raises `InvalidTensor` if its dtype or shape differ from `spec`'s."""
     verb = "takes" if role == "input" else "gives"
     if array.dtype != spec.dtype:
         raise InvalidTensor(

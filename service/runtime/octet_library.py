@@ -1,6 +1,6 @@
-"""liboctet_runtime in Python: the functions of `service/native/runtime/octet.h`, which says what they do.
+"""liboctet_runtime in Python: the functions of `service/native/runtime/octet.h`, where they are documented.
 
-Tensors are addresses here: of memory that is 64-byte aligned, C-ordered, and kept alive by the caller.
+Tensors are addresses here, of memory that is 64-byte aligned, C-ordered, and kept alive by the caller.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Tensor(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input, output or state, as `octet_tensor` has it; `quantization` is scale and zero point."""
+    """An input, output or state, like the C struct `octet_tensor`; `quantization` is scale and zero point."""
 
     name: str
     datatype: str
@@ -69,7 +69,7 @@ class _Card(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Card:
-    """A card of NVIDIA's, as `octet_card` has it; `capability` is 86 for 8.6."""
+    """An NVIDIA GPU, like the C struct `octet_card`; `capability` is 86 for 8.6."""
 
     name: str
     capability: int
@@ -77,7 +77,7 @@ class Card:
     used_bytes: int
 
 
-# What each function returns, and takes.
+# The result type and the argument types of each function.
 _STATUS = ctypes.c_int
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "error": (_text, ()),
@@ -143,28 +143,28 @@ class _Library:
             setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        raise AttributeError(name)  # what is set in `__init__` is found before
+        raise AttributeError(name)  # only called for names that `__init__` has not set
 
 
 @cache
 def library() -> _Library:
-    """Loaded once. Raises `Unsupported`, where it was not built."""
+    """Loads the library once. Raises `Unsupported` if it was not built."""
     return _Library()
 
 
 def check(status: int, text: bytes | None = None) -> None:
-    """Raises what `octet_status` and `text` say, by default that of `octet_error`."""
+    """Raises the exception for an `octet_status` other than 0, with `text`, by default that of `octet_error`."""
     if status:
         raise _ERRORS[status]((text or library().error() or b"").decode("utf-8", "replace"))
 
 
 def cards() -> tuple[list[Card], int]:
-    """Those that the driver shows this process, and the version of CUDA that it is of: 12040 is 12.4.
+    """Returns the GPUs that the driver shows this process, and its CUDA version: 12040 is 12.4.
 
-    Starts the driver: children that this process forks afterwards cannot use cards.
+    Starts the driver: children that this process forks afterwards cannot use GPUs.
 
     Raises:
-        Unsupported: there is none; the message says why.
+        Unsupported: there is none; the message explains why.
     """
     count, version = _int(), _int()
     check(library().cards(ctypes.byref(count), ctypes.byref(version)))
@@ -177,7 +177,7 @@ def cards() -> tuple[list[Card], int]:
 
 
 def card_free_bytes(index: int) -> int:
-    """Free memory of a card, whoever uses the rest. It takes a second, and some of that memory."""
+    """Returns the free memory of a GPU, whoever uses the rest. The call takes a second, and some of that memory."""
     found = _long()
     check(library().card_free_bytes(index, ctypes.byref(found)))
     return found.value
@@ -188,15 +188,15 @@ def _array(addresses: Sequence[int] | None) -> Any:
 
 
 class _Owner:
-    """Owns what a handle refers to until `close`, or until nobody refers to it any more."""
+    """Owns the object that a handle refers to, until `close` or until this Python object is garbage-collected."""
 
     def __init__(self, handle: Handle, free: Callable[..., Any]) -> None:
         self.handle = handle
         self._finalizer = weakref.finalize(self, free, Handle(handle.value))
 
     def close(self) -> None:
-        """Gives everything back at once; it cannot be used any more."""
-        self.handle = Handle()  # NULL, of which nothing can be asked
+        """Frees everything at once. The object cannot be used any more."""
+        self.handle = Handle()  # NULL, which no function accepts
         self._finalizer()
 
     @property
@@ -209,11 +209,12 @@ class NativeTeam(_Owner):
 
     @staticmethod
     def of(processors: Sequence[tuple[int, int, int]], budget: int = 0, window_s: float = 0.1) -> NativeTeam:
-        """
+        """Creates a team.
+
         Args:
             processors: by their numbers in the kernel, with the core and the last-level cache that each belongs to.
-            budget: cores that compute at a time; 0: all.
-            window_s: calls that follow each other within it count as concurrent.
+            budget: the number of cores that compute at the same time; 0: all.
+            window_s: calls that follow each other within this time count as concurrent.
         """
         columns = [(_int * len(processors))(*column) for column in zip(*processors, strict=True)]
         handle = Handle(library().team_new(*columns, len(processors), budget, window_s))
@@ -245,12 +246,12 @@ class NativeTeam(_Owner):
         library().team_leave(self.handle)
 
     def call(self, threads: int, function: int, operands: Sequence[int]) -> None:
-        """Calls a function of a model, as `NativeModel.symbol` gives it, under a lease."""
+        """Calls a function of a model at the address from `NativeModel.symbol`, under a lease of cores."""
         check(library().call(self.handle, threads, function, _array(operands)))
 
 
 class NativeModel(_Owner):
-    """Code, constants and a checked plan. Closed, it lives on until its instances are closed, too."""
+    """Code, constants and a checked plan. After `close`, it is freed when its instances are closed, too."""
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle, library().unload)
@@ -269,7 +270,7 @@ class NativeModel(_Owner):
 
     @staticmethod
     def load_memory(config: bytes, code: bytes, constants: int, constants_bytes: int) -> NativeModel:
-        """`constants`: an address, whose memory the caller keeps alive."""
+        """Loads a model from memory. `constants` is an address, whose memory the caller keeps alive."""
         handle = Handle()
         check(
             library().load_memory(
@@ -293,7 +294,7 @@ class NativeModel(_Owner):
 
     @cached_property
     def calls(self) -> tuple[str, ...]:
-        """The symbols of a run, in order."""
+        """The symbols of the kernel calls of a run, in order."""
         count = library().calls(self.handle)
         return tuple(library().call_symbol(self.handle, call).decode() for call in range(count))
 
@@ -307,11 +308,11 @@ class NativeModel(_Owner):
 
     @property
     def is_lost(self) -> bool:
-        """Whether a card that it was loaded to has failed: only another process can use that again."""
+        """True if a GPU that it was loaded to has failed: only another process can use that GPU again."""
         return bool(library().is_lost(self.handle))
 
     def symbol(self, name: str) -> int | None:
-        """The address of a function, valid until the model is closed."""
+        """Returns the address of a function, valid until the model is closed; None if there is no such function."""
         address: int | None = library().symbol(self.handle, name.encode())
         return address
 
@@ -319,34 +320,36 @@ class NativeModel(_Owner):
         check(library().initial_state(self.handle, index, memory))
 
     def instance(self, team: NativeTeam | None = None, threads: int = 0) -> NativeInstance:
-        """
+        """Creates an instance.
+
         Args:
             team: by default that of the process.
-            threads: at most, of one run; 0: as many as the team has cores.
+            threads: the maximum for one run; 0: as many as the team has cores.
         """
         return NativeInstance(self, team or NativeTeam.of_this_process(), threads)
 
 
 class NativeInstance(_Owner):
-    """An arena, and what is bound to it: one run at a time, from any thread.
+    """An arena, and the tensors that are bound to it: one run at a time, from any thread.
 
     Attributes:
-        call: `call(*arrays)` binds and runs: the outputs, in memory of their own. Or None, where an input is not
-            exactly an array of the signature's dtype and shape, in C order. Where it is not aligned, it is copied.
-        run: `run()` computes what is bound.
+        call: `call(*arrays)` binds the arrays, runs, and returns the outputs in memory of their own. It returns None if
+            an input is not exactly an array of the signature's dtype and shape, in C order. An input that is not
+            aligned is copied.
+        run: `run()` computes with the bound tensors.
     """
 
     def __init__(self, model: NativeModel, team: NativeTeam, threads: int) -> None:
         handle = Handle()
         check(library().instance_new(model.handle, team.handle, threads, ctypes.byref(handle)))
         super().__init__(handle, library().instance_free)
-        self._calls, self._team = len(model.calls), team  # which outlives it
+        self._calls, self._team = len(model.calls), team  # the team outlives the instance
         inputs, outputs = (model.dtypes(role) for role in (Role.INPUT, Role.OUTPUT))
         self.call, self.run = functions_of(model.handle, handle, inputs, outputs, check)
 
     def close(self) -> None:
         super().close()
-        self.call = self.run = self._refuse  # those before hold the instance
+        self.call = self.run = self._refuse  # the earlier functions refer to the freed instance
 
     def _refuse(self, *_: object) -> NoReturn:
         raise InvalidTensor("the instance was closed")
@@ -355,24 +358,28 @@ class NativeInstance(_Owner):
         check(library().bind(self.handle, _array(inputs), _array(outputs)))
 
     def bind_states(self, before: Sequence[int] | None, after: Sequence[int] | None) -> None:
-        """The caller keeps the states; None and None: the instance does."""
+        """Binds states that the caller keeps. With None and None, the instance keeps them."""
         check(library().bind_states(self.handle, _array(before), _array(after)))
 
     def reset(self) -> None:
         check(library().reset(self.handle))
 
     def run_timed(self) -> list[float]:
-        """How long each call took, in seconds."""
+        """Runs once, and returns the time of each kernel call in seconds."""
         seconds = (_double * self._calls)()
         check(library().run_timed(self.handle, seconds))
         return list(seconds)
 
     def run_resident(self, runs: int) -> float:
-        """How long a run takes on a card, in seconds, without copies of tensors: one of `runs` behind each other."""
+        """Returns the time of a run on a GPU in seconds, without copies of tensors: the average of `runs` consecutive
+        runs.
+        """
         seconds = _double()
         check(library().run_resident(self.handle, runs, ctypes.byref(seconds)))
         return seconds.value
 
     def mark(self, address: int | None) -> None:
-        """The byte at `address`, which has to live as long as this instance, is 1 while compiled code runs."""
+        """Makes the runtime set the byte at `address` to 1 while compiled code runs. The byte must outlive this
+        instance.
+        """
         library().mark(self.handle, address)

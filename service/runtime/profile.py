@@ -1,11 +1,11 @@
-"""Where the time of a model goes: each of its calls, timed by the runtime as it runs the model.
+"""Measures where the time of a model goes: the runtime times each of its kernel calls while it runs the model.
 
-So each call reads what the one before it has just written, and weights and activations lie in the cache, or do not, as
-always. A call's time includes two readings of the clock (some 40 ns) and, on several threads, to start and await them.
-The whole model is timed afterwards, with the check of its inputs and the memory of its outputs.
+So each call reads what the previous one has just written, and weights and activations are in the cache, or are not, as
+in normal use. A call's time includes two readings of the clock (some 40 ns) and, on several threads, starting and
+awaiting them. The whole model is timed afterwards, including the check of its inputs and the allocation of its outputs.
 
-The peak is measured in the same rounds, by the loop that the artifact carries (`compiler.kernels.simd.peak`). Of the
-calls and the model the median counts, of the peak the fastest: it is what can be had.
+The peak is measured in the same rounds, by the loop in the artifact (`compiler.kernels.simd.peak`). For the calls and
+the model the median is reported, for the peak the fastest time, because it is what the machine can reach.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Profile:
     """How long a model takes on one machine.
 
     Attributes:
-        machine: its processor.
-        threads: that share a call.
+        machine: its processor, or its GPU.
+        threads: the threads that share a call.
         rounds: how often everything was timed.
         model_seconds: the median of whole calls of the model.
-        least_model_seconds: the fastest of them; much less than the median where others use the machine.
-        peak_macs_per_s: of the target's instructions on as many threads; None where the artifact has no loop.
-        calls: in order of execution.
+        least_model_seconds: the fastest of them; much less than the median if other programs use the machine.
+        peak_macs_per_s: the peak of the target's instructions on as many threads; None if the artifact has no loop.
+        calls: the kernel calls, in order of execution.
     """
 
     machine: str
@@ -71,17 +71,17 @@ def profile(
     seconds: float = 1.0,
     fewest_rounds: int = 5,
 ) -> Profile:
-    """Times `model` for about `seconds`, and at least so many rounds, after one to warm up.
+    """Times `model` for about `seconds`, and at least `fewest_rounds` rounds, after one round to warm up.
 
     Args:
-        inputs: what it is asked; random values by default.
-        peak: what the artifact's coverage report says of its loop.
+        inputs: the inputs of each call; random values by default.
+        peak: the description of the peak loop in the artifact's coverage report.
     """
-    asked = sample_inputs(model.signature, 2)[1] if inputs is None else inputs  # the second is random
+    call_inputs = sample_inputs(model.signature, 2)[1] if inputs is None else inputs  # the second sample is random
     loop = None if peak is None else _peak_loop(model, peak)
     with model.threads:
-        rounds, of_peak = _in_turn(model, asked, loop, 0.8 * seconds, fewest_rounds)
-        of_model = _timed(partial(model.run, asked), 0.2 * seconds, fewest_rounds)
+        rounds, of_peak = _time_rounds(model, call_inputs, loop, 0.8 * seconds, fewest_rounds)
+        of_model = _time_calls(partial(model.run, call_inputs), 0.2 * seconds, fewest_rounds)
     medians = np.median(rounds, axis=0)
     return Profile(
         _machine(model),
@@ -95,7 +95,9 @@ def profile(
 
 
 def _machine(model: Model) -> str:
-    """The CPU; or the first card that runs the model, whose driver has started in this process."""
+    """Returns the name of the CPU, or of the first GPU that can run the model. Its driver was started in this
+    process.
+    """
     target = parse_target(model.config.target)
     if target.device == "cpu":
         return detect_host().model_name
@@ -103,10 +105,12 @@ def _machine(model: Model) -> str:
     return next((card.name for card in found if target.features & card_features([card])), "")
 
 
-def _in_turn(
+def _time_rounds(
     model: Model, inputs: Sequence[Array], loop: Callable[[], Any] | None, seconds: float, fewest: int
 ) -> tuple[Array, list[float]]:
-    """`[rounds, calls]` seconds of the model's calls, and those of the loop, which takes its turn after them."""
+    """Returns the times of the model's kernel calls, `[rounds, calls]` seconds, and those of the loop, which runs after
+    each round.
+    """
     model.time_calls(inputs)
     rounds: list[Array] = []
     of_peak: list[float] = []
@@ -114,26 +118,26 @@ def _in_turn(
     while len(rounds) < fewest or time.perf_counter() < until_s:
         rounds.append(model.time_calls(inputs))
         if loop is not None:
-            of_peak += _timed(loop, 0.0, 1)
+            of_peak += _time_calls(loop, 0.0, 1)
     return np.array(rounds), of_peak
 
 
-def _timed(call: Callable[[], Any], seconds: float, fewest: int) -> list[float]:
-    """How long each of some calls took, in seconds."""
-    taken: list[float] = []
+def _time_calls(call: Callable[[], Any], seconds: float, fewest: int) -> list[float]:
+    """Calls repeatedly, and returns the time of each call in seconds."""
+    times: list[float] = []
     until_s = time.perf_counter() + seconds
-    while len(taken) < fewest or time.perf_counter() < until_s:
+    while len(times) < fewest or time.perf_counter() < until_s:
         started_s = time.perf_counter()
         call()
-        taken.append(time.perf_counter() - started_s)
-    return taken
+        times.append(time.perf_counter() - started_s)
+    return times
 
 
 def _peak_loop(model: Model, peak: Mapping[str, Any]) -> Callable[[], Any] | None:
     function = model.native.symbol(peak["symbol"])
     if function is None:
         return None
-    rng = np.random.default_rng(0)  # zeros would take less power than numbers, and leave the clock higher
+    rng = np.random.default_rng(0)  # random numbers: zeros would take less power, and leave the clock higher
     buffers = []
     for name in ("operands", "totals"):
         buffer = aligned_empty([peak[name]["elements"]], peak[name]["dtype"])

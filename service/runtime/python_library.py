@@ -1,7 +1,7 @@
-"""liboctet_python: an instance's calls as built-in functions, which read NumPy's arrays and make them.
+"""liboctet_python: an instance's calls as built-in functions, which read and create NumPy arrays.
 
-By ctypes, and with arrays that Python makes, a call costs 12 µs more than what it computes. The library knows only
-CPython's stable ABI, so that one serves every version: `service/native/python`.
+With ctypes, and arrays that Python code creates, a call takes 12 µs more than its computation. The library uses only
+CPython's stable ABI, so that one build serves every version: `service/native/python`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from service.core.errors import Unsupported
 
 _PATH = Path(__file__).parents[1] / "native" / "liboctet_python.so"
 
-# Outputs in memory of their own; None: an input is not exactly an array of the signature's dtype and shape, in C order.
+# Returns the outputs, in memory of their own; or None if an input is not exactly an array of the signature's dtype and
+# shape, in C order.
 Call = Callable[..., list[NDArray[Any]] | None]
 Run = Callable[[], None]
 Dtypes = Sequence[np.dtype[Any]]
@@ -28,10 +29,10 @@ Dtypes = Sequence[np.dtype[Any]]
 
 @cache
 def library() -> ctypes.PyDLL:
-    """Loaded once.
+    """Loads the library once.
 
     Raises:
-        Unsupported: it was not built, or this is another Python than it is for.
+        Unsupported: it was not built, or it does not support this build of Python.
     """
     if not _PATH.is_file():
         raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
@@ -40,20 +41,21 @@ def library() -> ctypes.PyDLL:
             "models run on CPython with a global interpreter lock, not on free-threaded builds nor on other Pythons",
             hint="use another build of Python 3.11 or later",
         )
-    return ctypes.PyDLL(str(_PATH))  # keeps the GIL; and liboctet_runtime beside it
+    return ctypes.PyDLL(str(_PATH))  # a PyDLL keeps the GIL; it loads liboctet_runtime from the same folder
 
 
 def functions_of(
     model: ctypes.c_void_p, instance: ctypes.c_void_p, inputs: Dtypes, outputs: Dtypes, check: Callable[..., None]
 ) -> tuple[Call, Run]:
-    """Two functions that hold `instance`: one computes with the arrays that it is given, one with what is bound.
+    """Returns two functions that refer to `instance`: one computes with the arrays that it is passed, one with the
+    bound tensors.
 
-    They release the GIL while they compute. The first is one call at a time.
+    They release the GIL while they compute. The first allows only one call at a time.
 
     Args:
         model, instance: handles of liboctet_runtime.
         inputs, outputs: dtypes in the signature's order.
-        check: `check(status, text)` raises what a status other than 0 means.
+        check: `check(status, text)` raises the exception for a status other than 0.
     """
     function = library().octet_python_functions
     function.restype = ctypes.py_object

@@ -1,4 +1,4 @@
-"""Several artifacts of one model, timed in turns: others who use the machine then slow all of them alike."""
+"""Times several artifacts of one model in turns, so that other programs on the machine slow all of them alike."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FEWEST_ROUNDS = 5
 
 
 def time_calls(models: Sequence[Model], seconds: float) -> list[dict[str, float]]:
-    """How long each model's kernels take, by symbol, for about `seconds` and at least five rounds.
+    """Returns the time of each model's kernels, by symbol. Measures for about `seconds` and at least five rounds.
 
-    Every call is timed at its place in the model; the fastest of the rounds counts, and calls of one symbol add up.
+    Every call is timed at its position in the model. The fastest of the rounds counts, and calls of one symbol add up.
     """
-    inputs = sample_inputs(models[0].signature, 2)[1]  # the second is random
+    inputs = sample_inputs(models[0].signature, 2)[1]  # the second sample is random
     least = [model.time_calls(inputs) for model in models]
     for round_ in _rounds(seconds):
         for which in _in_turn(len(models), round_):
@@ -32,13 +32,13 @@ def time_calls(models: Sequence[Model], seconds: float) -> list[dict[str, float]
 
 @dataclass(frozen=True)
 class Race:
-    """Two models, call by call.
+    """The result of timing two models in turns.
 
     Attributes:
-        rounds: how many calls of each.
+        rounds: the number of calls of each.
         first_s, second_s: the medians.
-        times_as_fast: how many times as fast the second is, by the median over the rounds or by the fastest calls,
-            whichever says less: chance has to favour it twice.
+        times_as_fast: how many times as fast the second is: the ratio by the median over the rounds or by the fastest
+            calls, whichever is smaller. So chance would have to favour it twice.
     """
 
     rounds: int
@@ -51,23 +51,23 @@ class Race:
 
 
 def race(first: Model, second: Model, seconds: float) -> Race:
-    """Whole calls of both in turns, for about `seconds`."""
+    """Times whole calls of both models in turns, for about `seconds`."""
     models = (first, second)
     inputs = sample_inputs(first.signature, 2)[1]
     for model in models:
         model.run(inputs)
-    taken: list[tuple[float, float]] = []
+    pairs: list[tuple[float, float]] = []
     for round_ in _rounds(seconds):
         times = [0.0, 0.0]
         for which in _in_turn(2, round_):
             started_s = time.perf_counter()
             models[which].run(inputs)
             times[which] = time.perf_counter() - started_s
-        taken.append((times[0], times[1]))
-    firsts, seconds_ = zip(*taken, strict=True)
-    ratio = statistics.median(one / other for one, other in taken)
+        pairs.append((times[0], times[1]))
+    firsts, seconds_ = zip(*pairs, strict=True)
+    ratio = statistics.median(one / other for one, other in pairs)
     times_as_fast = min(ratio, min(firsts) / min(seconds_))
-    return Race(len(taken), statistics.median(firsts), statistics.median(seconds_), times_as_fast)
+    return Race(len(pairs), statistics.median(firsts), statistics.median(seconds_), times_as_fast)
 
 
 def _rounds(seconds: float) -> Iterator[int]:
@@ -78,7 +78,7 @@ def _rounds(seconds: float) -> Iterator[int]:
 
 
 def _in_turn(count: int, round_: int) -> range:
-    """The order goes back and forth, so that nobody always comes after the same."""
+    """Returns the order of one round. It alternates, so that no model always runs after the same other one."""
     return range(count) if round_ % 2 == 0 else range(count - 1, -1, -1)
 
 

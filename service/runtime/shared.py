@@ -1,7 +1,7 @@
-"""The tensors of one call in memory of two processes: neither trusts what the other says of sizes.
+"""The tensors of one call in memory that two processes share, neither of which trusts the other's sizes.
 
-Both know the model's signature, and so where each tensor lies. The memory is sealed: it neither grows nor shrinks, so
-that who reads it cannot be made to read beyond it.
+Both processes have the model's signature, which determines the offset of each tensor. The memory is sealed: it can
+neither grow nor shrink, so that a reader cannot be made to read beyond its end.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ _MOST_ELEMENTS = 1 << 40
 
 
 class SharedTensors:
-    """
+    """The mapped tensors.
+
     Attributes:
-        descriptor: of the memory; the maker's, to be handed to the other.
+        descriptor: of the memory; the creator sends it to the other process.
         inputs, outputs: in the signature's order; 64-byte aligned, C-ordered, writeable by both.
     """
 
     def __init__(self, signature: ModelSignature, descriptor: int) -> None:
-        """The memory that `made` gave `descriptor` for. Raises `CorruptBlob`: no tensor has such a shape."""
+        """Maps memory that `create` allocated in another process. Raises `CorruptBlob` if a tensor's shape is not
+        valid.
+        """
         self.descriptor = descriptor
         memory = mmap.mmap(descriptor, bytes_of(signature))
         arrays, at = [], 0
@@ -43,8 +46,8 @@ class SharedTensors:
         self.outputs: Sequence[Array] = arrays[split:]
 
     @staticmethod
-    def made(signature: ModelSignature) -> SharedTensors:
-        """New memory, for a model of static shapes. Raises `CorruptBlob`: no tensor has such a shape."""
+    def create(signature: ModelSignature) -> SharedTensors:
+        """Allocates memory, for a model with static shapes. Raises `CorruptBlob` if a tensor's shape is not valid."""
         descriptor = os.memfd_create("tensors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(descriptor, bytes_of(signature))
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -67,6 +70,8 @@ def _elements(spec: TensorSpec) -> int:
 
 
 def _room(spec: TensorSpec) -> int:
-    """Bytes; at least one line, so that an empty tensor lies within the memory, too."""
+    """Returns the size of a tensor's slot in bytes; at least one line, so that an empty tensor also is within the
+    memory.
+    """
     size_bytes = _elements(spec) * spec.dtype.itemsize
     return max(1, -(-size_bytes // ALIGNMENT_BYTES)) * ALIGNMENT_BYTES

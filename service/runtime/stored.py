@@ -1,4 +1,4 @@
-"""Artifacts in a folder, as they are looked at before anything of them is loaded."""
+"""Artifacts in a folder, as they are read before anything of them is loaded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class StoredArtifact:
 
     @staticmethod
     def read(layout: OciLayout, digest: Digest, trust: Trust) -> StoredArtifact:
-        """
+        """Reads an artifact, and checks its signature and the digests of its files.
+
         Raises:
             Untrusted: none of the trusted keys signed it.
             NotFound, CorruptBlob: some of it is gone or damaged.
@@ -55,16 +56,16 @@ class StoredArtifact:
         return StoredArtifact(digest, config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE])
 
     def check(self) -> None:
-        """Raises `Unsupported` and `UnsafeLibrary`, as `load_files` does before it loads it."""
+        """Makes the checks of `load_files`. Raises `Unsupported` or `UnsafeLibrary`."""
         check_host(self.config)
         check_code(self.config, self.library)
 
 
 def artifacts_of_model(layout: OciLayout) -> list[Digest]:
-    """The only artifact in the layout, or those that are the buckets of one model.
+    """Returns the only artifact in the layout, or those that are the buckets of one model.
 
     Raises:
-        NotFound: there is none, or artifacts that are not one model.
+        NotFound: there is none, or the artifacts are not buckets of one model.
     """
     listed = layout.index()
     digests = [entry.digest for entry in listed if entry.artifact_type == ARTIFACT_TYPE]
@@ -74,7 +75,7 @@ def artifacts_of_model(layout: OciLayout) -> list[Digest]:
 
 
 def _model_of(layout: OciLayout, digest: Digest) -> object:
-    """What the buckets of one model have in common; of an artifact that is none, nothing that another has."""
+    """Returns a key that all buckets of one model share. For an artifact without buckets, the key is unique."""
     annotations = layout.manifest(digest).annotations
     buckets = buckets_of(json.loads(annotations.get(OPTIONS_ANNOTATION, "{}")))
     if not buckets:
@@ -83,7 +84,9 @@ def _model_of(layout: OciLayout, digest: Digest) -> object:
 
 
 def check_host(config: ArtifactConfig) -> None:
-    """Raises `Unsupported`: it is for another machine. Of cards the runtime says so, when it starts their driver."""
+    """Raises `Unsupported` if the artifact is for another machine. For a GPU, the runtime checks this when it starts
+    the driver.
+    """
     target = parse_target(config.target)
     if target.device != "cpu" and target.architecture == platform.machine():
         return
@@ -97,7 +100,7 @@ def check_host(config: ArtifactConfig) -> None:
 
 
 def check_code(config: ArtifactConfig, library: Path) -> None:
-    """Raises `UnsafeLibrary`: loading its library could run code, or this compiler did not write it."""
+    """Raises `UnsafeLibrary` if loading the library could run code, or if this compiler did not write it."""
     try:
         check_library(library.read_bytes(), parse_target(config.target).architecture)
     except ElfError as error:

@@ -1,7 +1,7 @@
-"""Threads of predictions: how many compute at a time in this process, and which cores they run on.
+"""Threads of predictions: how many compute at the same time in this process, and which cores they run on.
 
-The runtime does it (`service/native/runtime/team.h`): workers that stay near a cache and out of the caller's way, and a
-budget of cores that calls acquire, first come, first served. Answers do not depend on it.
+The runtime implements this (`service/native/runtime/team.h`): its workers stay near a cache and avoid the caller's
+core, and calls acquire cores from a budget, first come, first served. Results do not depend on it.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ from service.runtime.octet_library import NativeTeam
 
 
 def team_of(cores: Iterable[Core], budget: int = 0, window_s: float = 0.1) -> NativeTeam:
-    """The threads that compute on `cores`.
+    """Returns a team of threads that compute on `cores`.
 
     Args:
-        budget: cores that compute at a time; 0: all.
-        window_s: calls that follow each other within it count as concurrent, and share the cores.
+        budget: the number of cores that compute at the same time; 0: all.
+        window_s: calls that follow each other within this time count as concurrent, and share the cores.
     """
-    placed = [
+    processors = [
         (processor, min(core), cache)
         for cache, group in enumerate(by_cache(cores))
         for core in group
         for processor in sorted(core)
     ]
-    return NativeTeam.of(placed, budget, window_s)
+    return NativeTeam.of(processors, budget, window_s)
 
 
 class Threads:
-    """A number of threads: `with threads:` waits for their cores, and they share each kernel that is called inside.
+    """A number of threads: `with threads:` waits for their cores, and every kernel that is called inside is shared by
+    them.
 
-    Models enter it for every call. Who measures enters it around all that is not to be disturbed. Not for `async`.
+    Models enter it for every call. A measurement enters it around everything that must not be disturbed. Not for
+    `async`.
 
     Attributes:
-        team: whose cores they are.
+        team: the team that has the cores.
     """
 
     def __init__(self, count: int = 0, team: NativeTeam | None = None) -> None:
         """
         Args:
-            count: 0 for as many as compute at a time, which is also the most.
+            count: 0 for as many as compute at the same time, which is also the maximum.
             team: by default that of all cores that this process may use.
         """
         self.team = team or NativeTeam.of_this_process()
@@ -57,17 +59,18 @@ class Threads:
 
 
 def confined(count: int) -> Threads:
-    """Threads of a measurement: each has a core, and this thread and all that it starts stay on those cores, for good.
+    """Returns threads for a measurement: each has a core, and this thread and all that it starts stay on those cores
+    permanently.
 
     Args:
         count: 0 for as many as this process may compute on.
 
     Raises:
-        InvalidInput: it may not compute on so many.
+        InvalidInput: this process may not compute on so many cores.
     """
     most = affordable_threads()
     if count > most:
-        raise InvalidInput(f"this process may use {most} cores, and {count} threads want one each")
+        raise InvalidInput(f"this process may use {most} cores, but {count} threads need one each")
     cores: Sequence[Core] = [frozenset([min(core)]) for core in computing_cores()[: count or most]]
     os.sched_setaffinity(0, Core().union(*cores))
     return Threads(0, team_of(cores))

@@ -1,6 +1,6 @@
-"""Whether an artifact may be loaded, by who built it: the signed provenance that is stored beside it.
+"""Decides whether an artifact may be loaded, by who built it: the signed provenance that is stored beside it.
 
-Most who load artifacts ask for no signature, so what reads those is imported by need.
+Most programs require no signature, so the module that reads signatures is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -21,40 +21,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trust:
-    """The keys of those whose artifacts are loaded; none: everybody's are."""
+    """The keys of the builders whose artifacts may be loaded; without keys, all artifacts may be."""
 
     keys: tuple[TrustedKey, ...] = ()
 
     @staticmethod
     def of(settings: Settings) -> Trust:
-        """Raises as `trusted_keys`."""
+        """Returns the trust of the settings. Raises as `trusted_keys`."""
         from service.core.provenance import trusted_keys
 
         return Trust(trusted_keys(settings))
 
     def check(self, layout: OciLayout, artifact: Digest) -> None:
-        """Raises `Untrusted` unless a trusted key signed that it built `artifact`, or no key has to."""
+        """Raises `Untrusted` unless a trusted key signed the provenance of `artifact`, or no signature is required."""
         if self.keys:
             self.require(self.evidence(layout, artifact), artifact)
 
     def evidence(self, layout: OciLayout, artifact: Digest) -> Evidence:
-        """Raises `NotFound` or `CorruptBlob`, where the artifact's manifest is gone or damaged."""
+        """Returns the evidence of who built an artifact. Raises `NotFound` or `CorruptBlob` if its manifest is gone or
+        damaged.
+        """
         from service.runtime.evidence import documents_about
 
-        return self.judged(documents_about(layout, artifact), artifact, layout.manifest(artifact).annotations)
+        return self.judge(documents_about(layout, artifact), artifact, layout.manifest(artifact).annotations)
 
-    def judged(self, documents: Iterable[bytes], artifact: Digest, annotations: Mapping[str, str]) -> Evidence:
-        """As `evidence.judged`, with these keys."""
-        from service.runtime.evidence import judged
+    def judge(self, documents: Iterable[bytes], artifact: Digest, annotations: Mapping[str, str]) -> Evidence:
+        """Returns the evidence in `documents`, as `evidence.judge` does, with these keys."""
+        from service.runtime.evidence import judge
 
-        return judged(documents, self.keys, artifact, annotations)
+        return judge(documents, self.keys, artifact, annotations)
 
     def require(self, evidence: Evidence, artifact: Digest) -> None:
-        """Raises `Untrusted`, if keys are trusted, and the evidence is not of one of them."""
+        """Raises `Untrusted` if signatures are required, and no trusted key signed the evidence."""
         if self.keys and evidence.key is None:
             raise Untrusted(
                 f"artifact {artifact} is not loaded: {evidence.problem}",
-                hint="OCTET_TRUSTED_KEYS names the keys that are trusted; octet verify says who built an artifact",
+                hint="OCTET_TRUSTED_KEYS lists the trusted keys; octet verify shows who built an artifact",
             )
 
 

@@ -18,7 +18,7 @@ from service.runtime.model import Model
 
 
 def verify(model: Model, vectors: bytes, probes: bytes | None = None) -> dict[str, Any]:
-    """Compares with the canonical form's answers, as they are attached to an artifact (`Report.VECTORS` and `PROBES`).
+    """Compares with the canonical form's outputs, which are attached to an artifact (`Report.VECTORS` and `PROBES`).
 
     Returns:
         `core.witnesses.report`.
@@ -28,9 +28,9 @@ def verify(model: Model, vectors: bytes, probes: bytes | None = None) -> dict[st
 
 
 def verdict(comparison: Comparison) -> dict[str, Any]:
-    """`core.witnesses.report` of a comparison with the canonical form's answers."""
+    """Returns `core.witnesses.report` of a comparison with the canonical form's outputs."""
     kinds = input_kinds(PATTERNS, len(comparison.inputs))
-    return report([Statement(CANONICAL, comparison)], [], kinds, "an artifact carries no other answers")
+    return report([Statement(CANONICAL, comparison)], [], kinds, "the artifact contains no other expected outputs")
 
 
 def compare(model: Model, expected: Sequence[bytes], probes: Sequence[bytes] = ()) -> list[Comparison]:

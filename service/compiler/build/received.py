@@ -58,7 +58,7 @@ def publish_received(
     if (found.target, found.numerics, asked) != (request.target, request.numerics, dict(request.options)):
         raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
     trust, origin = Trust.of(settings), _origin(found)
-    evidence = trust.judged(filter(None, [origin]), found.digest, found.manifest.annotations)
+    evidence = trust.judge(filter(None, [origin]), found.digest, found.manifest.annotations)
     trust.require(evidence, found.digest)
     if evidence.provenance is None:
         progress.log(f"it is not known who built the artifact: {evidence.problem}")

@@ -98,7 +98,7 @@ class LockedArtifact:
 
     def run(self, inputs: Sequence[Array], threads: int) -> tuple[list[Array], float]:
         """The outputs for `inputs`, which fit the signature, and how long the call took, in seconds."""
-        shared = SharedTensors.made(self.signature)
+        shared = SharedTensors.create(self.signature)
         try:
             for place, given in zip(shared.inputs, inputs, strict=True):
                 place[...] = given

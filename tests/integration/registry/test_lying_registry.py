@@ -112,7 +112,7 @@ def test_other_bytes_of_the_right_size_are_not_stored(layout: OciLayout) -> None
 @pytest.mark.parametrize("length", [len(BLOB) + 1, -1], ids=["declared", "undeclared"])
 def test_more_than_the_manifest_says_is_not_taken(layout: OciLayout, length: int) -> None:
     with answering(lambda request: request.say(200, BLOB + b"!", length)) as (host, asked):
-        with pytest.raises(InvalidInput, match="sends more than blob"):
+        with pytest.raises(InvalidInput, match="sends more bytes than blob"):
             fetched(host, layout)
         assert len(asked) == 1
 
@@ -127,7 +127,7 @@ def test_less_than_the_manifest_says_is_asked_for_and_then_given_up(layout: OciL
             request.say(200, short)
 
     with answering(answer) as (host, asked):
-        with pytest.raises(RegistryFailed, match="ends early, again and again"):
+        with pytest.raises(RegistryFailed, match="was cut off"):
             fetched(host, layout)
         assert [headers.get("range") for _, headers in asked] == [None, *4 * ["bytes=1000-"]]
 
@@ -137,7 +137,7 @@ def test_a_blob_without_an_end_is_cut_off(layout: OciLayout) -> None:
         request.say(200, b"", -1)
         request.go_on_for_ever()
 
-    with answering(answer) as (host, _), pytest.raises(InvalidInput, match="sends more than blob"):
+    with answering(answer) as (host, _), pytest.raises(InvalidInput, match="sends more bytes than blob"):
         fetched(host, layout)
 
 
@@ -221,7 +221,7 @@ def test_a_redirection_to_plain_http_of_another_machine_is_not_followed(layout: 
 
 def test_redirections_in_a_circle_end(layout: OciLayout) -> None:
     with answering(lambda request: request.say(307, location=request.path)) as (host, asked):
-        with pytest.raises(RegistryFailed, match="redirects again and again"):
+        with pytest.raises(RegistryFailed, match="redirects more than"):
             fetched(host, layout, registry_http=PlainHttp.ALWAYS)
         assert len(asked) == 5
 
@@ -238,7 +238,7 @@ def test_a_manifest_without_an_end_is_cut_off(length: int) -> None:
 
 
 def test_another_manifest_than_its_digest_says_is_refused() -> None:
-    refused = pytest.raises(DigestMismatch, match="gives something else")
+    refused = pytest.raises(DigestMismatch, match="sends other bytes")
     answer: Answer = lambda request: request.say(200, b"{}", content_type=MANIFEST_MEDIA_TYPE)  # noqa: E731
     with answering(answer) as (host, _), registry(host) as opened, refused:
         opened.manifest(digest_of(b"a manifest"))

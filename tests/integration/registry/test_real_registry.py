@@ -48,13 +48,13 @@ def test_what_is_pushed_is_pulled_with_its_reports_and_runs(model: Model, pushed
 
 def test_pushing_again_sends_no_blob(model: Model, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
-    real = Registry._sent
+    real = Registry._send
 
     def noted(self: Registry, method: str, url: str, *rest: Any) -> httpx.Response:
         sent.append(f"{method} {url}")
         return real(self, method, url, *rest)
 
-    monkeypatch.setattr(Registry, "_sent", noted)
+    monkeypatch.setattr(Registry, "_send", noted)
     push_folder(model.root, pushed, Settings())
     assert sent
     assert [each for each in sent if "/uploads/" in each] == []
@@ -115,7 +115,7 @@ def test_an_image_of_something_else_is_refused(host: str, tmp_path: Path) -> Non
     reference = parse_reference(f"oci://{host}/other")
     with Registry(reference, Settings(), writes=True) as registry:
         push(registry, [(other, digest)])
-    with pytest.raises(InvalidInput, match="no artifact of Octet's"):
+    with pytest.raises(InvalidInput, match="not an artifact of Octet"):
         pull_to(reference, tmp_path / "pulled", Settings())
 
 
@@ -162,7 +162,7 @@ def test_a_registry_that_asks_for_a_password_gets_it(
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
         reference = f"oci://{host}/digits:v1"
         if not known:
-            with pytest.raises(Unauthorized, match="asks for a user and a password"):
+            with pytest.raises(Unauthorized, match="requires a user and a password"):
                 push_folder(model.root, reference, Settings())
             return
         push_folder(model.root, reference, Settings())

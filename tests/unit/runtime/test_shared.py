@@ -20,7 +20,7 @@ SIGNATURE = ModelSignature(
 
 
 def test_what_one_writes_the_other_reads() -> None:
-    mine = SharedTensors.made(SIGNATURE)
+    mine = SharedTensors.create(SIGNATURE)
     theirs = SharedTensors(SIGNATURE, mine.descriptor)
     for number, array in enumerate((*mine.inputs, *mine.outputs)):
         array[...] = number
@@ -35,7 +35,7 @@ def test_what_one_writes_the_other_reads() -> None:
 
 def test_it_neither_grows_nor_shrinks() -> None:
     """Who reads memory that was cut off behind its back dies of SIGBUS."""
-    shared = SharedTensors.made(SIGNATURE)
+    shared = SharedTensors.create(SIGNATURE)
     for size in (0, bytes_of(SIGNATURE) + ALIGNMENT_BYTES):
         with pytest.raises(PermissionError):
             os.ftruncate(shared.descriptor, size)
@@ -45,4 +45,4 @@ def test_it_neither_grows_nor_shrinks() -> None:
 @pytest.mark.parametrize("shape", [(-1, 4), (1 << 40, 1 << 40), (1 << 62,)])
 def test_a_shape_that_no_tensor_has_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(CorruptBlob, match="'x' cannot have the shape"):
-        SharedTensors.made(ModelSignature((TensorSpec("x", "INT8", shape),), ()))
+        SharedTensors.create(ModelSignature((TensorSpec("x", "INT8", shape),), ()))
