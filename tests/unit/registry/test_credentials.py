@@ -1,4 +1,4 @@
-"""Credentials, as docker's configuration has them, and challenges, as registries make them."""
+"""Credentials in docker's configuration, and challenges of registries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def auth(text: str) -> dict[str, str]:
     return {"auth": base64.b64encode(text.encode()).decode()}
 
 
-def test_nothing_is_shown_where_nothing_is_known(docker: Path) -> None:
+def test_no_credentials_are_used_if_none_are_configured(docker: Path) -> None:
     assert credentials_of(Settings(), "ghcr.io") is None
     written(docker, {"auths": {"other.example": auth("a:b")}})
     assert credentials_of(Settings(), "ghcr.io") is None
@@ -43,21 +43,21 @@ def test_docker_s_configuration_is_read(docker: Path, name: str) -> None:
     assert credentials_of(Settings(), "ghcr.io") == Credentials("me", "a:b")
 
 
-def test_a_token_that_stands_for_both_is_read(docker: Path) -> None:
+def test_an_identity_token_is_read(docker: Path) -> None:
     written(docker, {"auths": {"r.example": {"auth": "", "identitytoken": "abc"}}})
     found = credentials_of(Settings(), "r.example")
     assert found is not None
     assert found.identity_token == "abc"
 
 
-def test_settings_come_first_and_no_password_is_shown(docker: Path) -> None:
+def test_settings_take_precedence_and_the_password_is_not_printed(docker: Path) -> None:
     written(docker, {"auths": {"r.example": auth("docker:x")}})
     found = credentials_of(Settings(registry_username="me", registry_password="hush"), "r.example")
     assert found == Credentials("me", "hush")
     assert "hush" not in repr(found)
 
 
-def test_a_helper_is_asked(docker: Path) -> None:
+def test_a_credential_helper_is_called(docker: Path) -> None:
     program = docker / "docker-credential-keys"
     program.write_text(
         '#!/bin/sh\nread server\n[ "$server" = r.example ] || exit 1\necho \'{"Username":"me","Secret":"s"}\'\n'
@@ -78,13 +78,13 @@ def test_a_helper_is_asked(docker: Path) -> None:
         {"credsStore": "no"},
     ],
 )
-def test_a_configuration_that_is_none_is_an_error(docker: Path, config: Any) -> None:
+def test_an_invalid_configuration_is_an_error(docker: Path, config: Any) -> None:
     written(docker, config)
     with pytest.raises(InvalidInput):
         credentials_of(Settings(), "r.example")
 
 
-def test_a_challenge_is_read() -> None:
+def test_a_challenge_is_parsed() -> None:
     header = 'Bearer realm="https://auth.example/token",service="r.example",scope="repository:a/b:pull,push"'
     assert parse_challenge(header) == Challenge(
         "bearer",
@@ -98,7 +98,7 @@ def test_a_challenge_is_read() -> None:
 CHALLENGE = Challenge("bearer", {"realm": "https://auth.example/token?a=b", "service": "r.example"})
 
 
-def test_a_token_is_asked_for_with_the_password() -> None:
+def test_a_token_is_requested_with_the_password() -> None:
     asked: list[httpx.Request] = []
 
     def ask(request: httpx.Request) -> bytes:
@@ -111,7 +111,7 @@ def test_a_token_is_asked_for_with_the_password() -> None:
     assert request.headers["authorization"] == "Basic " + base64.b64encode(b"me:pw").decode()
 
 
-def test_a_token_that_stands_for_a_password_is_exchanged() -> None:
+def test_an_identity_token_is_exchanged_for_a_token() -> None:
     asked: list[httpx.Request] = []
 
     def ask(request: httpx.Request) -> bytes:
@@ -123,11 +123,11 @@ def test_a_token_that_stands_for_a_password_is_exchanged() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"token": 1}', b'{"token": "a\\r\\nb: c"}', b'{"token": ""}'])
-def test_what_is_no_token_is_refused(answer: bytes) -> None:
+def test_an_invalid_token_is_rejected(answer: bytes) -> None:
     with pytest.raises(Unauthorized):
         authorization(CHALLENGE, None, "s", lambda request: answer)
 
 
-def test_a_password_is_asked_for_where_none_is_known() -> None:
+def test_a_missing_password_is_an_error() -> None:
     with pytest.raises(Unauthorized):
         authorization(Challenge("basic", {}), None, "s", lambda request: b"")

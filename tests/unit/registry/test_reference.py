@@ -1,4 +1,4 @@
-"""What names something in a registry, and what does not."""
+"""The syntax of references to content of a registry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIGEST = "sha256:" + "a" * 64
         (f"oci://r.example/a:T_1.2-3@{DIGEST}", ("r.example", "a", "T_1.2-3", DIGEST)),
     ],
 )
-def test_a_reference_is_read_and_written(text: str, parts: tuple[str, str, str | None, str | None]) -> None:
+def test_a_reference_is_parsed_and_printed(text: str, parts: tuple[str, str, str | None, str | None]) -> None:
     found = parse_reference(text)
     assert (found.host, found.repository, found.tag, found.digest) == parts
     assert parse_reference(str(found)) == found
@@ -48,7 +48,7 @@ def test_a_reference_is_read_and_written(text: str, parts: tuple[str, str, str |
         "oci://host/" + "a" * 600,
     ],
 )
-def test_anything_else_is_none(text: str) -> None:
+def test_other_text_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_reference(text)
 
@@ -65,5 +65,5 @@ def test_anything_else_is_none(text: str) -> None:
         ("10.0.0.1:5000", False),
     ],
 )
-def test_only_this_machine_is_asked_in_plain_http(host: str, is_loopback: bool) -> None:
+def test_plain_http_is_used_only_on_this_machine(host: str, is_loopback: bool) -> None:
     assert parse_reference(f"oci://{host}/a").is_loopback is is_loopback

@@ -1,4 +1,4 @@
-"""Calls with NumPy's arrays: which are taken as they are, who owns the outputs, and that nothing leaks."""
+"""Calls with NumPy arrays: which arrays are accepted, who owns the outputs, and that nothing leaks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 
 _ROUNDS = 10
 _TWICE = config_of([("input", 0), ("output", 0)], [("twice", [0, 1])])
-_FAILING = config_of([("input", 0), ("output", 0)], [("unless_3", [0, 1])])  # where the values are 3
+_FAILING = config_of([("input", 0), ("output", 0)], [("unless_3", [0, 1])])  # fails if the values are not 3
 _CALLS = 100_000
 _MODELS = 10_000
 _MOST_KEPT_BYTES = 2_000_000  # a leak of one object a call is at least three times as much
@@ -63,7 +63,7 @@ def load(library: Path, tmp_path: Path) -> Callable[..., Model]:
 
 
 def unaligned(values: Any, dtype: Any = np.int32) -> Array:
-    """`[1, LENGTH]`, 16 bytes after an aligned address, as NumPy's memory may lie."""
+    """Returns `[1, LENGTH]`, 16 bytes after an aligned address, as NumPy's memory may be."""
     memory = aligned_empty((1, LENGTH + 4), dtype)
     array = memory.reshape(-1)[4:].reshape(1, LENGTH)
     array[...] = values
@@ -78,7 +78,7 @@ def read_only(values: Any) -> Array:
 
 
 def where_it_read(model: Model, array: Array) -> int:
-    """The address that compiled code was given."""
+    """Returns the address that compiled code received."""
     return int(model(array).view(np.int64)[0, 0])
 
 
@@ -96,7 +96,7 @@ def where_it_read(model: Model, array: Array) -> int:
     ],
     ids=["aligned", "unaligned", "read-only", "fortran", "metadata", "strided", "transposed", "masked"],
 )
-def test_what_holds_the_values_is_taken(load: Callable[..., Model], array: Any) -> None:
+def test_an_array_with_the_right_values_is_accepted(load: Callable[..., Model], array: Any) -> None:
     got = load(_TWICE)(array)
     assert got.tolist() == [[6] * LENGTH]
     assert (got.dtype, got.shape, type(got)) == (np.int32, (1, LENGTH), np.ndarray)
@@ -114,12 +114,14 @@ def test_what_holds_the_values_is_taken(load: Callable[..., Model], array: Any) 
         (None, "is object"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_words(load: Callable[..., Model], array: Any, words: str) -> None:
+def test_an_array_that_does_not_fit_is_rejected_with_a_reason(
+    load: Callable[..., Model], array: Any, words: str
+) -> None:
     with pytest.raises(InvalidTensor, match=words):
         load(_TWICE)(array)
 
 
-def test_each_input_is_given(load: Callable[..., Model]) -> None:
+def test_all_inputs_are_passed(load: Callable[..., Model]) -> None:
     model = load(_TWICE)
     for inputs in ((), (tensor(), tensor())):
         with pytest.raises(InvalidTensor, match=f"takes 1 inputs, not {len(inputs)}"):
@@ -135,7 +137,7 @@ def test_inputs_and_outputs_are_in_order(load: Callable[..., Model]) -> None:
     assert (total[0, 0], doubled[0, 0]) == (15, 10)
 
 
-def test_an_aligned_array_is_read_where_it_is(load: Callable[..., Model]) -> None:
+def test_an_aligned_array_is_not_copied(load: Callable[..., Model]) -> None:
     model = load(config_of([("input", 0), ("output", 0)], [("where", [0, 1])]))
     aligned, copied = tensor(), unaligned(0)
     assert where_it_read(model, aligned) == aligned.ctypes.data
@@ -160,7 +162,7 @@ def test_outputs_outlive_their_model(load: Callable[..., Model]) -> None:
     assert view.tolist() == [8, 8]
 
 
-def test_a_call_releases_what_it_was_given(load: Callable[..., Model]) -> None:
+def test_a_call_keeps_no_reference_to_its_inputs(load: Callable[..., Model]) -> None:
     models = [load(_TWICE), load(_FAILING)]
     arrays = [tensor(3), unaligned(3), tensor(3)[:, :8], tensor(3).astype(np.int64)]
     memory = type(models[0](arrays[0]).base)
@@ -171,12 +173,12 @@ def test_a_call_releases_what_it_was_given(load: Callable[..., Model]) -> None:
             with suppress(OctetError):
                 model(arrays[given])
     changes = [sys.getrefcount(each) - count for each, count in zip(held, before, strict=True)]
-    assert max(map(abs, changes)) < _ROUNDS  # other threads of the test's process refer to some of that, now and then
+    assert max(map(abs, changes)) < _ROUNDS  # other threads of the test process refer to some of them now and then
 
 
 @pytest.mark.parametrize("array", [tensor(3), unaligned(3)], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("config", [_TWICE, _FAILING], ids=["succeeds", "fails"])
-def test_calls_keep_no_memory(load: Callable[..., Model], config: Any, array: Array) -> None:
+def test_calls_leak_no_memory(load: Callable[..., Model], config: Any, array: Array) -> None:
     model = load(config)
 
     def call(count: int) -> None:
@@ -190,7 +192,7 @@ def test_calls_keep_no_memory(load: Callable[..., Model], config: Any, array: Ar
     assert _resident_bytes() - before < _MOST_KEPT_BYTES
 
 
-def test_models_keep_no_memory(load: Callable[..., Model]) -> None:
+def test_models_leak_no_memory(load: Callable[..., Model]) -> None:
     model, array = load(_TWICE), unaligned(1)
     for _ in range(200):
         model.clone()(array)
@@ -220,7 +222,7 @@ def test_calls_of_a_sequence_advance_its_state(load: Callable[..., Model]) -> No
 
 
 def test_one_model_serves_one_call_at_a_time(load: Callable[..., Model]) -> None:
-    """And another thread runs Python meanwhile."""
+    """Another thread runs Python meanwhile."""
     buffers = [("input", 0), ("input", 1), ("output", 0)]
     model = load(config_of(buffers, [("wait", [0, 1, 2])], inputs=2))
     go = tensor(0)
@@ -236,7 +238,7 @@ def test_one_model_serves_one_call_at_a_time(load: Callable[..., Model]) -> None
     assert model(go, unaligned(3))[0, 0] == 6
 
 
-def test_clones_answer_at_once(load: Callable[..., Model]) -> None:
+def test_clones_run_concurrently(load: Callable[..., Model]) -> None:
     model, threads, calls = load(SIMPLE, np.arange(2 * LENGTH, dtype=np.int32).tobytes()), 4, 2000
     together = threading.Barrier(threads)
 
@@ -252,7 +254,7 @@ def test_clones_answer_at_once(load: Callable[..., Model]) -> None:
         list(pool.map(ask, range(threads)))
 
 
-def test_a_closed_model_says_so(load: Callable[..., Model]) -> None:
+def test_a_closed_model_raises(load: Callable[..., Model]) -> None:
     model = load(_TWICE)
     model.instance.close()
     with pytest.raises(InvalidTensor, match="the instance was closed"):

@@ -1,4 +1,4 @@
-"""Pictures as model inputs: what each kind of pixel becomes, and that no file can hurt the process."""
+"""Pictures as model inputs: the value that each type of pixel becomes, and that no file can harm the process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def noise(mode: str = "RGB", size: tuple[int, int] = (8, 6)) -> Image.Image:
 
 
 def png_of(width: int, height: int) -> bytes:
-    """A well-formed PNG of a few hundred bytes that claims any size."""
+    """Returns a well-formed PNG of a few hundred bytes whose header claims any size."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -46,17 +46,17 @@ def png_of(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
-def test_uint8_takes_the_pixels_as_they_are() -> None:
+def test_uint8_has_the_pixels_unchanged() -> None:
     np.testing.assert_array_equal(image.decode(encode(noise()), COLOR)[0], np.asarray(noise()))
 
 
-def test_int8_is_the_pixel_less_128() -> None:
+def test_int8_has_the_pixels_minus_128() -> None:
     spec = TensorSpec("image", "INT8", COLOR.shape)
     expected = (np.asarray(noise()).astype(np.int16) - 128).astype(np.int8)
     np.testing.assert_array_equal(image.decode(encode(noise()), spec)[0], expected)
 
 
-def test_float_is_the_pixel_over_255() -> None:
+def test_float_has_the_pixels_divided_by_255() -> None:
     spec = TensorSpec("image", "FP32", COLOR.shape)
     tensor = image.decode(encode(noise()), spec)
     np.testing.assert_array_equal(tensor[0], np.asarray(noise()).astype(np.float32) / np.float32(255))
@@ -72,7 +72,7 @@ def test_channels_may_come_first(datatype: str) -> None:
 
 
 @pytest.mark.parametrize("datatype", ["UINT8", "INT8", "FP32"])
-def test_the_tensor_is_aligned_and_of_the_signature(datatype: str) -> None:
+def test_the_tensor_is_aligned_and_fits_the_signature(datatype: str) -> None:
     spec = TensorSpec("image", datatype, COLOR.shape)
     tensor = image.decode(encode(noise()), spec)
     assert is_aligned(tensor)
@@ -96,7 +96,7 @@ def test_a_gray_picture_fills_three_channels() -> None:
         np.testing.assert_array_equal(tensor[0, ..., channel], np.asarray(noise("L")))
 
 
-def test_transparency_lies_on_white() -> None:
+def test_transparent_parts_become_white() -> None:
     picture = Image.new("RGBA", (8, 6), (255, 0, 0, 0))
     picture.putpixel((0, 0), (255, 0, 0, 255))
     tensor = image.decode(encode(picture), COLOR)
@@ -104,7 +104,7 @@ def test_transparency_lies_on_white() -> None:
     assert (tensor.reshape(-1, 3)[1:] == 255).all()
 
 
-def test_a_palette_with_a_transparent_color_lies_on_white() -> None:
+def test_a_transparent_color_of_a_palette_becomes_white() -> None:
     picture = Image.new("P", (8, 6), 1)
     picture.putpalette([0, 0, 255, 255, 0, 0])
     assert (image.decode(encode(picture, transparency=1), COLOR) == 255).all()
@@ -121,7 +121,7 @@ def test_cmyk_becomes_rgb() -> None:
     np.testing.assert_array_equal(image.decode(data, COLOR)[0], np.asarray(Image.open(BytesIO(data)).convert("RGB")))
 
 
-def test_a_camera_held_sideways_gives_an_upright_picture() -> None:
+def test_a_picture_is_turned_upright() -> None:
     picture = noise(size=(6, 8))
     exif = picture.getexif()
     exif[0x0112] = 6  # the camera was turned to the right: rotate by 270 degrees to see it upright
@@ -130,20 +130,20 @@ def test_a_camera_held_sideways_gives_an_upright_picture() -> None:
 
 
 @pytest.mark.parametrize("format", ["GIF", "BMP", "TIFF", "WEBP", "PPM"])
-def test_other_formats_are_refused(format: str) -> None:
+def test_other_formats_are_rejected(format: str) -> None:
     with pytest.raises(UnsupportedFormat, match="neither a JPEG nor a PNG"):
         image.decode(encode(noise(), format), COLOR)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"picture"])
-def test_what_is_no_picture_is_refused(data: bytes) -> None:
+def test_data_that_is_not_a_picture_is_rejected(data: bytes) -> None:
     assert not is_picture(data)
     with pytest.raises(UnsupportedFormat):
         image.decode(data, COLOR)
 
 
 @pytest.mark.parametrize("options", [{"format": "JPEG"}, {"format": "JPEG", "progressive": True}, {"format": "PNG"}])
-def test_a_truncated_file_is_an_error_unless_all_its_pixels_are_there(options: dict[str, Any]) -> None:
+def test_a_truncated_file_is_an_error_unless_it_has_all_pixels(options: dict[str, Any]) -> None:
     data = encode(noise(), **options)
     whole, failed = image.decode(data, COLOR), 0
     for length in range(len(data)):
@@ -151,12 +151,12 @@ def test_a_truncated_file_is_an_error_unless_all_its_pixels_are_there(options: d
             np.testing.assert_array_equal(image.decode(data[:length], COLOR), whole)
         except (InvalidInput, UnsupportedFormat):
             failed += 1
-    assert failed > len(data) - 40  # what may be missing is the end marker, a checksum, or the padding of the last byte
+    assert failed > len(data) - 40  # only the end marker, a checksum, or the padding of the last byte may be missing
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow warns of damaged EXIF, which does not matter to the pixels
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
-def test_damage_gives_a_tensor_or_an_error_of_ours(format: str) -> None:
+def test_a_damaged_file_gives_a_tensor_or_an_octet_error(format: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     data, generator = encode(noise(), format, exif=exif), random.Random(0)
@@ -169,12 +169,12 @@ def test_damage_gives_a_tensor_or_an_error_of_ours(format: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1 << 16, 1 << 16), (MAX_PIXELS + 1, 1), ((1 << 31) - 1, 1)])
-def test_a_picture_that_claims_too_many_pixels_is_refused_before_it_is_decoded(width: int, height: int) -> None:
+def test_a_picture_with_too_many_pixels_is_rejected_before_it_is_decoded(width: int, height: int) -> None:
     with pytest.raises(TooLarge, match=f"{width} x {height} pixels"):
         image.decode(png_of(width, height), COLOR)
 
 
-def test_a_jpeg_that_repeats_its_scans_is_refused() -> None:
+def test_a_jpeg_with_too_many_scans_is_rejected() -> None:
     data = encode(noise(), "JPEG", progressive=True)
     first, last = data.index(b"\xff\xda"), data.rindex(b"\xff\xda")
     repeated = data[:first] + data[first:last] * 30 + data[last:]
@@ -191,7 +191,7 @@ def test_a_jpeg_that_repeats_its_scans_is_refused() -> None:
         TensorSpec("x", "UINT8", (2, 6, 8, 3)),
     ],
 )
-def test_an_input_that_is_no_image_is_named(spec: TensorSpec) -> None:
+def test_the_error_names_an_input_that_is_not_an_image(spec: TensorSpec) -> None:
     with pytest.raises(InvalidTensor, match="does not take a picture") as caught:
         image.decode(encode(noise()), spec)
     assert caught.value.tensor == "x"
@@ -201,18 +201,19 @@ IMAGENET = ModelMetadata(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 def normalized(metadata: ModelMetadata = IMAGENET) -> Any:
-    """`[H, W, C]`, in float64."""
+    """Returns the normalized picture, `[H, W, C]` float64."""
     return (np.asarray(noise()) / 255 - np.array(metadata.mean)) / np.array(metadata.std)
 
 
-def test_floats_are_normalized_as_torchvision_does() -> None:
+def test_floats_are_normalized_like_in_torchvision() -> None:
     spec = TensorSpec("image", "FP32", (1, 3, 6, 8))
     tensor = image.decode(encode(noise()), spec, IMAGENET)
-    np.testing.assert_allclose(tensor[0], normalized().transpose(2, 0, 1), rtol=1e-5, atol=1e-6)  # of float32
+    # the tolerance of float32
+    np.testing.assert_allclose(tensor[0], normalized().transpose(2, 0, 1), rtol=1e-5, atol=1e-6)
     assert is_aligned(tensor)
 
 
-def test_one_mean_is_that_of_every_channel() -> None:
+def test_a_single_mean_applies_to_every_channel() -> None:
     metadata = ModelMetadata(mean=(0.5,), std=(0.5,))
     tensor = image.decode(encode(noise()), TensorSpec("image", "FP32", COLOR.shape), metadata)
     np.testing.assert_allclose(tensor[0], normalized(metadata), rtol=1e-5, atol=1e-6)
@@ -222,11 +223,11 @@ def test_integers_are_normalized_and_then_quantized() -> None:
     spec = TensorSpec("image", "INT8", COLOR.shape, Quantization(0.01, 14))
     stored = image.decode(encode(noise()), spec, IMAGENET)[0]
     exact = np.clip(normalized() / 0.01 + 14, -128, 127)
-    assert np.abs(stored - exact).max() <= 0.5 + 1e-4  # the nearest; float32 may decide a half otherwise
+    assert np.abs(stored - exact).max() <= 0.5 + 1e-4  # the nearest integer; float32 may round a half differently
     assert {stored.min(), stored.max()} == {-128, 127}
 
 
-def test_a_scale_of_255ths_stores_pixels_as_they_are() -> None:
+def test_a_scale_of_one_255th_keeps_the_pixels() -> None:
     spec = TensorSpec("image", "UINT8", COLOR.shape, Quantization(1 / 255, 0))
     stored = image.decode(encode(noise()), spec, ModelMetadata(mean=(0.0,), std=(1.0,)))
     np.testing.assert_array_equal(stored[0], np.asarray(noise()))
@@ -237,12 +238,12 @@ def test_integers_without_a_scale_are_not_normalized() -> None:
         image.decode(encode(noise()), COLOR, IMAGENET)
 
 
-def test_a_mean_of_other_channels_than_the_inputs_is_refused() -> None:
+def test_a_mean_with_another_number_of_channels_is_rejected() -> None:
     with pytest.raises(InvalidTensor, match="has 1 channels"):
         image.decode(encode(noise()), TensorSpec("image", "FP32", GRAY.shape), IMAGENET)
 
 
-def test_a_crop_keeps_the_aspect_ratio_and_the_middle() -> None:
+def test_a_crop_keeps_the_aspect_ratio_and_the_center() -> None:
     pixels = np.zeros((6, 24), np.uint8)
     pixels[:, 8:16] = 200  # the middle third, which has the input's shape
     png = encode(Image.fromarray(pixels))
@@ -253,7 +254,7 @@ def test_a_crop_keeps_the_aspect_ratio_and_the_middle() -> None:
     )
 
 
-def test_a_layout_decides_where_the_shape_does_not() -> None:
+def test_the_layout_decides_if_the_shape_is_ambiguous() -> None:
     spec = TensorSpec("image", "UINT8", (1, 3, 3, 3))
     first = image.decode(encode(noise(size=(3, 3))), spec, ModelMetadata(layout=Layout.NCHW))
     last = image.decode(encode(noise(size=(3, 3))), spec, ModelMetadata(layout=Layout.NHWC))
@@ -262,7 +263,7 @@ def test_a_layout_decides_where_the_shape_does_not() -> None:
         image.decode(encode(noise()), COLOR, ModelMetadata(layout=Layout.NCHW))
 
 
-def test_a_picture_that_is_withdrawn_is_not_decoded_to_its_end() -> None:
+def test_decoding_stops_if_the_picture_is_withdrawn() -> None:
     data = encode(noise(size=(600, 400)))
     looks = 0
 

@@ -1,4 +1,4 @@
-"""What a device imports to run models: a Raspberry Pi takes ten times as long for it as this machine."""
+"""The modules that running a model imports: on a Raspberry Pi, importing takes ten times as long as on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_MODULES = 70  # 55 when this was written, packages included
 _UNUSED = {"email", "importlib.metadata", "tempfile", "uuid", "zipfile", "service.core.witnesses", "tvm_ffi"}
 
 
-def test_running_models_imports_little() -> None:
+def test_running_a_model_imports_few_modules() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "service.runtime.loading" in loaded
@@ -23,7 +23,7 @@ def test_running_models_imports_little() -> None:
     assert len(loaded) <= _MOST_MODULES, sorted(loaded)
 
 
-def test_what_is_imported_later_is_found() -> None:
+def test_lazily_imported_names_are_found() -> None:
     program = "from service.runtime import compare, verify; import service; print(service.__version__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("0.")

@@ -1,4 +1,4 @@
-"""A distribution is of all calls, and its parts agree."""
+"""The distribution covers all calls, and its parts agree with each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.runtime.latency import Latency, measure
 
 
 class Instant:
-    """A model that answers at once."""
+    """A model that answers immediately."""
 
     signature = ModelSignature((TensorSpec("x", "INT8", (4, 2)),), (TensorSpec("y", "INT8", (4, 2)),))
 
@@ -31,7 +31,7 @@ def test_every_call_is_in_the_histogram() -> None:
     assert sum(calls) == document["calls"] == 1000
     assert len(edges) == len(calls) + 1
     assert (edges[0], edges[-1]) == (document["min_s"], document["p99_s"])
-    assert calls[-1] >= 10  # all that took longer
+    assert calls[-1] >= 10  # all calls that took longer
 
 
 def test_percentiles_are_in_order() -> None:
@@ -41,15 +41,15 @@ def test_percentiles_are_in_order() -> None:
     assert (times[0], times[-1]) == (0.001, 0.1)
 
 
-def test_a_batch_counts_as_many() -> None:
+def test_a_batch_counts_as_several_samples() -> None:
     assert Latency(8, 2.0, np.full(10, 0.2)).to_json()["per_s"] == pytest.approx(40)
 
 
-def test_calls_that_all_took_as_long_are_a_distribution_too() -> None:
+def test_calls_with_equal_times_have_a_distribution_too() -> None:
     assert sum(Latency(1, 1.0, np.full(10, 0.1)).to_json()["histogram"]["calls"]) == 10
 
 
-def test_a_model_is_called_ten_times_at_least_and_its_batch_is_told() -> None:
+def test_a_model_is_called_at_least_ten_times_and_its_batch_is_reported() -> None:
     model: Any = Instant()
     latency = measure(model, seconds=0)
     assert model.calls == len(latency.taken_s) + 1 >= 11

@@ -1,4 +1,4 @@
-"""A model whose loops are shared: it answers the same from any number of threads, and beside another model."""
+"""A model with parallel loops: its outputs are the same with any number of threads, and while another model runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> runtime.Model:
-    """A 3x3 convolution of 25 million products, which is worth several threads."""
+    """A 3x3 convolution with 25 million multiplications, which is enough for several threads."""
     rng = np.random.default_rng(0)
     weights = rng.integers(-127, 128, (70, 3, 3, 70), np.int8)
     bias = rng.integers(-1000, 1000, 70, np.int32)
@@ -49,7 +49,7 @@ def questions(model: runtime.Model) -> Sequence[Sequence[Array]]:
 
 
 def crowded(cores: int) -> NativeTeam:
-    """A team that takes the cores of this machine for `cores`."""
+    """Returns a team that treats this machine's processors as `cores` cores."""
     processors = sorted(Core().union(*usable_cores()))
     return NativeTeam.of([(processors[number % len(processors)], number, 0) for number in range(cores)])
 
@@ -59,11 +59,11 @@ def with_threads(model: runtime.Model, threads: Threads) -> runtime.Model:
 
 
 @pytest.mark.skipif("x86_64" not in platform.machine(), reason="no kernels for this machine")
-def test_its_loop_is_shared(model: runtime.Model, folder: Path, questions: Sequence[Sequence[Array]]) -> None:
-    """Or else the tests below would say nothing. Counts what the library asks of the runtime."""
+def test_its_loop_is_parallel(model: runtime.Model, folder: Path, questions: Sequence[Sequence[Array]]) -> None:
+    """Otherwise the tests below would check nothing. Counts the library's calls of the runtime."""
     layout = OciLayout.open(folder / "store")
     layers = {layer.media_type: layer.digest for layer in layout.manifest(parse_digest(model.digest)).layers}
-    library = ctypes.CDLL(str(layout.blobs.path(layers[LIBRARY_MEDIA_TYPE])))  # the one that the model has mapped
+    library = ctypes.CDLL(str(layout.blobs.path(layers[LIBRARY_MEDIA_TYPE])))  # the library that the model has mapped
     launched: list[int] = []
     launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
     pointer = ctypes.c_void_p.in_dll(library, "__TVMBackendParallelLaunch")
@@ -83,7 +83,7 @@ def test_its_loop_is_shared(model: runtime.Model, folder: Path, questions: Seque
 
 
 @pytest.mark.parametrize("threads", [2, 3, 4, 7])
-def test_answers_do_not_depend_on_how_many_threads_there_are(
+def test_outputs_do_not_depend_on_the_number_of_threads(
     model: runtime.Model, questions: Sequence[Sequence[Array]], threads: int
 ) -> None:
     def answers(of: Threads) -> list[Array]:
@@ -101,7 +101,7 @@ def test_answers_do_not_depend_on_how_many_threads_there_are(
 
 
 @pytest.mark.parametrize("threads", [(2, 2), (1, 2), (1, 1, 1)])
-def test_models_that_are_called_at_once_answer_rightly(
+def test_models_that_run_concurrently_give_the_right_outputs(
     model: runtime.Model, questions: Sequence[Sequence[Array]], threads: tuple[int, ...]
 ) -> None:
     of, calls = crowded(2), 40
@@ -120,6 +120,6 @@ def test_models_that_are_called_at_once_answer_rightly(
     assert of.free_cores == 2
 
 
-def test_a_clone_has_as_many_threads(model: runtime.Model, tmp_path: Path) -> None:
+def test_a_clone_has_the_same_number_of_threads(model: runtime.Model, tmp_path: Path) -> None:
     assert model.threads.count == Threads().count
     assert model.clone().threads is model.threads

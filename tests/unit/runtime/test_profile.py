@@ -1,4 +1,4 @@
-"""A profile of a compiled sample: every call once, in order, and the model again when they are replayed."""
+"""A profile of a compiled sample: every call once, in order; replayed, the calls compute the model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_call_takes_time(profiled: Profiled) -> None:
     assert all(call.seconds > 0 for call in profiled.profile.calls)
 
 
-def test_the_layers_products_are_the_models(profiled: Profiled) -> None:
+def test_the_multiplications_of_the_layers_add_up_to_the_models(profiled: Profiled) -> None:
     explanation = explained(profiled.coverage, profiled.profile.to_json())
     assert explanation.macs == profiled.coverage["macs"] > 0
     calls = [call for layer in explanation.layers for call in layer.calls]
@@ -64,7 +64,7 @@ def test_percentages_are_rates_of_the_peak(profiled: Profiled) -> None:
         assert layer["peak_percent"] == pytest.approx(100 * layer["macs_per_s"] / peak)
 
 
-def test_a_profile_says_where_and_how_often(profiled: Profiled) -> None:
+def test_a_profile_contains_the_machine_and_the_rounds(profiled: Profiled) -> None:
     document = profiled.profile.to_json()
     assert document["machine"] == detect_host().model_name
     assert document["threads"] >= 1
@@ -73,7 +73,7 @@ def test_a_profile_says_where_and_how_often(profiled: Profiled) -> None:
     assert json.loads(json.dumps(document)) == document
 
 
-def test_an_artifact_without_a_loop_has_no_peak(profiled: Profiled) -> None:
+def test_an_artifact_without_a_peak_loop_has_no_peak(profiled: Profiled) -> None:
     taken = profile(profiled.model, seconds=0)
     assert taken.peak_macs_per_s is None
     assert len(taken.calls) == len(profiled.profile.calls)

@@ -1,4 +1,4 @@
-"""Tensors in memory of two processes."""
+"""Tensors in memory that two processes share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNATURE = ModelSignature(
 )
 
 
-def test_what_one_writes_the_other_reads() -> None:
+def test_one_process_reads_what_the_other_writes() -> None:
     mine = SharedTensors.create(SIGNATURE)
     theirs = SharedTensors(SIGNATURE, mine.descriptor)
     for number, array in enumerate((*mine.inputs, *mine.outputs)):
@@ -33,8 +33,8 @@ def test_what_one_writes_the_other_reads() -> None:
     os.close(mine.descriptor)
 
 
-def test_it_neither_grows_nor_shrinks() -> None:
-    """Who reads memory that was cut off behind its back dies of SIGBUS."""
+def test_the_memory_cannot_be_resized() -> None:
+    """Otherwise a reader would die of SIGBUS if the other process truncated the memory."""
     shared = SharedTensors.create(SIGNATURE)
     for size in (0, bytes_of(SIGNATURE) + ALIGNMENT_BYTES):
         with pytest.raises(PermissionError):
@@ -43,6 +43,6 @@ def test_it_neither_grows_nor_shrinks() -> None:
 
 
 @pytest.mark.parametrize("shape", [(-1, 4), (1 << 40, 1 << 40), (1 << 62,)])
-def test_a_shape_that_no_tensor_has_is_refused(shape: tuple[int, ...]) -> None:
+def test_an_invalid_shape_is_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(CorruptBlob, match="'x' cannot have the shape"):
         SharedTensors.create(ModelSignature((TensorSpec("x", "INT8", shape),), ()))

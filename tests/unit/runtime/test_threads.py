@@ -1,4 +1,4 @@
-"""Teams and leases as Python has them. What they do is tested in tests/unit/native/runtime."""
+"""Teams and leases of cores in Python. Their behaviour is tested in tests/unit/native/runtime."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
 
 @pytest.fixture
 def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """Runs a function in a new thread, always the same, whose mask may be changed."""
+    """Runs a function in a new thread, always the same one, whose affinity mask may be changed."""
     with ThreadPoolExecutor(1) as pool:
         yield lambda function: pool.submit(function).result(timeout=60)
 
 
-def test_no_call_has_more_threads_than_compute_at_a_time() -> None:
+def test_a_call_has_at_most_as_many_threads_as_compute_at_the_same_time() -> None:
     team = team_of(CORES, budget=3)
     assert [Threads(count, team).count for count in (0, 1, 3, 4)] == [3, 1, 3, 3]
     assert Threads().count == affordable_threads()
@@ -45,10 +45,10 @@ def test_cores_are_free_again_after_an_error() -> None:
     assert team.free_cores == 1
 
 
-def test_inside_calls_share_the_cores_that_are_held() -> None:
+def test_nested_calls_share_the_acquired_cores() -> None:
     team, free = team_of(CORES, budget=2), []
     with Threads(1, team):
-        with Threads(2, team):  # would wait for itself
+        with Threads(2, team):  # would wait for itself if it acquired cores again
             free.append(team.free_cores)
         free.append(team.free_cores)
     assert [*free, team.free_cores] == [1, 1, 2]
@@ -59,13 +59,13 @@ def test_waiting_for_cores_lets_other_threads_of_python_run() -> None:
     with ThreadPoolExecutor(1) as pool:
         with Threads(1, team):
             call = pool.submit(lambda: Threads(1, team).__enter__().__exit__())
-            while not team.waiting:  # hangs where the other holds the interpreter while it waits
+            while not team.waiting:  # would hang if the other thread held the interpreter lock while it waits
                 pass
         call.result(timeout=60)
 
 
 @two_cores
-def test_processors_of_a_core_and_cores_around_a_cache_are_told(
+def test_the_team_gets_processors_of_a_core_and_cores_of_a_cache(
     elsewhere: Callable[[Callable[[], Any]], Any],
 ) -> None:
     def placed() -> tuple[list[set[int]], int]:
@@ -102,6 +102,6 @@ def test_a_measurement_stays_on_its_cores(elsewhere: Callable[[Callable[[], Any]
     assert all(len(worker) == 1 and worker <= mask for worker in masks)
 
 
-def test_a_measurement_on_more_cores_than_there_are_is_refused() -> None:
+def test_a_measurement_on_more_cores_than_exist_is_rejected() -> None:
     with pytest.raises(InvalidInput, match=f"{len(CORES)} cores"):
         confined(len(CORES) + 1)

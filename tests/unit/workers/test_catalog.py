@@ -65,7 +65,7 @@ class Service:
         return version
 
     def build(self, version: ModelVersion, numerics: str = "litert-reference") -> Build:
-        """Asks for a build; makes it, if there is none."""
+        """Requests a build, and runs it if it does not exist."""
         inputs = BuildInputs(version.source, TARGET, numerics, {"compiler": "1"})
         build, created = self.builds.submit(inputs, version.name, version.number)
         self.clock.advance(1)
@@ -97,14 +97,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
         database.close()
 
 
-def test_model_annotations_and_back() -> None:
+def test_model_annotations_are_parsed_back() -> None:
     now = ManualClock().now()
     later = now.replace(year=2027)
     annotations = {**model_annotation("b.c-d_e", 12, later), **model_annotation("a", 1, now), "dev.octet.other": "x"}
     assert models_in(annotations) == [("a", 1, now), ("b.c-d_e", 12, later)]
 
 
-def test_what_was_recorded_is_restored(service: Service) -> None:
+def test_recorded_models_and_builds_are_restored(service: Service) -> None:
     version = service.push("mobilenet")
     record_version(service.layout, service.models, version)
     build = service.build(version)
@@ -120,8 +120,8 @@ def test_what_was_recorded_is_restored(service: Service) -> None:
 SAID = ModelMetadata(("cat", "dog"), (0.5,), (0.25,))
 
 
-def test_what_was_said_of_a_version_is_restored(service: Service) -> None:
-    for name in ("a", "b"):  # one file, one text: two versions
+def test_the_metadata_of_a_version_is_restored(service: Service) -> None:
+    for name in ("a", "b"):  # one file with one metadata text for two versions
         version = service.push(name)
         record_version(service.layout, service.models, version)
         record_metadata(service.layout, service.models, service.models.describe(name, 1, SAID))
@@ -133,7 +133,7 @@ def test_what_was_said_of_a_version_is_restored(service: Service) -> None:
     assert service.models.version("b", 1).metadata == ModelMetadata(("bird", "dog"), (0.5,), (0.25,))
 
 
-def test_what_a_killed_process_did_not_record_of_a_version_is_recorded(service: Service) -> None:
+def test_metadata_that_a_killed_process_did_not_record_is_recorded(service: Service) -> None:
     record_version(service.layout, service.models, service.push("a"))
     service.models.describe("a", 1, SAID)
     synchronize(service.layout, service.builds, service.models, service.aliases)
@@ -142,14 +142,14 @@ def test_what_a_killed_process_did_not_record_of_a_version_is_recorded(service: 
     assert service.models.version("a", 1).metadata == SAID
 
 
-def test_what_was_said_of_a_version_goes_with_it(service: Service) -> None:
+def test_the_metadata_of_a_version_is_deleted_with_it(service: Service) -> None:
     record_version(service.layout, service.models, service.push("a"))
     record_metadata(service.layout, service.models, service.models.describe("a", 1, SAID))
     delete_model(service.layout, service.models, service.aliases, "a", force=False)
     assert service.layout.index() == []
 
 
-def test_the_same_question_is_answered_by_the_restored_build(service: Service) -> None:
+def test_the_same_request_is_answered_by_the_restored_build(service: Service) -> None:
     build = service.build(service.push("mobilenet"))
     service.synchronize()
     service.lose_the_database()
@@ -158,7 +158,7 @@ def test_the_same_question_is_answered_by_the_restored_build(service: Service) -
     assert (again.key, again.artifact, again.attempt) == (build.key, build.artifact, 0)
 
 
-def test_everybody_who_shared_a_build_has_it_back(service: Service) -> None:
+def test_a_shared_build_is_restored_for_all_its_models(service: Service) -> None:
     service.build(service.push("first"))
     service.push("second", b"an older version")
     service.build(service.push("second"))
@@ -170,7 +170,7 @@ def test_everybody_who_shared_a_build_has_it_back(service: Service) -> None:
     assert [version.number for version in service.models.versions("second")] == [2, 1]
 
 
-def test_what_was_asked_for_last_is_still_served_first(service: Service) -> None:
+def test_the_build_requested_last_is_still_served_first(service: Service) -> None:
     version = service.push("mobilenet")
     reference = service.build(version)
     service.build(version, numerics="xnnpack")
@@ -225,7 +225,7 @@ def test_an_artifact_that_lost_a_part_is_not_restored(service: Service, caplog: 
     assert "incomplete" in caplog.text
 
 
-def test_a_damaged_manifest_does_not_keep_the_rest_from_being_restored(service: Service) -> None:
+def test_a_damaged_manifest_does_not_prevent_restoring_the_rest(service: Service) -> None:
     damaged = service.build(service.push("damaged"))
     service.build(service.push("whole", b"another model"))
     service.synchronize()
@@ -243,7 +243,7 @@ def test_an_artifact_whose_build_never_succeeded_is_not_restored(service: Servic
     assert service.synchronize() == Restored(versions=1, builds=0)
 
 
-def test_a_version_whose_file_is_lost_is_said_and_survived(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_version_whose_file_is_lost_is_logged_and_skipped(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     version = service.push("mobilenet")
     service.layout.blobs.delete(version.source)
     with caplog.at_level(logging.WARNING):
@@ -252,7 +252,7 @@ def test_a_version_whose_file_is_lost_is_said_and_survived(service: Service, cap
     assert BUILD_KEY_ANNOTATION not in str(service.layout.index())
 
 
-def test_aliases_are_restored_with_the_way_back(service: Service) -> None:
+def test_aliases_are_restored_with_their_previous_versions(service: Service) -> None:
     for file in (b"one", b"two", b"three"):
         record_version(service.layout, service.models, service.push("mobilenet", file))
     service.aliases.promote("mobilenet", "stable", 1, 100)
@@ -279,20 +279,20 @@ def test_an_alias_that_was_removed_stays_removed(service: Service) -> None:
     assert [alias.model for alias in service.aliases.list()] == ["b"]
 
 
-def test_what_a_killed_process_did_not_record_is_recorded(service: Service) -> None:
+def test_entries_that_a_killed_process_did_not_record_are_recorded(service: Service) -> None:
     service.push("mobilenet")
     service.push("mobilenet", b"another")
     service.aliases.promote("mobilenet", "stable", 1, 100)
     service.synchronize()
     changed = service.aliases.promote("mobilenet", "stable", 2, 100)
-    service.synchronize()  # of the table and the index, which differ now, the table is right
+    service.synchronize()  # if the table and the index differ, the table wins
     service.lose_the_database()
     service.synchronize()
     assert service.aliases.list() == [changed]
 
 
 class TestDeletion:
-    """Of a model, from the tables and from the index."""
+    """The deletion of a model from the tables and the index."""
 
     def delete(self, service: Service, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
         return delete_model(service.layout, service.models, service.aliases, name, number, force=force)
@@ -300,7 +300,7 @@ class TestDeletion:
     def listed(self, service: Service) -> str:
         return (service.layout.root / "index.json").read_text()
 
-    def test_what_was_deleted_is_not_restored(self, service: Service) -> None:
+    def test_a_deleted_model_is_not_restored(self, service: Service) -> None:
         service.build(service.push("mobilenet"))
         service.aliases.promote("mobilenet", "stable", 1, 100)
         service.synchronize()
@@ -318,7 +318,7 @@ class TestDeletion:
         assert service.synchronize() == Restored(versions=1, builds=1)
         assert service.models.get("mobilenet").number == 2
 
-    def test_a_name_that_begins_as_the_deleted_one_stays(self, service: Service) -> None:
+    def test_a_model_whose_name_starts_with_the_deleted_one_stays(self, service: Service) -> None:
         for name in ("a", "a.b", "ab"):
             service.build(service.push(name))
         service.synchronize()
@@ -327,7 +327,7 @@ class TestDeletion:
         service.synchronize()
         assert [each.name for each in service.models.all_versions()] == ["a.b", "ab"]
 
-    def test_an_artifact_that_another_model_shares_stays_its_own(self, service: Service) -> None:
+    def test_an_artifact_that_another_model_shares_stays(self, service: Service) -> None:
         build = service.build(service.push("first"))
         service.build(service.push("second"))
         service.synchronize()
@@ -336,7 +336,7 @@ class TestDeletion:
         assert service.synchronize() == Restored(versions=1, builds=1)
         assert [each.artifact for each in service.builds.serving("second", 1, [TARGET])] == [build.artifact]
 
-    def test_a_kill_before_the_index_is_written_leaves_the_model_as_it_was(
+    def test_a_kill_before_the_index_is_written_leaves_the_model_unchanged(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Killed(BaseException):
@@ -352,7 +352,7 @@ class TestDeletion:
             patched.setattr(index, "replace_file", kill)
             with pytest.raises(Killed):
                 self.delete(service, "mobilenet", force=True)
-        with pytest.raises(NotFound):  # the tables had forgotten it
+        with pytest.raises(NotFound):  # the tables no longer had it
             service.models.get("mobilenet")
         assert service.synchronize() == Restored(versions=1, builds=1, aliases=1)
         assert [each.artifact for each in service.builds.serving("mobilenet", 1, [TARGET])] == [build.artifact]
@@ -366,7 +366,7 @@ class TestDeletion:
             self.delete(service, "mobilenet")
         assert self.listed(service) == before
 
-    def test_what_a_push_or_a_worker_records_too_late_brings_nothing_back(self, service: Service) -> None:
+    def test_a_push_or_build_that_is_recorded_too_late_restores_nothing(self, service: Service) -> None:
         version = service.push("mobilenet")
         build = service.build(version)
         self.delete(service, "mobilenet")

@@ -1,4 +1,4 @@
-"""One worker: how it takes builds, ends them, and lets go of them."""
+"""One worker: how it claims, ends and releases builds."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def error_of(workshop: Workshop, id: str) -> dict[str, Any]:
     return dict(build.error)
 
 
-def test_nothing_to_do(workshop: Workshop) -> None:
+def test_without_builds_there_is_nothing_to_do(workshop: Workshop) -> None:
     assert not workshop.work()
 
 
-def test_a_build_is_done(workshop: Workshop) -> None:
+def test_a_build_succeeds(workshop: Workshop) -> None:
     asked = workshop.ask()
     assert workshop.work()
     build = workshop.builds.get(asked.id)
@@ -70,20 +70,20 @@ def test_a_build_is_done(workshop: Workshop) -> None:
     assert stages == ["fetch", "codegen"]
 
 
-def test_the_compiler_gets_what_was_asked_for(workshop: Workshop) -> None:
+def test_the_compiler_gets_the_requested_inputs(workshop: Workshop) -> None:
     asked = workshop.ask(b"my model")
     workshop.work()
     assert log(workshop, asked.id) == [f"b'my model' for {TARGET}"]
 
 
-def test_builds_are_done_in_the_order_in_which_they_were_asked_for(workshop: Workshop) -> None:
+def test_builds_are_done_in_the_order_of_their_requests(workshop: Workshop) -> None:
     first, second = workshop.ask(b"1"), workshop.ask(b"2")
     workshop.work()
     states = [workshop.builds.get(build.id).state for build in (first, second)]
     assert states == [BuildState.SUCCEEDED, BuildState.QUEUED]
 
 
-def test_a_worker_that_builds_nothing_says_so_once(tmp_path: Path) -> None:
+def test_an_idle_worker_reports_it_once(tmp_path: Path) -> None:
     workshop, said = Workshop(tmp_path, compiler_idle_s=0.01), [0]
 
     def idle() -> None:
@@ -94,7 +94,7 @@ def test_a_worker_that_builds_nothing_says_so_once(tmp_path: Path) -> None:
     thread.start()
     try:
         eventually(lambda: said[0] == 1)
-        time.sleep(0.5)  # it looks for work twice
+        time.sleep(0.5)  # long enough to look for work twice
         assert said[0] == 1
         workshop.ask()
         eventually(lambda: said[0] == 2)
@@ -103,7 +103,7 @@ def test_a_worker_that_builds_nothing_says_so_once(tmp_path: Path) -> None:
         thread.join()
 
 
-def test_the_index_says_who_wanted_the_artifact(workshop: Workshop) -> None:
+def test_the_index_contains_which_models_requested_the_artifact(workshop: Workshop) -> None:
     asked = workshop.ask()
     workshop.work()
     artifact = workshop.builds.get(asked.id).artifact
@@ -115,13 +115,13 @@ def test_the_index_says_who_wanted_the_artifact(workshop: Workshop) -> None:
 @pytest.mark.parametrize(
     "compile", [succeed, raising(UnsupportedOperator()), raising(RuntimeError()), raising(BuildCanceled())]
 )
-def test_nothing_is_left_in_scratch(workshop: Workshop, compile: Any) -> None:
+def test_scratch_is_empty_after_a_build(workshop: Workshop, compile: Any) -> None:
     workshop.ask()
     workshop.work(compile)
     assert scratch(workshop) == []
 
 
-def test_a_build_that_fails_says_why(workshop: Workshop) -> None:
+def test_a_failed_build_has_a_reason(workshop: Workshop) -> None:
     asked = workshop.ask()
     workshop.work(raising(UnsupportedOperator("no LSTM", stage="import", op="LSTM", tensor="state", hint="unroll")))
     assert error_of(workshop, asked.id) == {
@@ -134,7 +134,7 @@ def test_a_build_that_fails_says_why(workshop: Workshop) -> None:
     }
 
 
-def test_a_failure_that_does_not_say_where_happened_in_the_stage_that_was_begun_last(workshop: Workshop) -> None:
+def test_a_failure_without_a_stage_gets_the_stage_that_was_begun_last(workshop: Workshop) -> None:
     def crash(request: Any, layout: Any, scratch: Any, progress: Any, settings: Settings) -> Digest:
         progress.stage(Stage.LINK)
         raise BuildCrashed
@@ -144,7 +144,7 @@ def test_a_failure_that_does_not_say_where_happened_in_the_stage_that_was_begun_
     assert error_of(workshop, asked.id)["stage"] == "link"
 
 
-def test_a_failure_that_nobody_foresaw_is_a_failed_build_without_details(workshop: Workshop) -> None:
+def test_an_unexpected_error_fails_the_build_without_details(workshop: Workshop) -> None:
     asked = workshop.ask()
     workshop.work(raising(ZeroDivisionError("/home/somebody/secret.py")))
     error = error_of(workshop, asked.id)
@@ -153,7 +153,7 @@ def test_a_failure_that_nobody_foresaw_is_a_failed_build_without_details(worksho
     assert "secret" not in str(error)
 
 
-def test_after_a_failure_the_next_build_is_done(workshop: Workshop) -> None:
+def test_after_a_failure_the_next_build_succeeds(workshop: Workshop) -> None:
     workshop.ask(b"1")
     second = workshop.ask(b"2")
     workshop.work(raising(RuntimeError()))
@@ -161,7 +161,7 @@ def test_after_a_failure_the_next_build_is_done(workshop: Workshop) -> None:
     assert workshop.builds.get(second.id).state is BuildState.SUCCEEDED
 
 
-def test_a_model_file_that_is_gone(workshop: Workshop) -> None:
+def test_a_missing_model_file_fails_the_build(workshop: Workshop) -> None:
     asked = workshop.ask()
     workshop.layout.blobs.delete(asked.source)
     workshop.work()
@@ -170,10 +170,10 @@ def test_a_model_file_that_is_gone(workshop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable(), DatabaseUnreachable(), DatabaseBusy()])
-def test_an_outage_is_no_fault_of_the_build(workshop: Workshop, error: OctetError) -> None:
-    """It is given back, and costs no attempt."""
+def test_an_outage_does_not_fail_the_build(workshop: Workshop, error: OctetError) -> None:
+    """The build is released, and the attempt is not counted."""
     asked = workshop.ask()
-    workshop.stop.set()  # or the worker would wait for the outage to pass
+    workshop.stop.set()  # otherwise the worker would wait for the outage to pass
     workshop.work(raising(error))
     build = workshop.builds.get(asked.id)
     assert (build.state, build.attempt) == (BuildState.QUEUED, 0)
@@ -182,14 +182,14 @@ def test_an_outage_is_no_fault_of_the_build(workshop: Workshop, error: OctetErro
     assert workshop.builds.get(asked.id).state is BuildState.SUCCEEDED
 
 
-def test_a_model_file_that_is_damaged(workshop: Workshop) -> None:
+def test_a_damaged_model_file_fails_the_build(workshop: Workshop) -> None:
     asked = workshop.ask()
     damage_blob(workshop.layout.root, asked.source)
     workshop.work()
     assert error_of(workshop, asked.id)["code"] == "corrupt_blob"
 
 
-def test_a_build_that_an_upgrade_of_the_compiler_overtook_is_asked_for_anew(workshop: Workshop) -> None:
+def test_a_build_for_an_older_compiler_version_is_resubmitted(workshop: Workshop) -> None:
     inputs = replace(ask_inputs(workshop), toolchain={"octet_compiler": "older"})
     old, _ = workshop.builds.submit(inputs, "digits", 1)
     workshop.builds.submit(inputs, "numbers", 3)
@@ -228,7 +228,7 @@ def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: Worksh
     assert type(compile.ended_by) is LeaseLost
 
 
-def test_a_worker_that_stops_gives_its_build_back(workshop: Workshop) -> None:
+def test_a_worker_that_stops_releases_its_build(workshop: Workshop) -> None:
     asked, compile = workshop.ask(), Endless()
     with workshop.working(compile) as thread:
         workshop.stop.set()
@@ -242,7 +242,7 @@ def test_a_worker_that_stops_gives_its_build_back(workshop: Workshop) -> None:
     assert workshop.builds.get(asked.id).state is BuildState.SUCCEEDED
 
 
-def test_a_lease_is_renewed_before_it_ends_however_rare_heartbeats_are(
+def test_a_lease_is_renewed_in_time_even_if_heartbeats_are_rare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workshop = Workshop(tmp_path, lease_s=12, heartbeat_s=10 * GIVE_UP_S)
@@ -259,7 +259,7 @@ def test_a_lease_is_renewed_before_it_ends_however_rare_heartbeats_are(
     assert workshop.builds.get(asked.id).attempt == 0
 
 
-def test_a_worker_whose_lease_is_lost_stops_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, lease_s=0.6, heartbeat_s=0.2)
     asked, compile = workshop.ask(), Endless()
     with workshop.working(compile) as thread:
@@ -273,7 +273,7 @@ def test_a_worker_whose_lease_is_lost_stops_and_changes_nothing(tmp_path: Path) 
 
 
 def steal(workshop: Workshop, id: str) -> Any:
-    """Takes a build as another worker does when its owner has fallen silent for the length of a lease."""
+    """Claims a build as another worker does when the lease of its owner has expired."""
     clock = ManualClock(SystemClock().now())
     clock.advance(3600)
     thief = BuildStore(workshop.database, clock)
@@ -283,7 +283,7 @@ def steal(workshop: Workshop, id: str) -> Any:
     return claim
 
 
-def test_a_worker_that_slept_through_its_lease_cannot_finish_the_build(workshop: Workshop) -> None:
+def test_a_worker_whose_lease_expired_cannot_finish_the_build(workshop: Workshop) -> None:
     asked = workshop.ask()
 
     def sleeps(*arguments: Any) -> Digest:
@@ -294,7 +294,7 @@ def test_a_worker_that_slept_through_its_lease_cannot_finish_the_build(workshop:
     assert workshop.builds.get(asked.id).state is BuildState.RUNNING
 
 
-def test_a_build_that_workers_die_of_is_given_up(tmp_path: Path) -> None:
+def test_a_build_that_kills_its_workers_fails(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, max_build_attempts=2)
     asked = workshop.ask()
     for _ in range(2):
@@ -303,7 +303,7 @@ def test_a_build_that_workers_die_of_is_given_up(tmp_path: Path) -> None:
     assert error_of(workshop, asked.id)["code"] == BuildCrashed.code
 
 
-def test_progress_is_written_when_it_changes_and_not_each_time(workshop: Workshop) -> None:
+def test_progress_is_written_only_when_it_changes(workshop: Workshop) -> None:
     asked = workshop.ask()
 
     def busy(request: Any, layout: Any, scratch: Any, progress: Any, settings: Settings) -> Digest:
@@ -317,9 +317,7 @@ def test_progress_is_written_when_it_changes_and_not_each_time(workshop: Worksho
     assert len(workshop.builds.events(asked.id)) < 40
 
 
-def test_a_database_that_cannot_be_reached_does_not_end_the_worker(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_database_does_not_end_the_worker(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = workshop.ask()
     claim, failures = workshop.builds.claim, [StorageFull(), OSError("gone")]
     monkeypatch.setattr("service.workers.compile_worker._TROUBLE_S", 0.01)
@@ -337,7 +335,7 @@ def test_a_database_that_cannot_be_reached_does_not_end_the_worker(
     thread.join()
 
 
-def test_a_heartbeat_that_fails_once_is_not_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_failed_heartbeat_is_not_fatal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workshop = Workshop(tmp_path, lease_s=GIVE_UP_S, heartbeat_s=0.1)
     workshop.ask()
     heartbeat, beats = workshop.builds.heartbeat, []
@@ -356,7 +354,7 @@ def test_a_heartbeat_that_fails_once_is_not_the_end(tmp_path: Path, monkeypatch:
 
 
 def small_and_large(workshop: Workshop) -> tuple[str, str]:
-    """Builds of two files, the larger of which was asked for first."""
+    """Submits builds of two files, the larger one first."""
     ids = []
     for name, data in (("large", b"a large model" * 100), ("small", b"a small model")):
         version = workshop.models.push(name, workshop.layout.blobs.put_bytes(data), "tflite", len(data))
@@ -365,7 +363,7 @@ def small_and_large(workshop: Workshop) -> tuple[str, str]:
     return ids[0], ids[1]
 
 
-def test_a_long_build_is_passed_by_the_smallest(tmp_path: Path) -> None:
+def test_a_long_build_is_overtaken_by_the_smallest(tmp_path: Path) -> None:
     workshop, endless = Workshop(tmp_path, build_passing_s=0.01), Endless()
     workshop.ask()
     long = workshop.worker(endless)
@@ -381,10 +379,10 @@ def test_a_long_build_is_passed_by_the_smallest(tmp_path: Path) -> None:
     assert beside.work_once(workshop.stop)
     workshop.stop.set()
     thread.join(GIVE_UP_S)
-    assert not beside.work_once(threading.Event())  # there is nothing to pass
+    assert not beside.work_once(threading.Event())  # no long build is running
 
 
-def test_a_build_that_has_just_begun_is_not_passed(workshop: Workshop) -> None:
+def test_a_build_that_has_just_begun_is_not_overtaken(workshop: Workshop) -> None:
     endless = Endless()
     workshop.ask()
     first = workshop.worker(endless)

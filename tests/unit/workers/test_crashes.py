@@ -1,4 +1,4 @@
-"""What crashes are put down to."""
+"""Which artifacts are blamed for crashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def crashes(tmp_path: Path, clock: ManualClock) -> Crashes:
     return Crashes(CrashFile(tmp_path / "data" / "crashes.json"), 3, WINDOW_S, clock)
 
 
-def test_the_third_crash_in_the_window_is_one_too_many(crashes: Crashes) -> None:
+def test_the_third_crash_within_the_window_quarantines(crashes: Crashes) -> None:
     for _ in range(2):
         crashes.note([GUILTY], "signal 11")
         assert crashes.check(GUILTY)
@@ -40,7 +40,7 @@ def test_the_third_crash_in_the_window_is_one_too_many(crashes: Crashes) -> None
     assert list(crashes.quarantined()) == [GUILTY]
 
 
-def test_crashes_are_forgotten_in_time_but_not_a_quarantine(crashes: Crashes, clock: ManualClock) -> None:
+def test_old_crashes_are_forgotten_but_a_quarantine_stays(crashes: Crashes, clock: ManualClock) -> None:
     for _ in range(3):
         crashes.note([INNOCENT], "")
         clock.advance(WINDOW_S / 2 + 1)
@@ -54,7 +54,7 @@ def test_crashes_are_forgotten_in_time_but_not_a_quarantine(crashes: Crashes, cl
         crashes.check(GUILTY)
 
 
-def test_a_crash_that_names_a_suspect_is_its_alone(crashes: Crashes) -> None:
+def test_if_a_crash_names_a_suspect_only_the_suspect_is_blamed(crashes: Crashes) -> None:
     assert crashes.note([GUILTY, INNOCENT], "").keys() == {GUILTY, INNOCENT}
     assert crashes.note([THIRD, GUILTY], "").keys() == {GUILTY}
     assert crashes.note([GUILTY], "")[GUILTY].is_quarantined
@@ -62,7 +62,7 @@ def test_a_crash_that_names_a_suspect_is_its_alone(crashes: Crashes) -> None:
     assert not crashes.check(THIRD)
 
 
-def test_another_process_sees_it_and_one_that_starts_later_too(crashes: Crashes, tmp_path: Path) -> None:
+def test_other_and_later_processes_see_the_record(crashes: Crashes, tmp_path: Path) -> None:
     other = Crashes(CrashFile(tmp_path / "data" / "crashes.json"), 1, WINDOW_S, ManualClock())
     crashes.note([GUILTY], "")
     assert other.check(GUILTY)
@@ -71,7 +71,7 @@ def test_another_process_sees_it_and_one_that_starts_later_too(crashes: Crashes,
     assert not other.forgive(GUILTY)
 
 
-def test_a_record_that_cannot_be_read_or_written_stops_nobody(crashes: Crashes, tmp_path: Path) -> None:
+def test_an_unreadable_or_unwritable_record_is_not_fatal(crashes: Crashes, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "crashes.json").write_text("{")
     assert not crashes.check(GUILTY)
@@ -85,7 +85,7 @@ def test_a_record_that_cannot_be_read_or_written_stops_nobody(crashes: Crashes, 
 
 @pytest.fixture
 def machines(database: Database, tmp_path: Path, clock: ManualClock) -> list[Crashes]:
-    """Of a cluster; what the supervisor of each notes is in `noted`."""
+    """The machines of a cluster; `noted` returns what the supervisor of each records."""
     return [
         Crashes(CrashTable(database), 3, WINDOW_S, clock, local=CrashFile(tmp_path / name / "crashes.json"))
         for name in ("one", "two")
@@ -114,7 +114,7 @@ def test_machines_that_share_a_database_count_crashes_together(
     assert not machines[0].check(INNOCENT)
 
 
-def test_what_the_database_cannot_take_is_known_here_and_handed_over_later(
+def test_records_that_the_database_cannot_take_are_cached_and_uploaded_later(
     machines: list[Crashes], noted: list[Crashes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object) -> Records:

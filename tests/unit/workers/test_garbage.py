@@ -1,4 +1,4 @@
-"""What a garbage collection of the whole service spares: all that a model, a build or the index leads to."""
+"""A garbage collection of the whole service keeps everything that a model, a build or the index refers to."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def is_whole(plane: ControlPlane, artifact: Digest) -> bool:
     return all(layout.blobs.exists(part.digest) for part in (manifest.config, *manifest.layers))
 
 
-def test_what_nobody_named_goes(plane: ControlPlane) -> None:
+def test_a_blob_without_references_is_deleted(plane: ControlPlane) -> None:
     orphan = plane.services.layout.blobs.put_bytes(b"pushed by nobody")
     plane.push()
     plane.succeed()
@@ -65,15 +65,16 @@ def test_what_nobody_named_goes(plane: ControlPlane) -> None:
     assert collect(plane) == (orphan,)
 
 
-def test_a_model_stays_that_was_pushed_and_not_yet_written_to_the_index(plane: ControlPlane) -> None:
+def test_a_pushed_model_that_is_not_yet_in_the_index_is_kept(plane: ControlPlane) -> None:
     services = plane.services
     source = services.layout.blobs.put_bytes(MODEL)
-    services.models.push("digits", source, "tflite", len(MODEL))  # as if killed before the index was written
+    # as if the process had been killed before the index was written
+    services.models.push("digits", source, "tflite", len(MODEL))
     make_all_older(plane)
     assert collect(plane) == ()
 
 
-def test_an_artifact_stays_that_answers_a_build_and_is_not_in_the_index(plane: ControlPlane) -> None:
+def test_an_artifact_of_a_build_that_is_not_in_the_index_is_kept(plane: ControlPlane) -> None:
     plane.push()
     artifact = plane.succeed()
     plane.services.layout.remove(artifact)
@@ -82,19 +83,19 @@ def test_an_artifact_stays_that_answers_a_build_and_is_not_in_the_index(plane: C
     assert is_whole(plane, artifact)
 
 
-def test_a_deleted_model_is_garbage_with_all_that_was_built_of_it(plane: ControlPlane) -> None:
+def test_a_deleted_model_is_garbage_with_all_its_artifacts(plane: ControlPlane) -> None:
     services = plane.services
     plane.push()
     plane.succeed()
     delete_model(services.layout, services.models, services.aliases, "digits", force=False)
     collect(plane)
-    assert len(services.layout.index()) > 1  # what is young may be about to be named
+    assert len(services.layout.index()) > 1  # recent blobs may be referred to soon
     make_all_older(plane)
     collect(plane)
     assert (services.layout.index(), list(services.layout.blobs.iterate())) == ([], [])
 
 
-def test_what_a_deleted_model_shared_stays(plane: ControlPlane) -> None:
+def test_blobs_that_a_deleted_model_shared_are_kept(plane: ControlPlane) -> None:
     services = plane.services
     plane.push()
     artifact = plane.succeed()
@@ -106,10 +107,10 @@ def test_what_a_deleted_model_shared_stays(plane: ControlPlane) -> None:
     assert services.layout.attached(artifact, Report.NUMERICS) is not None
 
 
-def test_an_artifact_of_a_lost_database_is_no_garbage(plane: ControlPlane, tmp_path: Path) -> None:
+def test_an_artifact_of_a_lost_database_is_not_garbage(plane: ControlPlane, tmp_path: Path) -> None:
     plane.push()
     artifact = plane.succeed()
-    plane.push()  # it is written to the index for whom the artifact was made
+    plane.push()  # the index lists the models that the artifact was made for
     make_all_older(plane)
     with control_plane(tmp_path / "empty") as empty:
         services = empty.services
@@ -119,7 +120,7 @@ def test_an_artifact_of_a_lost_database_is_no_garbage(plane: ControlPlane, tmp_p
     assert is_whole(plane, artifact)
 
 
-def test_the_file_of_a_build_that_waits_or_runs_stays(plane: ControlPlane) -> None:
+def test_the_file_of_a_queued_or_running_build_is_kept(plane: ControlPlane) -> None:
     plane.push()
     make_all_older(plane)
     assert collect(plane) == ()
@@ -127,7 +128,7 @@ def test_the_file_of_a_build_that_waits_or_runs_stays(plane: ControlPlane) -> No
     assert collect(plane) == ()
 
 
-def test_an_upload_that_is_under_way_stays(plane: ControlPlane) -> None:
+def test_an_upload_in_progress_is_kept(plane: ControlPlane) -> None:
     with plane.services.layout.blobs.writer() as writer:
         writer.write(MODEL[:10])
         assert collect(plane) == ()
@@ -135,9 +136,7 @@ def test_an_upload_that_is_under_way_stays(plane: ControlPlane) -> None:
         assert writer.commit() == digest_of(MODEL)
 
 
-def test_an_old_orphan_is_no_garbage_from_the_moment_that_a_push_has_found_it(
-    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_orphan_is_kept_once_a_push_has_found_it(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     source = plane.services.layout.blobs.put_bytes(MODEL)
     make_all_older(plane)
     add_version = submission.add_version
@@ -150,12 +149,12 @@ def test_an_old_orphan_is_no_garbage_from_the_moment_that_a_push_has_found_it(
     assert plane.push(b"", source=source).status_code == 202
 
 
-def test_old_orphans_can_be_named_while_garbage_is_collected(plane: ControlPlane) -> None:
+def test_old_orphans_can_be_referred_to_while_garbage_is_collected(plane: ControlPlane) -> None:
     services = plane.services
     with collecting_without_end(plane):
         for number in range(20):
             body = MODEL + bytes([number])
-            # The collector may be faster, and then the push says so: send the file itself.
+            # If the collector was faster, the push reports that: send the file itself.
             source = services.layout.blobs.put_bytes(body)
             age_blob(services.layout.root, source, 2 * MIN_AGE_S)
             response = plane.push(b"", source=source)
@@ -166,7 +165,7 @@ def test_old_orphans_can_be_named_while_garbage_is_collected(plane: ControlPlane
     assert all(services.layout.blobs.exists(source) for source in services.models.sources())
 
 
-def test_builds_whose_parts_are_old_orphans_end_whole_while_garbage_is_collected(plane: ControlPlane) -> None:
+def test_builds_that_reuse_old_orphans_are_complete_while_garbage_is_collected(plane: ControlPlane) -> None:
     root = plane.services.layout.root
     artifacts = []
     with collecting_without_end(plane):
@@ -175,7 +174,7 @@ def test_builds_whose_parts_are_old_orphans_end_whole_while_garbage_is_collected
             plane.push(body, name=f"model-{number}")
             layout = plane.services.layout
             for part in (b"{}", b"constants", b"a library of " + digest_of(body).encode()):
-                age_blob(root, layout.blobs.put_bytes(part), 2 * MIN_AGE_S)  # an earlier attempt had stored them
+                age_blob(root, layout.blobs.put_bytes(part), 2 * MIN_AGE_S)  # as stored by an earlier attempt
             artifacts.append(plane.succeed())
     assert len(set(artifacts)) == 10
     assert all(is_whole(plane, artifact) for artifact in artifacts)
@@ -202,7 +201,7 @@ def collecting_without_end(plane: ControlPlane) -> Iterator[None]:
 
 
 class TestCollector:
-    """When it collects, by a clock of its own."""
+    """When it collects, by its own clock."""
 
     @pytest.fixture
     def workshop(self, tmp_path: Path) -> Workshop:
@@ -214,7 +213,7 @@ class TestCollector:
         age_blob(workshop.layout.root, orphan, 2 * MIN_AGE_S)
         return orphan
 
-    def test_a_while_after_the_start_and_then_every_hour(self, workshop: Workshop, orphan: Digest) -> None:
+    def test_it_collects_soon_after_the_start_and_then_every_hour(self, workshop: Workshop, orphan: Digest) -> None:
         now = [1000.0]
         collector = collector_of(workshop, lambda: now[0])
         collector.collect_if_due()
@@ -231,7 +230,7 @@ class TestCollector:
         collector.collect_if_due()
         assert not workshop.layout.blobs.exists(orphan)
 
-    def test_if_it_cannot_it_says_so_and_tries_again_later(
+    def test_a_failure_is_logged_and_retried_later(
         self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         now = [0.0]

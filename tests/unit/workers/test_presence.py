@@ -18,7 +18,7 @@ def workers(tmp_path: Path) -> WorkerStore:
     return WorkerStore(database)
 
 
-def test_a_process_is_listed_while_it_is_there(workers: WorkerStore) -> None:
+def test_a_process_is_listed_while_it_runs(workers: WorkerStore) -> None:
     with Presence(workers, WorkerKind.COMPILE, 60) as presence:
         eventually(lambda: len(workers.list(60)) == 1)
         worker = workers.list(60)[0]
@@ -26,14 +26,14 @@ def test_a_process_is_listed_while_it_is_there(workers: WorkerStore) -> None:
     assert workers.list(60) == []
 
 
-def test_it_goes_on_giving_signs_of_life(workers: WorkerStore) -> None:
+def test_it_keeps_sending_heartbeats(workers: WorkerStore) -> None:
     with Presence(workers, WorkerKind.INFERENCE, 0.05):
         eventually(lambda: bool(workers.list(60)))
         first = workers.list(60)[0].seen_at
         eventually(lambda: workers.list(60)[0].seen_at > first)
 
 
-def test_what_it_works_on_is_told_at_once(workers: WorkerStore) -> None:
+def test_its_current_build_is_shown_at_once(workers: WorkerStore) -> None:
     with Presence(workers, WorkerKind.COMPILE, 60) as presence:
         eventually(lambda: bool(workers.list(60)))
         presence.works_on("b")
@@ -42,12 +42,12 @@ def test_what_it_works_on_is_told_at_once(workers: WorkerStore) -> None:
         eventually(lambda: workers.list(60)[0].build is None)
 
 
-def test_two_of_one_process_have_different_names(workers: WorkerStore) -> None:
+def test_two_in_one_process_have_different_names(workers: WorkerStore) -> None:
     names = {Presence(workers, WorkerKind.COMPILE, 60).id for _ in range(2)}
     assert len(names) == 2
 
 
-def test_a_table_that_cannot_be_written_is_not_the_end(workers: WorkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_is_not_fatal(workers: WorkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     beat, beats = workers.beat, []
 
     def flaky(worker: object) -> None:
@@ -63,7 +63,7 @@ def test_a_table_that_cannot_be_written_is_not_the_end(workers: WorkerStore, mon
         assert workers.list(60)
 
 
-def test_a_member_of_a_cluster_says_at_once_what_it_has_loaded_and_that_it_ends(workers: WorkerStore) -> None:
+def test_loaded_models_and_draining_are_shown_at_once(workers: WorkerStore) -> None:
     with Presence(workers, WorkerKind.INFERENCE, 60, pool="p", address="a:1") as presence:
         eventually(lambda: [each.pool for each in workers.list(60)] == ["p"])
         presence.has_loaded([("digits", "2"), ("digits", "")])

@@ -21,7 +21,7 @@ MODEL = b"a model"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Of a data directory with three versions of a model, closed as by a server that has ended."""
+    """The settings of a data directory with three versions of a model, whose server has ended cleanly."""
     settings = Settings(data_dir=tmp_path)
     database, layout = Database.of(settings), OciLayout(settings.store_dir)
     database.migrate()
@@ -68,7 +68,7 @@ DAMAGES = [cut_in_half, damage_header, damage_pages, put_a_folder]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_database_is_told_as_one(settings: Settings, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_database_is_recognized(settings: Settings, damage: Callable[[Path], None]) -> None:
     damage(settings.database_file)
     assert "is damaged" in database_damage(settings)
     with pytest.raises(DatabaseDamaged, match=r"octet\.sqlite3 is damaged: ") as raised:
@@ -87,7 +87,7 @@ def test_a_damaged_database_is_rebuilt_and_moved_aside(settings: Settings, damag
     assert repair(settings) == []
 
 
-def test_nothing_is_done_to_what_is_whole(settings: Settings) -> None:
+def test_nothing_is_done_without_damage(settings: Settings) -> None:
     before = settings.database_file.read_bytes()
     assert (database_damage(settings), repair(settings)) == ("", [])
     assert settings.database_file.read_bytes() == before
@@ -109,13 +109,13 @@ def test_a_database_of_a_newer_version_is_not_damaged(settings: Settings) -> Non
         versions(settings)
 
 
-def test_damage_that_comes_while_the_database_is_used(settings: Settings) -> None:
+def test_damage_while_the_database_is_in_use_is_detected(settings: Settings) -> None:
     database = Database.of(settings)
     database.migrate()
     with database.read():
         pass
     damage_header(settings.database_file)
-    database.close()  # no connection has its pages cached
+    database.close()  # so that no connection has its pages cached
     with pytest.raises((DatabaseDamaged, DatabaseLost)):
         ModelStore(database).all_versions()
     database.close()
@@ -132,7 +132,7 @@ def test_a_damaged_index_is_rebuilt_from_the_database(settings: Settings, name: 
         OciLayout.open(settings.store_dir)
     done = repair(settings)
     assert "listed the blobs of the store again" in done[-1]
-    settings.database_file.unlink()  # the index has all that the tables need
+    settings.database_file.unlink()  # the index contains all that the tables need
     assert "restored" not in repair(settings)
     layout, database = OciLayout.open(settings.store_dir), Database.of(settings)
     database.migrate()
@@ -155,14 +155,14 @@ def test_a_damaged_index_without_a_database_is_left_alone(settings: Settings) ->
         repair(settings)
 
 
-def test_a_folder_in_the_place_of_the_log(settings: Settings) -> None:
+def test_a_folder_instead_of_the_log_is_handled(settings: Settings) -> None:
     (settings.data_dir / "octet.sqlite3-wal").mkdir()
     assert "octet.sqlite3-wal is a folder" in database_damage(settings)
     repair(settings)
     assert versions(settings) == [1, 2, 3]
 
 
-def test_a_file_in_the_place_of_the_data_directory(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_data_directory_is_handled(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataUnusable, match="cannot be used"):
         versions(Settings(data_dir=tmp_path / "file"))

@@ -19,14 +19,14 @@ with attempt_directory(Path(sys.argv[1]), "held") as path:
 """
 
 
-def test_an_attempt_has_a_directory_of_its_own(tmp_path: Path) -> None:
+def test_each_attempt_has_its_own_directory(tmp_path: Path) -> None:
     with attempt_directory(tmp_path / "scratch", "a") as first, attempt_directory(tmp_path / "scratch", "a") as second:
         assert first != second
         assert first.is_dir()
         assert first.stat().st_mode & 0o777 == 0o700
 
 
-def test_it_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_the_directory_is_removed_with_its_contents(tmp_path: Path) -> None:
     with attempt_directory(tmp_path, "a") as path:
         (path / "inner").mkdir()
         (path / "inner" / "file").write_bytes(b"x")
@@ -34,19 +34,19 @@ def test_it_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_removed_when_the_attempt_fails(tmp_path: Path) -> None:
+def test_the_directory_is_removed_when_the_attempt_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), attempt_directory(tmp_path, "a"):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_living_process_uses_is_not_swept(tmp_path: Path) -> None:
+def test_the_directory_of_a_running_process_is_not_swept(tmp_path: Path) -> None:
     with attempt_directory(tmp_path, "a") as path:
         assert sweep(tmp_path) == 0
         assert path.is_dir()
 
 
-def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+def test_the_directory_of_a_killed_process_is_swept(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -71,5 +71,5 @@ def test_files_and_links_are_left_alone(tmp_path: Path) -> None:
     assert (root / "file").exists()
 
 
-def test_there_may_be_nothing_to_sweep(tmp_path: Path) -> None:
+def test_sweeping_an_empty_or_missing_folder_does_nothing(tmp_path: Path) -> None:
     assert sweep(tmp_path / "none") == 0

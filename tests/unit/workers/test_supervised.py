@@ -1,4 +1,4 @@
-"""A process that is started again, and ended with its parent. Supervisors fork, so each has a process of its own."""
+"""A child process that is restarted, and ends with its parent. Supervisors fork, so each runs in its own process."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Supervised:
         return said
 
     def pauses_s(self) -> list[float]:
-        """Those before each new child, as its log has them. Ends the process."""
+        """Returns the pauses before each new child, according to its log. Ends the process."""
         self.process.kill()
         assert self.process.stderr is not None
         return [float(pause) for pause in re.findall(r"starting another in (\S+) s", self.process.stderr.read())]
@@ -157,7 +157,7 @@ def ends(pid: int) -> None:
     eventually(lambda: not is_running(pid))
 
 
-def test_one_that_is_killed_is_started_again_and_told_of() -> None:
+def test_a_killed_child_is_reported_and_restarted() -> None:
     with supervising("obedient") as supervised:
         first = supervised.ready()
         os.kill(first, signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_one_that_is_killed_is_started_again_and_told_of() -> None:
         assert supervised.pauses_s() == [0.1]
 
 
-def test_one_that_keeps_dying_is_started_less_and_less_often() -> None:
+def test_a_child_that_keeps_dying_is_restarted_ever_more_slowly() -> None:
     with supervising("at_once") as supervised:
         times_s = [supervised.says()["at"] for _ in range(5)]
         announced_s = supervised.pauses_s()
@@ -177,30 +177,30 @@ def test_one_that_keeps_dying_is_started_less_and_less_often() -> None:
         assert later_s - earlier_s >= pause_s
 
 
-def test_why_one_could_not_start_is_told_where_it_is_not_started_again() -> None:
+def test_the_reported_error_is_raised_if_the_child_is_not_restarted() -> None:
     with supervising("in_vain", "once") as supervised:
         assert supervised.says()["end"] == "no such thing"
         assert supervised.says()["error"] == "no such thing"
         assert supervised.says()["over"]
 
 
-def test_how_one_died_is_told_where_it_is_not_started_again() -> None:
+def test_the_exit_status_is_raised_if_the_child_is_not_restarted() -> None:
     with supervising("crashing", "once") as supervised:
         assert supervised.says()["end"] == "signal 11: Segmentation fault"
         assert supervised.says()["error"] == "the child ended while it started (signal 11: Segmentation fault)"
 
 
-def test_one_that_the_kernel_killed_for_want_of_memory_is_told_from_others(tmp_path: Path) -> None:
+def test_a_child_killed_for_lack_of_memory_is_recognized(tmp_path: Path) -> None:
     statistics = tmp_path / "vmstat"
     statistics.write_text("nr_free_pages 1\noom_kill 2\n")
     with supervising("starving", "", str(statistics)) as supervised:
         supervised.ready()
         assert supervised.says()["end"] == "signal 9: Killed for want of memory"
         supervised.ready()
-        assert supervised.says()["end"] == "signal 9: Killed"  # the count stands where it stood
+        assert supervised.says()["end"] == "signal 9: Killed"  # the kernel's count has not changed
 
 
-def test_one_that_sends_no_beat_any_more_is_killed(tmp_path: Path) -> None:
+def test_a_child_that_stops_sending_beats_is_killed(tmp_path: Path) -> None:
     mute = tmp_path / "mute"
     with supervising("beating", "", str(mute)) as supervised:
         first = supervised.ready()
@@ -212,14 +212,14 @@ def test_one_that_sends_no_beat_any_more_is_killed(tmp_path: Path) -> None:
         assert supervised.ready() != first
 
 
-def test_one_that_is_stopped_is_killed(tmp_path: Path) -> None:
+def test_a_stopped_child_is_killed(tmp_path: Path) -> None:
     with supervising("beating", "", str(tmp_path / "mute")) as supervised:
         os.kill(supervised.ready(), signal.SIGSTOP)
         assert supervised.says()["end"].endswith(" s, stopped by a signal")
 
 
 @pytest.mark.parametrize("main", ["giving_up", "stubborn"])
-def test_one_that_is_found_to_hang_is_told_to_give_up_and_killed_where_it_does_not(main: str) -> None:
+def test_a_hung_child_is_signaled_to_give_up_and_killed_if_it_does_not(main: str) -> None:
     with supervising(main, "hangs") as supervised:
         first = supervised.ready()
         assert supervised.says()["end"] == "it hangs"
@@ -227,13 +227,13 @@ def test_one_that_is_found_to_hang_is_told_to_give_up_and_killed_where_it_does_n
         assert supervised.ready() != first
 
 
-def test_what_makes_no_sense_is_passed_over() -> None:
+def test_invalid_messages_are_ignored() -> None:
     with supervising("talking_nonsense") as supervised:
         os.kill(supervised.ready(), signal.SIGKILL)
         assert supervised.says()["end"] == "signal 9: Killed"
 
 
-def test_stopping_ends_it_and_starts_no_other() -> None:
+def test_stopping_ends_the_child_and_starts_no_other() -> None:
     with supervising("obedient") as supervised:
         pid = supervised.ready()
         supervised.process.terminate()
@@ -241,7 +241,7 @@ def test_stopping_ends_it_and_starts_no_other() -> None:
         assert not is_running(pid)
 
 
-def test_one_that_does_not_end_is_killed() -> None:
+def test_a_child_that_does_not_end_is_killed() -> None:
     with supervising("stubborn") as supervised:
         pid = supervised.ready()
         supervised.process.terminate()
@@ -250,7 +250,7 @@ def test_one_that_does_not_end_is_killed() -> None:
         assert "did not end in 0 s" in supervised.process.communicate(timeout=GIVE_UP_S)[1]
 
 
-def test_one_on_demand_runs_when_it_is_wanted_and_again_only_then() -> None:
+def test_a_child_on_demand_runs_only_when_it_is_wanted() -> None:
     with supervising("two", "brief") as supervised:
         child = supervised.ready()
         for _ in range(2):
@@ -260,7 +260,7 @@ def test_one_on_demand_runs_when_it_is_wanted_and_again_only_then() -> None:
         assert supervised.says()["over"]
 
 
-def test_one_on_demand_that_did_not_end_well_is_started_again_unasked(tmp_path: Path) -> None:
+def test_a_child_on_demand_that_crashed_is_restarted(tmp_path: Path) -> None:
     with supervising("two", "killed_once", str(tmp_path / "marker")) as supervised:
         os.kill(supervised.ready(), signal.SIGUSR1)
         first = supervised.says()["other"]
@@ -268,28 +268,28 @@ def test_one_on_demand_that_did_not_end_well_is_started_again_unasked(tmp_path: 
         assert supervised.says()["other"] != first
 
 
-def test_one_on_demand_that_nobody_wanted_is_not_waited_for() -> None:
+def test_stopping_does_not_wait_for_an_unstarted_child_on_demand() -> None:
     with supervising("two", "brief") as supervised:
         supervised.ready()
         supervised.process.terminate()
         assert supervised.says()["over"]
 
 
-def test_it_ends_when_its_parent_is_killed() -> None:
+def test_the_child_ends_when_its_parent_is_killed() -> None:
     with supervising("obedient") as supervised:
         pid = supervised.ready()
         supervised.process.kill()
         eventually(lambda: not is_running(pid))
 
 
-def test_ctrl_c_in_the_terminal_is_not_for_it() -> None:
+def test_ctrl_c_in_the_terminal_does_not_reach_the_child() -> None:
     with supervising("obedient") as supervised:
         pid = supervised.ready()
         assert os.getpgid(pid) == pid
 
 
-def test_it_stays_in_the_session_of_its_parent() -> None:
-    """Where Linux groups processes by session, niceness counts only within one."""
+def test_the_child_stays_in_the_session_of_its_parent() -> None:
+    """If Linux groups processes by session, niceness counts only within a session."""
     with supervising("obedient") as supervised:
         assert os.getsid(supervised.ready()) == os.getsid(0)
 

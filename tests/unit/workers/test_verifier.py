@@ -1,4 +1,4 @@
-"""What becomes of a verification, by what the artifact and its process do."""
+"""The result of a verification, depending on what the artifact and its process do."""
 
 from __future__ import annotations
 
@@ -68,25 +68,25 @@ def succeed(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll)
     return RESULT
 
 
-def test_what_computes_what_it_should_has_passed(bench: Bench) -> None:
+def test_right_outputs_pass(bench: Bench) -> None:
     assert bench.work(succeed)
     assert (bench.state, bench.found.result) == (VerificationState.PASSED, {**RESULT, "pool": "p"})
     assert not bench.work(succeed)
 
 
-def test_what_is_for_another_target_is_left_alone(bench: Bench) -> None:
+def test_an_artifact_for_another_target_is_ignored(bench: Bench) -> None:
     assert not bench.work(succeed, "aarch64")
     assert bench.state is VerificationState.QUEUED
 
 
 @pytest.mark.parametrize("error", [VerificationFailed("1 of 2 differs"), Untrusted("nobody signed it")])
-def test_what_does_not_or_is_not_trusted_has_failed(bench: Bench, error: Exception) -> None:
+def test_wrong_outputs_or_a_missing_signature_fail(bench: Bench, error: Exception) -> None:
     bench.work(raising(error))
     assert (bench.state, bench.found.summary) == (VerificationState.FAILED, str(error))
 
 
 @pytest.mark.parametrize("error", [BuildCrashed("signal 9"), ValueError("what?")])
-def test_what_ends_its_process_is_tried_once_more(bench: Bench, error: Exception) -> None:
+def test_an_artifact_that_ends_its_process_is_retried(bench: Bench, error: Exception) -> None:
     bench.work(raising(error))
     assert (bench.state, bench.found.attempt) == (VerificationState.QUEUED, 1)
     bench.work(raising(error))
@@ -95,13 +95,13 @@ def test_what_ends_its_process_is_tried_once_more(bench: Bench, error: Exception
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable(), DatabaseUnreachable()])
-def test_what_is_not_its_fault_is_not_held_against_it(bench: Bench, error: Exception) -> None:
+def test_an_outage_is_not_counted_as_an_attempt(bench: Bench, error: Exception) -> None:
     for _ in range(3):
         bench.work(raising(error))
     assert (bench.state, bench.found.attempt) == (VerificationState.QUEUED, 0)
 
 
-def test_a_worker_that_ends_gives_it_back(bench: Bench) -> None:
+def test_a_worker_that_ends_releases_the_verification(bench: Bench) -> None:
     def verify(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
         bench.stop.set()
         poll()
@@ -111,7 +111,7 @@ def test_a_worker_that_ends_gives_it_back(bench: Bench) -> None:
     assert (bench.state, bench.found.attempt) == (VerificationState.QUEUED, 0)
 
 
-def test_it_keeps_what_takes_longer_than_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_is_renewed_during_a_long_verification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench, renewed = Bench(tmp_path, lease_s=12), [0]
     heartbeat = bench.verifications.heartbeat
 
@@ -126,7 +126,7 @@ def test_it_keeps_what_takes_longer_than_a_lease(tmp_path: Path, monkeypatch: py
             poll()
             return renewed[0] > 0
 
-        eventually(is_renewed)  # before the lease ends, however rare heartbeats are
+        eventually(is_renewed)  # before the lease ends, even if heartbeats are rare
         assert not bench.verifications.any_to_claim("p", [TARGET])
         return RESULT
 
@@ -134,7 +134,7 @@ def test_it_keeps_what_takes_longer_than_a_lease(tmp_path: Path, monkeypatch: py
     assert bench.state is VerificationState.PASSED
 
 
-def test_one_that_lost_its_lease_has_no_say(bench: Bench) -> None:
+def test_a_worker_that_lost_its_lease_writes_no_result(bench: Bench) -> None:
     def verify(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
         threading.Event().wait(0.4)
         assert bench.verifications.claim("other", "p", 30, [TARGET]) is not None

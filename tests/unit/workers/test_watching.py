@@ -1,4 +1,4 @@
-"""Hangs, and what only looks like one: a table of calls that a test writes, and threads of real processes."""
+"""Hangs and what only looks like one: with a table of calls that a test writes, and threads of real processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.core.running import Running
 from service.workers.watching import CallWatch, StallClock, Thread, progress_s, thread_of, threads_of
 from tests.support.waiting import eventually
 
-SLOTS, DIGEST_BYTES = 16_384, 71  # as service/native/plane/control/loading.cc has them
+SLOTS, DIGEST_BYTES = 16_384, 71  # the constants in service/native/plane/control/loading.cc
 RECORD = struct.Struct("<Qdi236s")
 RECORDS_AT = SLOTS * (1 + DIGEST_BYTES)
 BAD, GOOD = digest_of(b"bad"), digest_of(b"good")
@@ -28,37 +28,37 @@ CALLER, OTHER = 1, 2
 def progress(
     thread: Thread, *, before_s: float = 0.0, counts_stops: bool = False, other: Thread | None = None
 ) -> float:
-    """In half a second, of a thread beside another, neither of which had the processor before it."""
+    """Returns the progress in half a second of a thread beside another, neither of which had the processor before."""
     before = {CALLER: Thread("R", before_s), OTHER: Thread("R", 0.0)}
     after = {CALLER: thread, OTHER: other or Thread("S", 0.0)}
     return progress_s(0.5, CALLER, before, after, counts_stops=counts_stops)
 
 
 class TestProgress:
-    def test_a_thread_that_computes_progresses(self) -> None:
+    def test_a_thread_that_computes_makes_progress(self) -> None:
         assert progress(Thread("R", 0.4)) == 0.4
 
-    def test_a_thread_that_gets_no_processor_is_not_at_fault(self) -> None:
+    def test_a_thread_without_a_processor_is_not_at_fault(self) -> None:
         assert progress(Thread("R", 1.0), before_s=1.0) == 0
 
-    def test_no_more_counts_than_has_passed(self) -> None:
+    def test_at_most_the_elapsed_time_counts(self) -> None:
         assert progress(Thread("R", 9.0)) == 0.5
 
-    def test_a_thread_that_waits_for_nothing_that_runs_could_have_gone_on(self) -> None:
+    def test_a_thread_that_waits_for_no_running_thread_could_have_made_progress(self) -> None:
         assert progress(Thread("S", 0.0)) == 0.5
 
-    def test_what_waits_for_another_thread_had_as_much_time_as_that_one(self) -> None:
+    def test_a_thread_that_waits_for_another_had_as_much_time_as_that_one(self) -> None:
         assert progress(Thread("S", 0.0), other=Thread("R", 0.1)) == pytest.approx(0.1)
 
     @pytest.mark.parametrize("state", ["D", "t"], ids=["it waits for a disk", "a debugger holds it"])
-    def test_it_is_not_at_fault(self, state: str) -> None:
+    def test_a_thread_in_this_state_is_not_at_fault(self, state: str) -> None:
         assert progress(Thread(state, 0.0), counts_stops=True) == 0
 
-    def test_a_process_that_is_stopped_is_at_fault_where_that_counts(self) -> None:
+    def test_a_stopped_process_is_at_fault_if_stops_count(self) -> None:
         assert progress(Thread("T", 0.0), counts_stops=True) == 0.5
         assert progress(Thread("T", 0.0)) == 0
 
-    def test_a_thread_that_is_gone_has_to_be_watched_by_the_clock(self) -> None:
+    def test_for_a_thread_that_is_gone_all_elapsed_time_counts(self) -> None:
         assert progress_s(0.5, 77, {}, {}, counts_stops=False) == 0.5
 
 
@@ -75,22 +75,22 @@ def idle() -> Iterator[int]:
 
 
 class TestThreads:
-    def test_a_process_that_is_stopped_is_seen_to_be(self, idle: int) -> None:
+    def test_a_stopped_process_is_recognized(self, idle: int) -> None:
         eventually(lambda: threads_of(idle)[idle].state == "S")
         os.kill(idle, signal.SIGSTOP)
         eventually(lambda: threads_of(idle)[idle].state == "T")
 
-    def test_processor_time_is_seen(self) -> None:
+    def test_processor_time_is_measured(self) -> None:
         before = threads_of(os.getpid())[os.getpid()]
         eventually(lambda: threads_of(os.getpid())[os.getpid()].cpu_s > before.cpu_s)
 
-    def test_who_is_gone_has_none(self) -> None:
+    def test_an_ended_process_has_no_threads(self) -> None:
         assert threads_of(1 << 30) == {}
         assert thread_of(os.getpid(), 1 << 30) is None
 
-    def test_the_clock_goes_on_while_the_process_only_waits(self, idle: int) -> None:
+    def test_time_counts_while_the_process_only_waits(self, idle: int) -> None:
         clock = StallClock(1.0, counts_stops=True)
-        for _ in range(4):  # by the time that has passed, as little as it is
+        for _ in range(4):  # all elapsed time counts, however short
             clock.add(0.5, idle, idle)
         eventually(lambda: threads_of(idle)[idle].state == "S")
         before_s = clock.total_s
@@ -105,7 +105,7 @@ class Plane:
         self._memory, self._used = mmap(os.dup(running.descriptor), RECORDS_AT + SLOTS * RECORD.size), 0
 
     def call(self, artifact: Digest, number: int = 1, limit_s: float = 1.0, model: bytes = b"bad 1") -> int:
-        """Begins a call on a new slot."""
+        """Begins a call in a new slot."""
         slot = self._used
         self._used += 1
         start = SLOTS + slot * DIGEST_BYTES
@@ -122,7 +122,7 @@ class Plane:
 
 
 class Watched:
-    """A table, and who watches it: of a thread that does not exist, so that all time counts."""
+    """A table and its watcher. The watched thread does not exist, so all time counts."""
 
     def __init__(self) -> None:
         running = Running()
@@ -138,7 +138,7 @@ def watched() -> Watched:
 
 
 class TestCalls:
-    def test_one_that_does_not_end_is_found(self, watched: Watched) -> None:
+    def test_a_call_that_does_not_end_is_found(self, watched: Watched) -> None:
         watched.plane.call(BAD)
         quick = watched.plane.call(GOOD, model=b"good 1")
         for number in range(2, 6):
@@ -149,7 +149,7 @@ class TestCalls:
         assert found.startswith("a call of bad 1 did not end in 1.")
         assert watched.watch.hung == [BAD]
 
-    def test_calls_that_end_are_not(self, watched: Watched) -> None:
+    def test_calls_that_end_are_not_found(self, watched: Watched) -> None:
         slot = watched.plane.call(BAD)
         for number in range(2, 20):
             assert watched.look() == ""
@@ -157,20 +157,20 @@ class TestCalls:
         watched.plane.end(slot)
         assert [watched.look() for _ in range(20)] == [""] * 20
 
-    def test_one_has_as_long_as_the_table_says(self, watched: Watched) -> None:
+    def test_a_call_may_take_as_long_as_its_limit_in_the_table(self, watched: Watched) -> None:
         watched.plane.call(BAD, limit_s=math.inf)
         watched.plane.call(BAD, limit_s=math.nan)
         assert [watched.look() for _ in range(100)] == [""] * 100
         assert watched.watch.hung == []
 
-    def test_all_that_hang_are_named(self, watched: Watched) -> None:
+    def test_all_hung_calls_are_named(self, watched: Watched) -> None:
         for artifact, model in ((BAD, b"bad 1"), (BAD, b"bad 1"), (GOOD, b"a\x1bb\xff")):
             watched.plane.call(artifact, model=model)
         found = [watched.look() for _ in range(10)][-1]
         assert found.startswith("a call of a?b\N{REPLACEMENT CHARACTER} and bad 1 did not end in ")
         assert watched.watch.hung == [BAD, GOOD]
 
-    def test_another_process_begins_anew(self, watched: Watched) -> None:
+    def test_the_record_starts_anew_with_another_process(self, watched: Watched) -> None:
         watched.plane.call(BAD)
         for _ in range(10):
             watched.look()

@@ -46,7 +46,7 @@ async def ends() -> AsyncIterator[Ends]:
     ends.theirs.close()
 
 
-async def test_a_frame_that_comes_in_pieces_is_heard_whole(ends: Ends) -> None:
+async def test_a_frame_in_pieces_is_received_whole(ends: Ends) -> None:
     raw = frame({"type": "a"}, b"12") + frame({"type": "b"})
     for at in range(0, len(raw), 5):
         ends.theirs.send(raw[at : at + 5])
@@ -55,7 +55,7 @@ async def test_a_frame_that_comes_in_pieces_is_heard_whole(ends: Ends) -> None:
     assert ends.heard == [({"type": "a"}, b"12", -1), ({"type": "b"}, b"", -1)]
 
 
-async def test_a_descriptor_belongs_to_the_connection_that_it_came_with(ends: Ends) -> None:
+async def test_a_descriptor_belongs_to_the_connection_message_that_it_came_with(ends: Ends) -> None:
     pipes = [os.pipe() for _ in range(2)]
     raw = [frame({"type": "connection", "number": number}) for number in range(2)]
     socket.send_fds(ends.theirs, [frame({"type": "trace"}) + raw[0]], [pipes[0][0]])
@@ -69,7 +69,7 @@ async def test_a_descriptor_belongs_to_the_connection_that_it_came_with(ends: En
             os.close(each)
 
 
-async def test_what_finds_no_room_is_sent_when_the_other_end_reads(ends: Ends) -> None:
+async def test_data_that_exceeds_the_buffer_is_sent_when_the_other_end_reads(ends: Ends) -> None:
     ends.link.send({"type": "a"}, LARGE)
     ends.link.send({"type": "b"})
     frames, heard = Frames(), list[str]()
@@ -80,25 +80,25 @@ async def test_what_finds_no_room_is_sent_when_the_other_end_reads(ends: Ends) -
 
 
 @pytest.mark.parametrize("how", ["closes", "says what is no frame", "announces too much"])
-async def test_an_end_is_told_once(ends: Ends, how: str) -> None:
+async def test_the_loss_is_reported_once(ends: Ends, how: str) -> None:
     if how == "closes":
         ends.theirs.close()
     else:
         ends.theirs.send(b"\2\0\0\0\0\0\0\0no" if how == "says what is no frame" else b"\xff" * 8)
     await eventually_async(lambda: ends.losses > 0)
     assert not ends.link.is_open
-    ends.link.send({"type": "a"})  # to nobody
+    ends.link.send({"type": "a"})  # the other end is gone
     ends.link.close()
     assert ends.losses == 1
 
 
-async def test_the_end_is_told_to_who_still_sends(ends: Ends) -> None:
+async def test_the_loss_is_reported_to_a_sender(ends: Ends) -> None:
     ends.link.send({"type": "a"}, LARGE)
     ends.theirs.close()
     await eventually_async(lambda: ends.losses == 1)
 
 
-async def test_descriptors_that_nobody_took_are_closed_with_it(ends: Ends) -> None:
+async def test_unclaimed_descriptors_are_closed_with_the_link(ends: Ends) -> None:
     read, write = os.pipe()
     half = frame({"type": "connection"})[:-1]
     socket.send_fds(ends.theirs, [half], [write])
@@ -106,11 +106,11 @@ async def test_descriptors_that_nobody_took_are_closed_with_it(ends: Ends) -> No
     await asyncio.sleep(0.05)
     assert ends.heard == []
     ends.link.close()
-    assert os.read(read, 1) == b""  # there is no writer any more
+    assert os.read(read, 1) == b""  # the writer is closed
     os.close(read)
 
 
-async def test_nothing_is_heard_after_it_is_closed(ends: Ends) -> None:
+async def test_nothing_is_received_after_close(ends: Ends) -> None:
     ends.link = Link(ends.link._connection, lambda *what: (ends.heard.append(what), ends.link.close()), ends._lose)  # type: ignore[arg-type,func-returns-value]
     ends.theirs.send(frame({"type": "a"}) + frame({"type": "b"}))
     await eventually_async(lambda: bool(ends.heard))
@@ -119,7 +119,7 @@ async def test_nothing_is_heard_after_it_is_closed(ends: Ends) -> None:
     assert ends.losses == 0
 
 
-async def test_a_descriptor_goes_with_its_frame_and_is_closed(ends: Ends) -> None:
+async def test_a_descriptor_is_sent_with_its_frame_and_closed(ends: Ends) -> None:
     ours, theirs = socket.socketpair()
     ends.link.send({"type": "a"}, LARGE)
     ends.link.send({"type": "b"}, b"", ours)
@@ -140,7 +140,7 @@ async def test_a_descriptor_goes_with_its_frame_and_is_closed(ends: Ends) -> Non
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_descriptor_for_nobody_is_closed(ends: Ends, when: str) -> None:
+async def test_a_descriptor_that_cannot_be_sent_is_closed(ends: Ends, when: str) -> None:
     ours, theirs = socket.socketpair()
     if when == "before":
         ends.link.close()
@@ -151,7 +151,7 @@ async def test_a_descriptor_for_nobody_is_closed(ends: Ends, when: str) -> None:
     theirs.close()
 
 
-async def test_a_connection_that_cannot_be_made_is_closed() -> None:
+async def test_a_connection_that_fails_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with await connected_to("127.0.0.1", port) as connection:

@@ -1,4 +1,4 @@
-"""What the control plane tells a data plane that comes and goes, and what it makes of what it hears."""
+"""The orders that the control plane sends to data planes that come and go, and how it handles their messages."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def listener(plane: DataPlane) -> Listener:
 
 
 async def loaded(plane: DataPlane, end: PlaneEnd, order: Members = ORDER) -> int:
-    """Has a model loaded; its key."""
+    """Loads a model, and returns its key."""
     loading = asyncio.create_task(plane.load(order))
     members = await end.heard("load")
     assert {**members, "key": 0} == {**order, "key": 0}
@@ -90,9 +90,7 @@ async def loaded(plane: DataPlane, end: PlaneEnd, order: Members = ORDER) -> int
     return int(members["key"])
 
 
-async def test_what_stands_is_said_to_each_that_comes_in_place_of_what_stood_before(
-    plane: DataPlane, end: PlaneEnd
-) -> None:
+async def test_each_data_plane_gets_the_latest_standing_orders(plane: DataPlane, end: PlaneEnd) -> None:
     for order in (CONFIGURE, KEYS, {**CONFIGURE, "not_ready": "soon"}):
         plane.order(order)
     for _ in range(2):
@@ -101,7 +99,7 @@ async def test_what_stands_is_said_to_each_that_comes_in_place_of_what_stood_bef
         end.leave()
 
 
-async def test_an_order_that_stands_already_is_not_said_again(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_an_unchanged_order_is_not_sent_again(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     await plane.reached()
     for order in (KEYS, KEYS, CONFIGURE):
@@ -109,9 +107,7 @@ async def test_an_order_that_stands_already_is_not_said_again(plane: DataPlane, 
     assert [await end.heard("keys"), await end.heard("configure")] == [KEYS, CONFIGURE]
 
 
-async def test_who_answers_is_not_said_to_another_data_plane_which_has_nothing_of_it(
-    plane: DataPlane, end: PlaneEnd
-) -> None:
+async def test_routes_are_not_sent_to_another_data_plane_which_has_no_models(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     await plane.reached()
     plane.order(ROUTES)
@@ -124,7 +120,7 @@ async def test_who_answers_is_not_said_to_another_data_plane_which_has_nothing_o
     await end.heard("routes")
 
 
-async def test_what_is_there_is_told(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_the_loaded_models_are_reported(plane: DataPlane, end: PlaneEnd) -> None:
     route = {"model": "m", "version": "", "main": 7, "canary": 0, "percent": 0, "versions": ["1"]}
     await end.accept([7, 9], [route])
     await eventually_async(lambda: bool(listener(plane).finds))
@@ -149,7 +145,7 @@ async def test_the_same_order_has_the_same_key_in_each_control_plane(plane: Data
         next_end.close()
 
 
-async def test_a_model_that_leaves_does_not_lend_its_key(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_the_key_of_a_model_that_is_being_unloaded_is_not_reused(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     first = await loaded(plane, end)
     second = await loaded(plane, end)
@@ -162,7 +158,7 @@ async def test_a_model_that_leaves_does_not_lend_its_key(plane: DataPlane, end: 
     await leaving
 
 
-async def test_callers_that_want_the_same_at_a_time_share_a_load(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_concurrent_callers_share_a_load(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     loads = [asyncio.create_task(plane.load(ORDER)) for _ in range(2)]
     key = (await end.heard("load"))["key"]
@@ -170,7 +166,7 @@ async def test_callers_that_want_the_same_at_a_time_share_a_load(plane: DataPlan
     assert await asyncio.gather(*loads) == [key, key]
 
 
-async def test_what_cannot_be_loaded_says_why(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_a_failed_load_has_a_reason(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     for code, kind in (("not_ready", NotReady), ("memory_full", NotReady), ("unheard_of", NotReady)):
         loading = asyncio.create_task(plane.load(ORDER))
@@ -182,7 +178,7 @@ async def test_what_cannot_be_loaded_says_why(plane: DataPlane, end: PlaneEnd) -
     assert plane.leftovers() == set()
 
 
-async def test_a_data_plane_that_is_lost_ends_what_waits_for_it(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_a_lost_data_plane_ends_all_waits(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     key = await loaded(plane, end)
     waiting = [
@@ -197,11 +193,11 @@ async def test_a_data_plane_that_is_lost_ends_what_waits_for_it(plane: DataPlane
         await waiting[0]
     await asyncio.gather(*waiting[1:])
     assert plane.leftovers() == set()
-    await plane.gather()  # of nobody
-    await plane.unload(key)  # which is gone
+    await plane.gather()  # without a data plane
+    await plane.unload(key)  # the model is gone
 
 
-async def test_a_load_waits_for_a_data_plane_that_is_on_its_way(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_a_load_waits_for_a_data_plane_that_is_starting(plane: DataPlane, end: PlaneEnd) -> None:
     loading = asyncio.create_task(plane.load(ORDER))
     await asyncio.sleep(0.05)
     await end.accept()
@@ -210,13 +206,13 @@ async def test_a_load_waits_for_a_data_plane_that_is_on_its_way(plane: DataPlane
     assert await loading == key
 
 
-async def test_a_load_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_load_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_plane, "_PATIENCE_S", 0.01)
     with pytest.raises(Restarting, match="the data plane is not running"):
         await DataPlane(b"\0nobody").load(ORDER)
 
 
-async def test_a_report_that_was_asked_for_is_counted_before_it_is_over(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_a_requested_report_is_counted_before_gather_returns(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     await plane.reached()
     gathering = asyncio.create_task(plane.gather())
@@ -227,7 +223,7 @@ async def test_a_report_that_was_asked_for_is_counted_before_it_is_over(plane: D
     assert [report["models"] for report in listener(plane).reports] == [[], [1]]
 
 
-async def test_questions_are_answered_beside_each_other(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_questions_are_answered_concurrently(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     listener(plane).may_answer.clear()
     for number, kind in enumerate(("resolve", "broken", "picture")):
@@ -242,7 +238,7 @@ async def test_questions_are_answered_beside_each_other(plane: DataPlane, end: P
     ]
 
 
-async def test_the_answer_to_a_data_plane_that_is_gone_is_told_to_no_other(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_the_answer_for_a_lost_data_plane_is_not_sent_to_another(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     listener(plane).may_answer.clear()
     end.say({"type": "question", "question": 1, "kind": "resolve"})
@@ -255,7 +251,7 @@ async def test_the_answer_to_a_data_plane_that_is_gone_is_told_to_no_other(plane
     await end.heard("keys")
 
 
-async def test_connections_are_handed_on(plane: DataPlane, end: PlaneEnd) -> None:
+async def test_connections_are_passed_on(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     read, write = os.pipe()
     end.say({"type": "connection"}, descriptors=[read])

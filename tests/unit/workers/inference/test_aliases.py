@@ -1,4 +1,4 @@
-"""Which version answers for an alias, and which shares the requests with a canary."""
+"""The version that an alias refers to, and the canary that shares its requests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.support.waiting import eventually_async
 from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-ONCE = 1e6  # seconds until the tables are looked at again
+ONCE = 1e6  # seconds until the tables are read again
 
 
 @pytest.fixture
 def tables() -> Tables:
-    """A model of three versions."""
+    """A model with three versions."""
     tables = Tables()
     for _ in range(3):
         tables.built("m", tables.push("m"), blank)
@@ -37,12 +37,12 @@ async def answer(registry: Registry, plane: FakePlane, reference: Reference = No
 
 
 async def canary(registry: Registry, plane: FakePlane) -> tuple[int, int]:
-    """The version on trial, 0 for none, and its share of the requests."""
+    """Returns the canary version, 0 if there is none, and its share of the requests."""
     route = await answerer(registry, plane, "m")
     return int(plane.models[route["canary"]]["version"]) if route["canary"] else 0, route["percent"]
 
 
-async def test_an_alias_answers_as_its_version(plane: FakePlane, serving: Serving, tables: Tables) -> None:
+async def test_an_alias_serves_its_version(plane: FakePlane, serving: Serving, tables: Tables) -> None:
     tables.promote("m", 2)
     tables.promote("m", 1, alias="mine")
     async with serving(tables) as registry:
@@ -51,7 +51,7 @@ async def test_an_alias_answers_as_its_version(plane: FakePlane, serving: Servin
         assert await answer(registry, plane, "latest") == 3
 
 
-async def test_who_names_no_version_gets_what_is_stable_once_it_is_set(
+async def test_requests_without_a_version_get_the_stable_one_once_it_is_set(
     plane: FakePlane, serving: Serving, tables: Tables
 ) -> None:
     async with serving(tables, ONCE) as registry:
@@ -61,7 +61,7 @@ async def test_who_names_no_version_gets_what_is_stable_once_it_is_set(
         assert version_of(plane) == 1
 
 
-async def test_what_is_promoted_while_the_version_before_is_loaded_answers_at_once(
+async def test_a_version_promoted_while_the_earlier_one_loads_is_served_at_once(
     plane: FakePlane, serving: Serving, tables: Tables
 ) -> None:
     tables.promote("m", 1)
@@ -77,7 +77,7 @@ async def test_what_is_promoted_while_the_version_before_is_loaded_answers_at_on
         await eventually_async(lambda: [each["version"] for each in plane.models.values()] == ["2"])
 
 
-async def test_a_new_version_does_not_change_what_is_stable(plane: FakePlane, serving: Serving, tables: Tables) -> None:
+async def test_a_new_version_does_not_change_the_stable_one(plane: FakePlane, serving: Serving, tables: Tables) -> None:
     tables.promote("m", 2)
     async with serving(tables, ONCE) as registry:
         assert await answer(registry, plane) == 2
@@ -86,7 +86,7 @@ async def test_a_new_version_does_not_change_what_is_stable(plane: FakePlane, se
         assert (version_of(plane), await answer(registry, plane, "latest")) == (2, 4)
 
 
-async def test_a_promotion_elsewhere_is_noticed(plane: FakePlane, serving: Serving, tables: Tables) -> None:
+async def test_a_promotion_by_another_process_is_noticed(plane: FakePlane, serving: Serving, tables: Tables) -> None:
     tables.promote("m", 1)
     async with serving(tables) as registry:
         assert await answer(registry, plane) == 1
@@ -94,7 +94,7 @@ async def test_a_promotion_elsewhere_is_noticed(plane: FakePlane, serving: Servi
         await eventually_async(lambda: version_of(plane) == 2)
 
 
-async def test_what_no_alias_needs_any_more_is_unloaded(plane: FakePlane, serving: Serving, tables: Tables) -> None:
+async def test_a_version_that_no_alias_needs_is_unloaded(plane: FakePlane, serving: Serving, tables: Tables) -> None:
     tables.promote("m", 1)
     async with serving(tables, ONCE) as registry:
         await registry.resolve("m")
@@ -103,7 +103,7 @@ async def test_what_no_alias_needs_any_more_is_unloaded(plane: FakePlane, servin
         await eventually_async(lambda: [each["version"] for each in plane.models.values()] == ["2"])
 
 
-async def test_a_promoted_version_that_cannot_be_loaded_leaves_the_one_before_answering(
+async def test_if_a_promoted_version_cannot_be_loaded_the_earlier_one_is_served(
     plane: FakePlane, serving: Serving, tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
     tables.built("m", tables.push("m"), NotReady("no memory"))
@@ -154,7 +154,7 @@ async def test_a_canary_that_is_unloaded_gets_no_requests(plane: FakePlane, serv
         assert version_of(plane) == 1
 
 
-async def test_a_prepared_version_is_loaded_once_and_stays_if_it_is_switched_to(
+async def test_a_prepared_version_is_loaded_once_and_stays_after_a_switch_to_it(
     plane: FakePlane, serving: Serving, tables: Tables
 ) -> None:
     tables.promote("m", 1)
@@ -171,7 +171,7 @@ async def test_a_prepared_version_is_loaded_once_and_stays_if_it_is_switched_to(
         assert len(plane.loads) == 3
 
 
-async def test_the_versions_that_a_reference_stands_for(serving: Serving, tables: Tables) -> None:
+async def test_the_versions_of_a_reference(serving: Serving, tables: Tables) -> None:
     tables.promote("m", 1)
     tables.promote("m", 3, percent=10)
     async with serving(tables) as registry:

@@ -1,4 +1,4 @@
-"""A model that was built for several shapes is loaded as one, of an artifact for each."""
+"""A model that was built for several shapes is loaded as one model with one artifact per shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.workers.inference.conftest import Serving
 
 pytestmark = pytest.mark.anyio
 SIZES = (4, 8, 16)
-ONCE = 1e6  # seconds until the tables are looked at again
+ONCE = 1e6  # seconds until the tables are read again
 
 
 def model(length: int) -> Blank:
@@ -33,7 +33,7 @@ def bucket(tables: Tables, length: int, sizes: tuple[int, ...] = SIZES, lost: bo
 
 
 def loaded(plane: FakePlane) -> tuple[list[str], list[list[list[int]]]]:
-    """The artifacts of what answers, and the shapes of the buckets of its signature."""
+    """Returns the artifacts of the served model, and the shapes of the buckets in its signature."""
     route = plane.routed("m")
     assert route
     order = plane.models[route["main"]]
@@ -52,7 +52,7 @@ async def test_the_buckets_are_loaded_together_the_smallest_first(plane: FakePla
         assert served.signature.inputs[0].shape == served.signature.outputs[0].shape == (1, -1)
 
 
-async def test_the_smallest_answers_until_the_others_are_built(plane: FakePlane, serving: Serving) -> None:
+async def test_the_smallest_bucket_serves_until_the_others_are_built(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.push("m")
     first = bucket(tables, 4)
@@ -64,7 +64,7 @@ async def test_the_smallest_answers_until_the_others_are_built(plane: FakePlane,
         assert loaded(plane)[0] == [first.artifact, second.artifact]
 
 
-async def test_a_bucket_that_is_lost_leaves_the_others(plane: FakePlane, serving: Serving) -> None:
+async def test_a_lost_bucket_does_not_affect_the_others(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.push("m")
     first = bucket(tables, 4)
@@ -75,7 +75,7 @@ async def test_a_bucket_that_is_lost_leaves_the_others(plane: FakePlane, serving
         assert loaded(plane)[0] == [first.artifact, last.artifact]
 
 
-async def test_a_newer_list_takes_the_place_of_an_older(plane: FakePlane, serving: Serving) -> None:
+async def test_a_newer_list_of_shapes_replaces_an_older_one(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.push("m")
     for length in SIZES:

@@ -10,7 +10,7 @@ from service.workers.inference.failures import Failures
 ARTIFACT = digest_of(b"an artifact")
 
 
-def test_what_failed_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_artifact_is_not_retried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     monkeypatch.setattr(failures, "monotonic", lambda: now_s)
     known = Failures()
@@ -26,7 +26,7 @@ def test_what_failed_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch)
     assert ARTIFACT not in known
 
 
-def test_of_many_the_last_are_known() -> None:
+def test_only_the_latest_failures_are_remembered() -> None:
     known = Failures()
     artifacts = [digest_of(str(index).encode()) for index in range(failures._MOST + 1)]
     for artifact in artifacts[:-1]:

@@ -1,4 +1,4 @@
-"""Where nothing has changed, no table is asked; what has changed is looked at, and what could not be done."""
+"""Without changes no table is read; names are resolved again if their model has changed or an attempt has failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def asked_again(changes: Told) -> None:
     await eventually_async(lambda: changes.asked > asked + 2)
 
 
-async def test_where_nothing_has_changed_no_table_is_asked(plane: FakePlane, serving: Serving) -> None:
+async def test_without_changes_no_table_is_read(plane: FakePlane, serving: Serving) -> None:
     tables, changes = Tables(), Told()
     for model in ("m", "n"):
         tables.model(model, blank)
@@ -35,7 +35,7 @@ async def test_where_nothing_has_changed_no_table_is_asked(plane: FakePlane, ser
         assert tables.queries == queries
 
 
-async def test_a_model_that_has_changed_is_looked_at(plane: FakePlane, serving: Serving) -> None:
+async def test_a_changed_model_is_resolved_again(plane: FakePlane, serving: Serving) -> None:
     tables, changes = Tables(), Told()
     tables.model("m", blank)
     async with serving(tables, changes=changes) as registry:
@@ -48,7 +48,7 @@ async def test_a_model_that_has_changed_is_looked_at(plane: FakePlane, serving: 
         await eventually_async(lambda: newer.artifact in tables.loads)
 
 
-async def test_what_could_not_be_loaded_is_tried_without_a_change(plane: FakePlane, serving: Serving) -> None:
+async def test_a_failed_load_is_retried_without_a_change(plane: FakePlane, serving: Serving) -> None:
     tables, changes = Tables(), Told()
     tables.model("m", blank)
     async with serving(tables, changes=changes) as registry:
@@ -64,7 +64,7 @@ async def test_what_could_not_be_loaded_is_tried_without_a_change(plane: FakePla
         assert tables.queries > queries
 
 
-async def test_a_pardoned_artifact_has_every_name_looked_at(plane: FakePlane, serving: Serving) -> None:
+async def test_forgiving_an_artifact_resolves_every_name_again(plane: FakePlane, serving: Serving) -> None:
     tables, changes = Tables(), Told()
     build = tables.model("m", blank)
     async with serving(tables, changes=changes) as registry:
@@ -78,8 +78,8 @@ async def test_a_pardoned_artifact_has_every_name_looked_at(plane: FakePlane, se
         await asyncio.sleep(0)
 
 
-async def test_what_is_promoted_while_another_is_loaded_answers_soon(plane: FakePlane, serving: Serving) -> None:
-    """The change is heard of while nobody answers for the name, or its look is the one that is under way."""
+async def test_a_version_promoted_while_another_loads_is_served_soon(plane: FakePlane, serving: Serving) -> None:
+    """The change arrives while the name is not served, or while its refresh is in progress."""
     tables, changes = Tables(), Told()
     tables.model("other", blank)
     tables.model("m", blank)

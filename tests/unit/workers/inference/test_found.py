@@ -1,4 +1,4 @@
-"""A data plane goes and another comes; or the control plane does, and finds what another has left."""
+"""A data plane is replaced by another; or the control plane restarts, and finds the models of its predecessor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import eventually_async
 from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-ONCE = 1e6  # seconds until the tables are looked at again
+ONCE = 1e6  # seconds until the tables are read again
 
 
 def tables_of(*models: str) -> Tables:
@@ -25,7 +25,7 @@ def tables_of(*models: str) -> Tables:
     return tables
 
 
-async def test_another_data_plane_is_told_to_load_what_the_last_one_had(plane: FakePlane, serving: Serving) -> None:
+async def test_another_data_plane_is_ordered_to_load_the_models_of_the_last(plane: FakePlane, serving: Serving) -> None:
     tables = tables_of("a", "b", "c")
     tables.promote("a", 1, alias="mine")
     async with serving(tables, ONCE) as registry:
@@ -39,9 +39,7 @@ async def test_another_data_plane_is_told_to_load_what_the_last_one_had(plane: F
         assert sorted(served.key for served in registry.in_memory()) == sorted(plane.models)
 
 
-async def test_a_model_that_is_lost_while_somebody_holds_it_is_not_taken_for_the_next(
-    plane: FakePlane, serving: Serving
-) -> None:
+async def test_a_lost_model_that_is_held_is_not_mistaken_for_its_successor(plane: FakePlane, serving: Serving) -> None:
     async with serving(tables_of("a"), ONCE) as registry:
         await registry.resolve("a")
         (lost,) = registry.in_memory()
@@ -49,12 +47,12 @@ async def test_a_model_that_is_lost_while_somebody_holds_it_is_not_taken_for_the
             plane.end()
             await registry.found([], {})
             (loaded,) = plane.models
-            lost.key = loaded  # a data plane numbers anew, and the same order gives the same key
+            lost.key = loaded  # another data plane assigns keys anew, and the same order has the same key
         await eventually_async(lambda: lost not in registry.in_memory())
         assert list(plane.models) == [loaded]
 
 
-async def test_what_the_last_control_plane_left_answers_at_once_and_is_not_loaded_again(
+async def test_models_of_the_last_control_plane_serve_at_once_and_are_not_reloaded(
     plane: FakePlane, serving: Serving
 ) -> None:
     tables = tables_of("a", "b")
@@ -76,7 +74,7 @@ async def test_what_the_last_control_plane_left_answers_at_once_and_is_not_loade
         assert sorted(served.key for served in registry.in_memory()) == sorted(plane.models)
 
 
-async def test_while_names_are_looked_for_one_by_one_the_others_go_on(plane: FakePlane, serving: Serving) -> None:
+async def test_names_that_are_not_yet_resolved_keep_their_routes(plane: FakePlane, serving: Serving) -> None:
     tables = tables_of("a", "b", "c")
     async with serving(tables, ONCE) as registry:
         for model in "abc":
@@ -95,7 +93,7 @@ async def test_while_names_are_looked_for_one_by_one_the_others_go_on(plane: Fak
     assert set(told) == {3}
 
 
-async def test_what_nobody_needs_any_more_is_unloaded(plane: FakePlane, serving: Serving) -> None:
+async def test_models_that_are_no_longer_needed_are_unloaded(plane: FakePlane, serving: Serving) -> None:
     tables = tables_of("a", "b")
     async with serving(tables, ONCE) as registry:
         for model in "ab":
@@ -114,9 +112,7 @@ async def test_what_nobody_needs_any_more_is_unloaded(plane: FakePlane, serving:
 
 
 @pytest.mark.parametrize("error", [DatabaseBusy("locked"), DatabaseUnreachable()], ids=type)
-async def test_tables_that_are_busy_take_nothing_down_that_answers(
-    plane: FakePlane, serving: Serving, error: Exception
-) -> None:
+async def test_busy_tables_do_not_interrupt_served_models(plane: FakePlane, serving: Serving, error: Exception) -> None:
     class Busy(Tables):
         is_busy = False
 
@@ -142,7 +138,7 @@ async def test_tables_that_are_busy_take_nothing_down_that_answers(
         assert len(plane.loads) == 1
 
 
-async def test_without_a_data_plane_a_model_is_refused_and_not_held_against_it(
+async def test_without_a_data_plane_a_model_is_refused_without_recording_a_failure(
     plane: FakePlane, serving: Serving
 ) -> None:
     async with serving(tables_of("a"), ONCE) as registry:
@@ -154,7 +150,7 @@ async def test_without_a_data_plane_a_model_is_refused_and_not_held_against_it(
         assert plane.routed("a")
 
 
-async def test_memory_that_the_lost_took_is_free_again(plane: FakePlane, serving: Serving) -> None:
+async def test_the_memory_of_lost_models_is_released(plane: FakePlane, serving: Serving) -> None:
     tables = tables_of("a")
     async with serving(tables, ONCE) as registry:
         await registry.resolve("a")

@@ -1,4 +1,4 @@
-"""A new worker first loads what its pool's others have in memory."""
+"""A new worker first loads the models that the other workers of its pool have in memory."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def models(*names: str, weight: Weight | None = None) -> Tables:
 
 
 async def taken_over(registry: Registry, names: Sequence[Name], within_s: float = PATIENCE_S) -> list[str]:
-    """What is in memory then."""
+    """Returns the models that are in memory afterwards."""
     await take_over(lambda: names, registry, within_s)
     return sorted(served.identity.model for served in registry.in_memory())
 
 
-def test_what_most_of_a_pool_have_comes_first() -> None:
+def test_models_that_most_workers_have_come_first() -> None:
     there = [
         worker("p", ("a", ""), ("b", "2")),
         worker("p", ("b", "2"), ("b", "")),
@@ -52,7 +52,7 @@ def test_what_most_of_a_pool_have_comes_first() -> None:
     assert held_by("p", there) == [("b", "2"), ("a", ""), ("b", "")]
 
 
-async def test_what_cannot_be_loaded_keeps_the_others_from_nothing(
+async def test_a_model_that_cannot_be_loaded_does_not_affect_the_others(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(models("a", "b")) as registry:
@@ -60,15 +60,15 @@ async def test_what_cannot_be_loaded_keeps_the_others_from_nothing(
     assert "cannot load model cats, which other workers of the pool have" in caplog.text
 
 
-async def test_it_ends_where_memory_does(serving: Serving, plane: FakePlane) -> None:
-    """What most have stays loaded; the rest would drive out one after the other."""
+async def test_it_stops_when_memory_is_full(serving: Serving, plane: FakePlane) -> None:
+    """The models that most workers have stay loaded; the rest would evict one after the other."""
     tables = models(*"abcdef")
     async with serving(tables, refresh_s=1e6, memory_bytes=100) as registry:
         await taken_over(registry, [(name, None) for name in "abcdef"])
         assert len(plane.loads) == 3, "there is room for two"
 
 
-async def test_it_ends_when_its_time_is_over_and_the_load_goes_on(
+async def test_it_stops_after_the_time_limit_and_the_load_goes_on(
     serving: Serving, plane: FakePlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(models("a", "b")) as registry:
@@ -81,7 +81,7 @@ async def test_it_ends_when_its_time_is_over_and_the_load_goes_on(
         assert len(plane.loads) == 1
 
 
-async def test_a_table_that_cannot_be_read_is_not_the_end(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_table_is_not_fatal(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     def unreachable() -> Sequence[Name]:
         raise DatabaseUnreachable("the database is away")
 

@@ -1,4 +1,4 @@
-"""Models that are loaded and unloaded by hand, and the index that says how each stands."""
+"""Explicit loads and unloads of models, and the index with the state of each model."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ async def states(registry: Registry) -> list[tuple[str, int, str]]:
 
 @pytest.fixture
 def tables() -> Tables:
-    """A model of two versions."""
+    """A model with two versions."""
     tables = Tables()
     for _ in range(2):
         tables.built("m", tables.push("m"), blank)
     return tables
 
 
-async def test_a_model_that_was_loaded_is_ready_before_the_first_request(
+async def test_an_explicitly_loaded_model_is_ready_before_the_first_request(
     plane: FakePlane, serving: Serving, tables: Tables
 ) -> None:
     async with serving(tables) as registry:
@@ -62,7 +62,7 @@ async def test_an_unloaded_model_is_refused_until_it_is_loaded(
         ]
 
 
-async def test_without_the_newest_version_the_one_before_answers(
+async def test_without_the_newest_version_the_previous_one_is_served(
     plane: FakePlane, serving: Serving, tables: Tables
 ) -> None:
     async with serving(tables) as registry:
@@ -86,7 +86,7 @@ async def test_an_unloaded_model_takes_memory_until_its_last_request_is_over(
         await eventually_async(lambda: registry.in_memory() == [])
 
 
-async def test_a_model_that_is_unloaded_while_it_is_loaded_stays_unloaded(plane: FakePlane, serving: Serving) -> None:
+async def test_a_model_that_is_unloaded_during_its_load_stays_unloaded(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.model("m", blank)
     async with serving(tables) as registry:
@@ -104,7 +104,7 @@ async def test_a_model_that_is_unloaded_while_it_is_loaded_stays_unloaded(plane:
         await eventually_async(lambda: not plane.models)
 
 
-async def test_load_tries_again_at_once_what_could_not_be_loaded(plane: FakePlane, serving: Serving) -> None:
+async def test_load_retries_at_once_what_could_not_be_loaded(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     build = tables.model("m", blank)
     assert build.artifact
@@ -120,7 +120,7 @@ async def test_load_tries_again_at_once_what_could_not_be_loaded(plane: FakePlan
         assert await states(registry) == [("m", 1, "READY")]
 
 
-async def test_the_index_says_why_a_model_is_not_ready(serving: Serving) -> None:
+async def test_the_index_contains_why_a_model_is_not_ready(serving: Serving) -> None:
     tables = Tables()
     tables.model("lazy", blank)
     tables.build("queued", tables.push("queued"), BuildState.QUEUED)

@@ -1,4 +1,4 @@
-"""Models under a memory budget: loaded when asked for, unloaded when others need the room, never while held."""
+"""Models with a memory budget: loaded on request, unloaded if others need the memory, but never while held."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_a_file_that_several_models_map_counts_once() -> None:
     assert memory.used_bytes("cpu") == 57
 
 
-def test_without_a_limit_there_is_always_room() -> None:
+def test_without_a_limit_every_model_fits() -> None:
     assert Memory(0).has_room(Weight({}, 1 << 60))
 
 
-def test_cards_have_a_budget_of_their_own() -> None:
+def test_gpus_have_a_separate_budget() -> None:
     memory = Memory(LIMIT_BYTES, 50)
     receipt = memory.take(Weight({CONSTANTS: 30}, 15, "cuda"))
     assert (memory.used_bytes("cpu"), memory.used_bytes("cuda")) == (0, 45)
@@ -53,7 +53,7 @@ def test_cards_have_a_budget_of_their_own() -> None:
 
 
 class Tenants(Tables):
-    """Models a, b, c … of 40 bytes each: two fit."""
+    """The models a, b, c … of 40 bytes each, of which two fit."""
 
     def __init__(self, count: int = 3) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Tenants(Tables):
 
 
 async def ask(registry: Registry, plane: FakePlane, *models: str) -> list[int]:
-    """The keys of what answers requests, one after the other."""
+    """Returns the keys of the models that serve the requests, one after the other."""
     return [(await answerer(registry, plane, model))["main"] for model in models]
 
 
@@ -76,7 +76,7 @@ def loaded(plane: FakePlane) -> str:
     return "".join(sorted(each["model"] for each in plane.models.values()))
 
 
-async def test_what_was_not_used_for_longest_makes_room(plane: FakePlane, serving: Serving) -> None:
+async def test_the_least_recently_used_model_is_unloaded(plane: FakePlane, serving: Serving) -> None:
     async with serving(Tenants(), **LIMITED) as registry:
         await ask(registry, plane, "a", "b", "a", "c")
         assert loaded(plane) == "ac"
@@ -85,7 +85,7 @@ async def test_what_was_not_used_for_longest_makes_room(plane: FakePlane, servin
         assert len(plane.loads) == 4
 
 
-async def test_a_model_that_a_request_holds_is_never_unloaded(
+async def test_a_model_in_use_is_never_unloaded(
     plane: FakePlane, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(Tenants(), **LIMITED) as registry:
@@ -101,7 +101,7 @@ async def test_a_model_that_a_request_holds_is_never_unloaded(
             assert loaded(plane) == "ac"
 
 
-async def test_a_request_waits_for_the_room_of_another(plane: FakePlane, serving: Serving) -> None:
+async def test_a_request_waits_for_the_memory_of_another_model(plane: FakePlane, serving: Serving) -> None:
     async with serving(Tenants(), **LIMITED) as registry:
         with ExitStack() as held:
             for key in await ask(registry, plane, "a", "b"):
@@ -113,7 +113,9 @@ async def test_a_request_waits_for_the_room_of_another(plane: FakePlane, serving
         assert plane.routed("c")
 
 
-async def test_a_model_larger_than_the_budget_is_refused_and_unloads_nobody(plane: FakePlane, serving: Serving) -> None:
+async def test_a_model_larger_than_the_budget_is_refused_and_unloads_no_other(
+    plane: FakePlane, serving: Serving
+) -> None:
     tables = Tenants()
     tables.tenant("huge", Weight({CONSTANTS: 90}, 11))
     async with serving(tables, **LIMITED) as registry:
@@ -124,7 +126,7 @@ async def test_a_model_larger_than_the_budget_is_refused_and_unloads_nobody(plan
         assert loaded(plane) == "ab"
 
 
-async def test_its_state_says_so(plane: FakePlane, serving: Serving) -> None:
+async def test_its_state_contains_the_reason(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(1)
     huge = tables.tenant("huge", Weight({CONSTANTS: 90}, 11))
     async with serving(tables, **LIMITED) as registry:
@@ -135,7 +137,7 @@ async def test_its_state_says_so(plane: FakePlane, serving: Serving) -> None:
         assert [each.reason for each in await registry.index() if "the limit" in each.reason]
 
 
-async def test_models_of_the_same_constants_fit_together(plane: FakePlane, serving: Serving) -> None:
+async def test_models_with_the_same_constants_fit_together(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(0)
     for name in "abcd":
         tables.tenant(name, Weight({CONSTANTS: 60}, 10))
@@ -144,9 +146,7 @@ async def test_models_of_the_same_constants_fit_together(plane: FakePlane, servi
         assert loaded(plane) == "abcd"
 
 
-async def test_a_new_version_takes_the_place_of_the_old_where_both_have_no_room(
-    plane: FakePlane, serving: Serving
-) -> None:
+async def test_a_new_version_replaces_the_old_one_if_both_do_not_fit(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(0)
     tables.tenant("a", Weight({CONSTANTS: 80}, 10))
     async with serving(tables, **LIMITED) as registry:
@@ -157,7 +157,7 @@ async def test_a_new_version_takes_the_place_of_the_old_where_both_have_no_room(
         assert plane.artifact(key) == newer.artifact
 
 
-async def test_a_new_version_that_has_no_room_leaves_the_old_answering(
+async def test_a_new_version_that_does_not_fit_leaves_the_old_one_in_use(
     plane: FakePlane, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "_PATIENCE_S", 0.05)
@@ -171,7 +171,7 @@ async def test_a_new_version_that_has_no_room_leaves_the_old_answering(
             assert plane.artifact(*await ask(registry, plane, "a")) == older.artifact
 
 
-async def test_a_canary_that_has_no_room_beside_what_is_stable_keeps_nobody_waiting(
+async def test_a_canary_that_does_not_fit_beside_the_stable_version_delays_no_request(
     plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "_PATIENCE_S", 2 * GIVE_UP_S)
@@ -188,7 +188,7 @@ async def test_a_canary_that_has_no_room_beside_what_is_stable_keeps_nobody_wait
         assert "versions 1 and 2 of model 'a' together need" in caplog.text
 
 
-async def test_who_waits_behind_a_canary_has_all_its_time_when_that_has_given_up(
+async def test_waiting_after_a_canary_has_the_full_time_limit(
     plane: FakePlane, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "_PATIENCE_S", 0.2)
@@ -212,7 +212,7 @@ async def test_who_waits_behind_a_canary_has_all_its_time_when_that_has_given_up
 
 
 class Slow(Tenants):
-    """It takes until `free` is set to find what a model is to be, once it is `asked` for `slow`."""
+    """Reading the tables blocks until `free` is set, once `asked` for the model `slow`."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -228,7 +228,7 @@ class Slow(Tenants):
 
 
 async def replaced_while_looked_for(registry: Registry, tables: Slow) -> asyncio.Task[None]:
-    """A look for what is newer of `a`, which `b` has replaced meanwhile."""
+    """Returns a refresh of `a`, during which `b` has evicted `a`."""
     await registry.resolve("a")
     tables.slow = "a"
     looking = asyncio.create_task(registry.refresh("a"))
@@ -237,7 +237,7 @@ async def replaced_while_looked_for(registry: Registry, tables: Slow) -> asyncio
     return looking
 
 
-async def test_to_look_for_what_is_newer_does_not_bring_back_what_made_room(plane: FakePlane, serving: Serving) -> None:
+async def test_a_refresh_does_not_reload_an_evicted_model(plane: FakePlane, serving: Serving) -> None:
     tables = Slow()
     async with serving(tables, refresh_s=1e6, memory_bytes=60) as registry:
         looking = await replaced_while_looked_for(registry, tables)
@@ -247,7 +247,7 @@ async def test_to_look_for_what_is_newer_does_not_bring_back_what_made_room(plan
         assert len(plane.loads) == 2
 
 
-async def test_but_a_request_does_that_comes_while_it_is_looked_for(plane: FakePlane, serving: Serving) -> None:
+async def test_a_request_during_the_refresh_does_reload_it(plane: FakePlane, serving: Serving) -> None:
     tables = Slow()
     async with serving(tables, refresh_s=1e6, memory_bytes=60) as registry:
         looking = await replaced_while_looked_for(registry, tables)
@@ -258,9 +258,7 @@ async def test_but_a_request_does_that_comes_while_it_is_looked_for(plane: FakeP
         assert loaded(plane) == "a"
 
 
-async def test_many_models_under_load_answer_all_their_requests_within_the_budget(
-    plane: FakePlane, serving: Serving
-) -> None:
+async def test_many_models_under_load_answer_all_requests_within_the_budget(plane: FakePlane, serving: Serving) -> None:
     async with serving(Tenants(6), refresh_s=0.01, memory_bytes=LIMIT_BYTES) as registry:
         models = [str(model) for model in np.random.default_rng(0).choice(list("abcdef"), 300)]
 
@@ -273,7 +271,7 @@ async def test_many_models_under_load_answer_all_their_requests_within_the_budge
         assert len(plane.models) <= 2
 
 
-async def test_preloaded_models_are_ready_before_the_server_is(
+async def test_preloaded_models_are_ready_before_the_server(
     plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(Tenants(), **LIMITED) as registry:
@@ -285,7 +283,7 @@ async def test_preloaded_models_are_ready_before_the_server_is(
         assert "model cats cannot be preloaded" in caplog.text
 
 
-async def test_all_models_are_preloaded_that_are_built(plane: FakePlane, serving: Serving) -> None:
+async def test_preloading_loads_all_models_with_a_build(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(2)
     tables.push("unbuilt")
     async with serving(tables, **LIMITED) as registry:
@@ -295,10 +293,10 @@ async def test_all_models_are_preloaded_that_are_built(plane: FakePlane, serving
         assert registry.is_ready
 
 
-async def test_models_on_cards_make_room_for_each_other_alone(plane: FakePlane, serving: Serving) -> None:
+async def test_models_on_gpus_evict_only_each_other(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(2)
     for name in "xyz":
-        tables.tenant(name, Weight({}, 20, "cuda"))  # for each of two instances
+        tables.tenant(name, Weight({}, 20, "cuda"))  # 10 bytes for each of two instances
     tables.tenant("huge", Weight({}, 51, "cuda"))
     async with serving(tables, **LIMITED, card_memory_bytes=LIMIT_BYTES) as registry:
         await ask(registry, plane, "a", "x", "b", "y", "z")
@@ -309,8 +307,8 @@ async def test_models_on_cards_make_room_for_each_other_alone(plane: FakePlane, 
         assert loaded(plane) == "abyz"
 
 
-async def test_what_was_read_of_a_models_file_goes_with_the_model(plane: FakePlane, serving: Serving) -> None:
-    """Or each push would leave something behind."""
+async def test_the_cached_metadata_of_a_model_is_dropped_with_it(plane: FakePlane, serving: Serving) -> None:
+    """Otherwise each push would leave an entry behind."""
     tables = Tables()
     async with serving(tables) as registry:
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""Which artifact answers for a model: found, loaded once, replaced without a gap, never served when bad."""
+"""The artifact that serves a model: found, loaded once, replaced without a gap, never served if it is bad."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def answering(registry: Registry, plane: FakePlane, model: str = "m", reference: Reference = None) -> Digest:
-    """The artifact that answers for a model."""
+    """Returns the artifact that serves a model."""
     return plane.artifact((await answerer(registry, plane, model, reference))["main"])
 
 
@@ -32,7 +32,7 @@ def is_switched(plane: FakePlane, build: Build) -> bool:
     return route is not None and plane.artifact(route["main"]) == build.artifact
 
 
-async def test_a_model_is_loaded_when_first_asked_for_and_once(plane: FakePlane, serving: Serving) -> None:
+async def test_a_model_is_loaded_once_at_the_first_request(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     build = tables.model("m", blank)
     async with serving(tables) as registry:
@@ -42,7 +42,7 @@ async def test_a_model_is_loaded_when_first_asked_for_and_once(plane: FakePlane,
         assert plane.routed("m") == {**plane.routed("m", 1), "version": ""}  # type: ignore[dict-item]
 
 
-async def test_a_name_that_is_known_asks_no_table(plane: FakePlane, serving: Serving) -> None:
+async def test_a_resolved_name_reads_no_table(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.model("m", blank)
     async with serving(tables, 1e6) as registry:
@@ -52,7 +52,7 @@ async def test_a_name_that_is_known_asks_no_table(plane: FakePlane, serving: Ser
         assert tables.queries == queries
 
 
-async def test_without_a_version_the_newest_that_is_built_answers(plane: FakePlane, serving: Serving) -> None:
+async def test_without_a_version_the_newest_built_one_is_served(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     first, second = (tables.built("m", tables.push("m"), blank) for _ in range(2))
     tables.push("m")
@@ -63,7 +63,7 @@ async def test_without_a_version_the_newest_that_is_built_answers(plane: FakePla
         assert plane.routed("m")["versions"] == ["1", "2"]  # type: ignore[index]
 
 
-async def test_the_best_target_answers(plane: FakePlane, serving: Serving) -> None:
+async def test_the_best_target_is_served(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     version = tables.push("m")
     best = tables.built("m", version, blank, target=TARGET)
@@ -72,7 +72,7 @@ async def test_the_best_target_answers(plane: FakePlane, serving: Serving) -> No
         assert await answering(registry, plane) == best.artifact
 
 
-async def test_a_newer_build_takes_over_when_it_is_loaded_and_the_older_goes(
+async def test_a_newer_build_takes_over_when_it_is_loaded_and_the_older_is_unloaded(
     plane: FakePlane, serving: Serving
 ) -> None:
     tables = Tables()
@@ -83,14 +83,14 @@ async def test_a_newer_build_takes_over_when_it_is_loaded_and_the_older_goes(
             plane.may_load.clear()
             newer = tables.built("m", version, blank)
             await asyncio.sleep(0.05)
-            assert not is_switched(plane, newer)  # what was there answers meanwhile
+            assert not is_switched(plane, newer)  # the old build serves meanwhile
             assert plane.routed("m") is not None
             plane.may_load.set()
             await eventually_async(partial(is_switched, plane, newer))
             await eventually_async(lambda: len(plane.models) == 1)
 
 
-async def test_what_is_replaced_goes_when_its_last_request_is_over(plane: FakePlane, serving: Serving) -> None:
+async def test_a_replaced_model_is_unloaded_after_its_last_request(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.model("m", blank)
     async with serving(tables) as registry:
@@ -102,9 +102,7 @@ async def test_what_is_replaced_goes_when_its_last_request_is_over(plane: FakePl
         await eventually_async(lambda: len(registry.in_memory()) == 1)
 
 
-async def test_a_newer_build_that_cannot_be_loaded_leaves_the_old_one_serving(
-    plane: FakePlane, serving: Serving
-) -> None:
+async def test_if_a_newer_build_cannot_be_loaded_the_old_one_stays_in_use(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     first = tables.model("m", blank)
     async with serving(tables) as registry:
@@ -114,7 +112,7 @@ async def test_a_newer_build_that_cannot_be_loaded_leaves_the_old_one_serving(
         assert await answering(registry, plane) == first.artifact
 
 
-async def test_a_build_that_no_longer_counts_is_unloaded(plane: FakePlane, serving: Serving) -> None:
+async def test_an_invalidated_build_is_unloaded(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     build = tables.model("m", blank)
     async with serving(tables) as registry:
@@ -127,7 +125,7 @@ async def test_a_build_that_no_longer_counts_is_unloaded(plane: FakePlane, servi
 
 
 @pytest.mark.parametrize("error", [OSError("disk I/O error"), DatabaseUnreachable(), DatabaseLost()], ids=type)
-async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(
+async def test_if_a_table_cannot_be_read_loaded_models_stay_in_use(
     plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     class Broken(Tables):
@@ -151,7 +149,7 @@ async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(
 
 
 @pytest.mark.parametrize("error", [CorruptBlob, NotFound])
-async def test_a_lost_artifact_is_never_served_and_is_built_again(
+async def test_a_lost_artifact_is_never_served_and_is_rebuilt(
     plane: FakePlane, serving: Serving, error: type[CorruptBlob | NotFound]
 ) -> None:
     tables = Tables()
@@ -176,7 +174,7 @@ def _raise(error: Exception) -> Callable[[], Blank]:
     return load
 
 
-async def test_while_a_lost_artifact_is_built_again_the_version_before_answers(
+async def test_while_a_lost_artifact_is_rebuilt_the_previous_version_is_served(
     plane: FakePlane, serving: Serving
 ) -> None:
     tables = Tables()
@@ -187,7 +185,7 @@ async def test_while_a_lost_artifact_is_built_again_the_version_before_answers(
 
 
 @pytest.mark.parametrize("error", [NotReady("not verified"), RuntimeError("undefined symbol")])
-async def test_an_artifact_that_cannot_be_loaded_is_not_tried_at_every_request(
+async def test_an_artifact_that_cannot_be_loaded_is_not_retried_at_every_request(
     serving: Serving, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     tables = Tables()
@@ -201,7 +199,7 @@ async def test_an_artifact_that_cannot_be_loaded_is_not_tried_at_every_request(
     assert [record.levelno for record in caplog.records].count(logging.ERROR) == 1
 
 
-async def test_what_the_data_plane_cannot_load_is_not_served(plane: FakePlane, serving: Serving) -> None:
+async def test_a_model_that_the_data_plane_cannot_load_is_not_served(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     build = tables.model("m", blank)
     assert build.artifact
@@ -237,7 +235,7 @@ async def test_an_unknown_model_and_an_unknown_version_are_not_found(serving: Se
     ],
 )
 @pytest.mark.parametrize("version", [None, 1])
-async def test_a_model_that_is_not_ready_says_why(
+async def test_a_model_that_is_not_ready_has_a_reason(
     serving: Serving, build: dict[str, object] | None, message: str, hint: str, version: int | None
 ) -> None:
     tables = Tables()
@@ -251,7 +249,7 @@ async def test_a_model_that_is_not_ready_says_why(
         assert isinstance(caught.value, NotBuilt) != ("is being built" in caught.value.message)
 
 
-async def test_a_closed_registry_refuses_and_leaves_what_is_loaded(plane: FakePlane, serving: Serving) -> None:
+async def test_a_closed_registry_refuses_requests_and_keeps_models_loaded(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     build = tables.model("m", blank)
     async with serving(tables) as registry:

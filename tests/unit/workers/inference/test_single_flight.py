@@ -1,4 +1,4 @@
-"""One computation for everybody who asks at the same time."""
+"""One computation serves all callers that request the same key at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.workers.inference.single_flight import SingleFlight
 pytestmark = pytest.mark.anyio
 
 
-async def test_those_who_ask_meanwhile_share_the_answer() -> None:
+async def test_concurrent_callers_share_the_result() -> None:
     single_flight: SingleFlight[str, int] = SingleFlight()
     started = 0
 
@@ -25,8 +25,8 @@ async def test_those_who_ask_meanwhile_share_the_answer() -> None:
     assert await single_flight.join("a", compute) == 2
 
 
-async def test_who_asks_at_its_end_has_it_computed_anew() -> None:
-    """Or who asks until the answer is another would ask for ever, and nothing else would run."""
+async def test_a_caller_after_the_end_starts_a_new_computation() -> None:
+    """Otherwise a caller that repeats until the result changes would loop forever, and nothing else would run."""
     single_flight: SingleFlight[str, int] = SingleFlight()
     over, started = asyncio.Event(), 0
 
@@ -46,7 +46,7 @@ async def test_who_asks_at_its_end_has_it_computed_anew() -> None:
     assert await late == 2
 
 
-async def test_an_error_reaches_everybody_and_is_forgotten() -> None:
+async def test_an_error_reaches_all_callers_and_is_forgotten() -> None:
     single_flight: SingleFlight[str, int] = SingleFlight()
 
     async def fail() -> int:
@@ -61,7 +61,7 @@ async def test_an_error_reaches_everybody_and_is_forgotten() -> None:
     assert await single_flight.join("a", succeed) == 1
 
 
-async def test_one_who_leaves_does_not_end_it_for_the_others() -> None:
+async def test_a_canceled_caller_does_not_end_the_computation_for_the_others() -> None:
     single_flight: SingleFlight[str, int] = SingleFlight()
     go = asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_one_who_leaves_does_not_end_it_for_the_others() -> None:
     assert await stayer == 1
 
 
-async def test_the_end_cancels_what_is_under_way() -> None:
+async def test_end_cancels_the_computations_in_progress() -> None:
     single_flight: SingleFlight[str, None] = SingleFlight()
     waiter = asyncio.create_task(single_flight.join("a", asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(0)

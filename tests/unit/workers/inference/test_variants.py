@@ -1,4 +1,4 @@
-"""A model that was built for several batch sizes is loaded as one, of several artifacts."""
+"""A model that was built for several batch sizes is loaded as one model with several artifacts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def variant(tables: Tables, batch: int, load: object = blank) -> Build:
 
 
 def sizes(plane: FakePlane) -> list[int]:
-    """The batches that what answers was built for."""
+    """Returns the batch sizes that the served model was built for."""
     route = plane.routed("m")
     return [part["batch"] for part in plane.models[route["main"]]["parts"]] if route else []
 
@@ -44,7 +44,7 @@ async def test_all_sizes_are_loaded_together(plane: FakePlane, serving: Serving)
         ]
 
 
-async def test_a_variant_joins_the_model_that_is_served_already(plane: FakePlane, serving: Serving) -> None:
+async def test_a_variant_is_added_to_a_model_that_is_already_served(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.model("m", blank)
     async with serving(tables) as registry:
@@ -54,7 +54,7 @@ async def test_a_variant_joins_the_model_that_is_served_already(plane: FakePlane
         await eventually_async(lambda: sizes(plane) == [1, 4])
 
 
-async def test_a_lost_variant_takes_nothing_down(plane: FakePlane, serving: Serving) -> None:
+async def test_a_lost_variant_does_not_affect_the_model(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     tables.model("m", blank)
     broken = variant(tables, 4, CorruptBlob("gone"))
@@ -64,7 +64,9 @@ async def test_a_lost_variant_takes_nothing_down(plane: FakePlane, serving: Serv
         assert broken not in tables.builds  # a push builds it again
 
 
-async def test_a_variant_that_the_data_plane_cannot_load_takes_nothing_down(plane: FakePlane, serving: Serving) -> None:
+async def test_a_variant_that_the_data_plane_cannot_load_does_not_affect_the_model(
+    plane: FakePlane, serving: Serving
+) -> None:
     tables = Tables()
     tables.model("m", blank)
     broken = variant(tables, 4)
@@ -74,14 +76,14 @@ async def test_a_variant_that_the_data_plane_cannot_load_takes_nothing_down(plan
         await registry.resolve("m")
         assert sizes(plane) == [1]
         await registry.refresh("m")
-        assert len(plane.loads) == 1  # nor is it tried again and again
+        assert len(plane.loads) == 1  # it is not retried
 
 
 @pytest.mark.parametrize(("days", "wins"), [(1, "tuned"), (-1, "plain")])
-async def test_a_tuned_build_serves_until_a_newer_one_is_made(
+async def test_a_tuned_build_is_served_until_a_newer_one_is_made(
     plane: FakePlane, serving: Serving, days: int, wins: str
 ) -> None:
-    """However often the plain one is asked for again, which puts it first."""
+    """This holds however often the untuned build is requested again, which makes it the most recently requested."""
     tables = Tables()
     tuned = replace(tables.model("m", blank), options=with_tuning({}, 60.0))
     tables.builds[0] = replace(tuned, created_at=tuned.created_at + timedelta(days=days))

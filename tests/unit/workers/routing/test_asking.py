@@ -1,4 +1,4 @@
-"""Requests of an API to a worker that are no predictions, to one that encrypts."""
+"""Requests of an API to a worker, other than predictions, over TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "workers.example"
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with the body and the key that came."""
+    """Responds with the body and the key that it received."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"])) + self.headers[KEY_HEADER].encode()
@@ -43,7 +43,7 @@ def served(files: Files | None) -> Iterator[Worker]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*files)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that refuses it
+        server.handle_error = lambda *_: None  # a client that rejects the certificate
         scheme = "https://"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -62,14 +62,16 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.mark.parametrize(("name", "certified"), [(NAME, NAME), (None, "127.0.0.1")])
-def test_one_that_encrypts_is_asked(authority: Authority, name: str | None, certified: str) -> None:
+def test_a_worker_with_tls_gets_requests(authority: Authority, name: str | None, certified: str) -> None:
     with served(authority.server(certified)) as worker:
         answer = post(worker, "/x", {}, b"body ", Security("a key", authority.file, name), 100)
         assert (answer.status, answer.body) == (200, b"body a key")
 
 
 @pytest.mark.parametrize(("wrong", "why"), [("name", "mismatch"), ("time", "expired"), ("authority", "unable to get")])
-def test_who_gives_no_proof_is_not(authority: Authority, tmp_path: Path, wrong: str, why: str) -> None:
+def test_a_worker_without_a_valid_certificate_gets_none(
+    authority: Authority, tmp_path: Path, wrong: str, why: str
+) -> None:
     files = {
         "name": authority.server("another.example"),
         "time": authority.server(NAME, lasts=timedelta(hours=-1)),
@@ -79,13 +81,13 @@ def test_who_gives_no_proof_is_not(authority: Authority, tmp_path: Path, wrong: 
         post(worker, "/x", {}, b"", Security("a key", authority.file, NAME), 100)
 
 
-def test_nor_is_one_in_plain_text(authority: Authority) -> None:
+def test_a_worker_in_plain_text_gets_none_if_tls_is_required(authority: Authority) -> None:
     with served(None) as worker:
         assert post(worker, "/x", {}, b"", Security("a key"), 100).body == b"a key"
         with pytest.raises(NotReady, match="plain text"):
             post(worker, "/x", {}, b"", Security("a key", authority.file), 100)
 
 
-def test_nor_one_that_encrypts_where_no_authority_is_known(authority: Authority) -> None:
+def test_a_worker_with_tls_gets_none_if_no_authority_is_configured(authority: Authority) -> None:
     with served(authority.server("127.0.0.1")) as worker, pytest.raises(NotReady, match="no cluster_ca"):
         post(worker, "/x", {}, b"", Security("a key"), 100)

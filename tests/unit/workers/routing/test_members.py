@@ -16,7 +16,7 @@ WORKER = Worker("w1", WorkerKind.INFERENCE, "h", 1, "x86-64-v3", START, START, p
 
 
 class Table:
-    """Rows, and how long ago each was last written."""
+    """Rows, with the time since each was last written."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Worker] = {}
@@ -64,13 +64,13 @@ def members(table: Table, clock: Clock) -> Members:
     return Members(table, HEARTBEAT_S, clock)
 
 
-def test_those_that_beat_are_there_as_their_rows_say(members: Members, table: Table) -> None:
+def test_workers_that_send_heartbeats_are_running(members: Members, table: Table) -> None:
     table.put(WORKER)
     assert members.look() == {"w1": WORKER}
 
 
 @pytest.mark.parametrize(("silent_s", "is_there"), [(3.9, True), (4.1, False)])
-def test_one_that_is_silent_for_two_heartbeats_is_gone(
+def test_a_worker_without_a_heartbeat_for_two_intervals_is_gone(
     silent_s: float, is_there: bool, members: Members, table: Table
 ) -> None:
     table.put(WORKER)
@@ -79,14 +79,14 @@ def test_one_that_is_silent_for_two_heartbeats_is_gone(
     assert ("w1" in members.look()) is is_there
 
 
-def test_one_whose_row_is_gone_is_gone(members: Members, table: Table) -> None:
+def test_a_worker_whose_row_is_deleted_is_gone(members: Members, table: Table) -> None:
     table.put(WORKER)
     members.look()
     table.rows.clear()
     assert members.look() == {}
 
 
-def test_a_row_is_read_again_only_where_what_is_loaded_has_changed(members: Members, table: Table) -> None:
+def test_a_row_is_read_again_only_if_its_loaded_models_have_changed(members: Members, table: Table) -> None:
     table.put(WORKER)
     table.put(replace(WORKER, id="w2"))
     members.look()
@@ -96,7 +96,7 @@ def test_a_row_is_read_again_only_where_what_is_loaded_has_changed(members: Memb
     assert table.reads == [["w1", "w2"], ["w1"]]
 
 
-def test_one_that_drains_is_known_by_its_beat(members: Members, table: Table) -> None:
+def test_the_heartbeat_contains_that_a_worker_drains(members: Members, table: Table) -> None:
     table.put(WORKER)
     members.look()
     table.put(replace(WORKER, state=WorkerState.DRAINING))
@@ -104,7 +104,7 @@ def test_one_that_drains_is_known_by_its_beat(members: Members, table: Table) ->
     assert len(table.reads) == 1
 
 
-def test_where_the_database_was_away_those_that_were_there_have_time_to_be_heard(
+def test_after_an_outage_of_the_database_workers_have_time_to_send_a_heartbeat(
     members: Members, table: Table, clock: Clock
 ) -> None:
     table.put(WORKER)

@@ -37,14 +37,14 @@ W2 = replace(W1, id="w2", pool="new", target="x86-64-v4+vnni", loaded=(("digits"
 
 
 class Cluster:
-    """What is there, and what the data plane was told of it."""
+    """The running workers, and the orders that the data plane received about them."""
 
     def __init__(self, changes: Changes | None = None) -> None:
         self.workers: dict[str, Worker] = {}
         self.asked = 0
         self.built: dict[tuple[str, Reference], set[str]] = {}
         self.is_there = True
-        self.may_answer = threading.Event()  # cleared, what was found stays under way
+        self.may_answer = threading.Event()  # while it is cleared, lookups do not return
         self.may_answer.set()
         self.security = Security("secret")
         self.authorities: bytes | None = None
@@ -92,17 +92,17 @@ class Cluster:
         return [(*name, list(each["pools"])) for name, each in self.told.models.items()]
 
     async def sees(self, *workers: Worker) -> None:
-        """Returns when the routing knows that these are there, and no others."""
+        """Waits until the routing has seen exactly these workers."""
         self.workers = {each.id: each for each in workers}
         await self.until(lambda: self.told.workers.keys() == self.workers.keys())
 
     async def sees_but(self, refused: str, *others: Worker) -> None:
-        """Returns when the routing knows that these are there; the refused one it does not count."""
+        """Waits until the routing has seen exactly these workers; the refused one is not counted."""
         self.workers |= {each.id: each for each in others}
         await self.until(lambda: self.told.workers.keys() == self.workers.keys() - {refused})
 
     async def until_quiet(self, changes: ToldChanges) -> None:
-        """Returns when nothing is looked for any more, though it is asked what has changed."""
+        """Waits until nothing is being resolved any more, although changes are still requested."""
         asked = -1
         while asked != self.asked:
             asked, looks = self.asked, changes.asked
@@ -133,12 +133,12 @@ def listener() -> Iterator[socket.socket]:
         yield listener
 
 
-async def test_the_data_plane_is_told_at_first_that_it_routes() -> None:
+async def test_the_data_plane_is_a_router_from_the_start() -> None:
     async with following() as cluster:
         assert cluster.orders[0] == orders.workers("secret", (), ())
 
 
-async def test_it_is_told_who_is_there_and_what_each_has_loaded() -> None:
+async def test_the_data_plane_gets_the_running_workers_and_their_loaded_models() -> None:
     async with following() as cluster:
         await cluster.sees(W1, W2)
         told = cluster.told.workers
@@ -148,7 +148,7 @@ async def test_it_is_told_who_is_there_and_what_each_has_loaded() -> None:
         assert list(cluster.told.workers) == ["w2"]
 
 
-async def test_it_is_told_what_has_changed_and_no_more() -> None:
+async def test_the_data_plane_gets_only_changes() -> None:
     async with following() as cluster:
         await cluster.sees(W1, W2)
         cluster.built["digits", 2] = {"x86-64-v3"}
@@ -157,14 +157,14 @@ async def test_it_is_told_what_has_changed_and_no_more() -> None:
         cluster.workers["w2"] = replace(W2, loaded=(*W2.loaded, ("cats", "")))
         await cluster.until(lambda: len(cluster.told.workers["w2"]["loaded"]) == 2)
         del cluster.workers["w1"]
-        await cluster.until(lambda: not cluster.models)  # none that is there can serve it
+        await cluster.until(lambda: not cluster.models)  # no running worker can serve it
         changes = [each for each in cluster.orders[said:] if each["workers"] or each["gone"]]
         assert [each["resets"] for each in changes] == [False, False]
         assert [[row["id"] for row in each["workers"]] for each in changes] == [["w2"], []]
         assert [each["gone"] for each in changes] == [[], ["w1"]]
 
 
-async def test_a_name_is_told_before_who_asks_is_answered_and_kept_up_to_date() -> None:
+async def test_a_name_is_sent_before_resolve_returns_and_kept_up_to_date() -> None:
     async with following() as cluster:
         await cluster.sees(W1, W2)
         cluster.built["digits", 2] = {"x86-64-v3"}
@@ -178,7 +178,7 @@ async def test_a_name_is_told_before_who_asks_is_answered_and_kept_up_to_date() 
             await cluster.routing.resolve("digits", 2)
 
 
-async def test_a_name_is_looked_at_when_its_model_or_the_pools_have_changed() -> None:
+async def test_a_name_is_resolved_again_if_its_model_or_the_pools_have_changed() -> None:
     changes = ToldChanges()
     async with following(changes) as cluster:
         await cluster.sees(W1)
@@ -193,7 +193,7 @@ async def test_a_name_is_looked_at_when_its_model_or_the_pools_have_changed() ->
         await cluster.until(lambda: cluster.models == [("digits", "2", ["old"])])
 
 
-async def test_a_change_is_not_missed_that_comes_while_a_name_is_looked_for() -> None:
+async def test_a_change_while_a_name_is_being_resolved_is_not_missed() -> None:
     changes = ToldChanges()
     async with following(changes) as cluster:
         await cluster.sees(W1, W2)
@@ -210,7 +210,7 @@ async def test_a_change_is_not_missed_that_comes_while_a_name_is_looked_for() ->
         await cluster.until(lambda: cluster.models == [("digits", "2", ["new"])])
 
 
-async def test_who_takes_plain_text_is_sent_nothing_where_tls_is_asked_for(tmp_path: Path) -> None:
+async def test_a_worker_in_plain_text_gets_no_requests_if_tls_is_required(tmp_path: Path) -> None:
     async with following() as cluster:
         cluster.security = Security("secret", Authority(tmp_path).file)
         cluster.workers = {"w1": W1}
@@ -225,7 +225,7 @@ async def test_who_takes_plain_text_is_sent_nothing_where_tls_is_asked_for(tmp_p
         assert [target.name for target in cluster.routing.targets()] == ["x86-64-v4+vnni"]
 
 
-async def test_nor_who_takes_tls_where_no_authority_is_known() -> None:
+async def test_a_worker_with_tls_gets_no_requests_if_no_authority_is_configured() -> None:
     async with following() as cluster:
         await cluster.sees_but("w1", W2)
         cluster.workers["w1"] = replace(W1, address="https://10.0.0.2:8080")
@@ -233,14 +233,14 @@ async def test_nor_who_takes_tls_where_no_authority_is_known() -> None:
         assert "w1" not in cluster.told.workers
 
 
-async def test_certificates_are_for_one_name_where_the_settings_say_so(tmp_path: Path) -> None:
+async def test_certificates_are_for_one_name_if_the_settings_have_one(tmp_path: Path) -> None:
     async with following() as cluster:
         cluster.security = Security("secret", Authority(tmp_path).file, "workers.example")
         await cluster.sees(replace(W2, address="https://10.0.0.2:8080"))
         assert cluster.told.workers["w2"]["server_name"] == "workers.example"
 
 
-async def test_whose_certificate_is_refused_is_known_until_it_is_not() -> None:
+async def test_a_rejected_certificate_is_reported_until_it_is_accepted() -> None:
     async with following() as cluster:
         await cluster.sees(W1)
         cluster.routing.distrusted("w1", "certificate has expired")
@@ -249,7 +249,7 @@ async def test_whose_certificate_is_refused_is_known_until_it_is_not() -> None:
         assert cluster.routing.refusal("w1") is None
 
 
-async def test_workers_that_drain_can_serve_nothing_new() -> None:
+async def test_draining_workers_serve_no_new_names() -> None:
     async with following() as cluster:
         await cluster.sees(replace(W1, state=WorkerState.DRAINING))
         cluster.built["digits", None] = {"x86-64-v3"}
@@ -257,7 +257,7 @@ async def test_workers_that_drain_can_serve_nothing_new() -> None:
             await cluster.routing.resolve("digits")
 
 
-async def test_while_the_database_is_away_what_was_told_stands() -> None:
+async def test_during_an_outage_of_the_database_the_last_state_stays() -> None:
     async with following() as cluster:
         await cluster.sees(W1)
         cluster.built["digits", None] = {"x86-64-v3"}
@@ -271,7 +271,7 @@ async def test_while_the_database_is_away_what_was_told_stands() -> None:
         assert cluster.models == [("digits", "", ["old"])]
 
 
-async def test_a_connection_is_to_the_worker_that_was_named(listener: socket.socket) -> None:
+async def test_a_connection_goes_to_the_given_worker(listener: socket.socket) -> None:
     host, port = listener.getsockname()
     async with following() as cluster:
         await cluster.sees(W1, replace(W2, address=f"{host}:{port}"))
@@ -280,7 +280,7 @@ async def test_a_connection_is_to_the_worker_that_was_named(listener: socket.soc
             assert not connection.getblocking()
 
 
-async def test_a_worker_that_cannot_be_reached_is_named(listener: socket.socket) -> None:
+async def test_the_error_names_a_worker_that_cannot_be_reached(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     listener.close()
     async with following() as cluster:
@@ -291,7 +291,7 @@ async def test_a_worker_that_cannot_be_reached_is_named(listener: socket.socket)
             await cluster.routing.connect("w9")
 
 
-async def test_models_are_built_for_the_best_target_that_is_there_where_nobody_says() -> None:
+async def test_models_are_built_for_the_best_running_target_by_default() -> None:
     async with following() as cluster:
         with pytest.raises(UnknownTarget, match="no running worker has a target"):
             cluster.routing.best_target()

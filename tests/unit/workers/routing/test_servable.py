@@ -31,7 +31,7 @@ class Shop:
         self.servable = Servable(self.builds, self.models, self.aliases)
 
     def push(self, *targets: str, source: str = "model", is_verified: bool = True) -> int:
-        """A new version of digits, with a build for each target."""
+        """Pushes a new version of digits, with a build for each target."""
         number = self.models.push("digits", digest_of(source.encode()), "tflite", 5).number
         for target in targets:
             self.builds.submit(inputs(source, target), "digits", number)
@@ -54,12 +54,12 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
 
 
-def test_a_pool_serves_what_is_built_for_its_target(shop: Shop) -> None:
+def test_a_pool_serves_builds_for_its_target(shop: Shop) -> None:
     shop.push(V3, VNNI)
     assert shop.pools(old=[V3], new=[VNNI], arm=[ARM]) == ["new", "old"]
 
 
-def test_a_name_stands_for_what_its_alias_says(shop: Shop) -> None:
+def test_a_name_refers_to_the_version_of_its_alias(shop: Shop) -> None:
     shop.push(V3)
     shop.push(VNNI, source="another")
     shop.aliases.promote("digits", "stable", 1, 100)
@@ -67,7 +67,7 @@ def test_a_name_stands_for_what_its_alias_says(shop: Shop) -> None:
         assert shop.pools(reference, old=[V3], new=[VNNI]) == pools
 
 
-def test_what_there_is_not_is_not_found(shop: Shop) -> None:
+def test_an_unknown_name_is_not_found(shop: Shop) -> None:
     with pytest.raises(NotFound):
         shop.pools(old=[V3])
     shop.push(V3)
@@ -76,27 +76,27 @@ def test_what_there_is_not_is_not_found(shop: Shop) -> None:
             shop.pools(reference, old=[V3])
 
 
-def test_without_workers_it_says_of_which_target_one_is_needed(shop: Shop) -> None:
+def test_without_workers_the_error_names_the_needed_target(shop: Shop) -> None:
     shop.push(V3)
     with pytest.raises(NotReady, match=r"^no running worker supports x86-64-v3$"):
         shop.pools()
 
 
-def test_where_no_pool_fits_it_says_what_there_is(shop: Shop) -> None:
+def test_if_no_pool_fits_the_error_names_the_available_targets(shop: Shop) -> None:
     shop.push(VNNI, ARM)
     expected = "digits 1 has no build for any running pool: it is built for aarch64 or x86-64-v4.vnni, but the running "
     with pytest.raises(NotBuilt, match=f"^{expected}workers support x86-64-v3$"):
         shop.pools(1, old=[V3])
 
 
-def test_a_build_under_way_is_worth_waiting_for(shop: Shop) -> None:
+def test_a_running_build_is_reported_as_the_reason(shop: Shop) -> None:
     shop.push(VNNI)
     shop.builds.submit(inputs("model", V3), "digits", 1)
     with pytest.raises(NotReady, match="is being built"):
         shop.pools(old=[V3])
 
 
-def test_a_build_that_failed_says_why(shop: Shop) -> None:
+def test_a_failed_build_is_reported_as_the_reason(shop: Shop) -> None:
     shop.push()
     shop.builds.submit(inputs("model", V3), "digits", 1)
     claim = shop.builds.claim("worker", 30)
@@ -106,7 +106,7 @@ def test_a_build_that_failed_says_why(shop: Shop) -> None:
         shop.pools(old=[V3])
 
 
-def test_what_was_verified_by_nobody_is_served_by_nobody_yet(shop: Shop) -> None:
+def test_an_unverified_build_is_not_served(shop: Shop) -> None:
     shop.push(V3, is_verified=False)
     expected = r"^no worker for x86-64-v3 has verified version 1 of model 'digits' yet$"
     for pools in ({"old": [V3]}, {"new": [VNNI]}, {}):
@@ -116,7 +116,7 @@ def test_what_was_verified_by_nobody_is_served_by_nobody_yet(shop: Shop) -> None
     assert shop.pools(1, old=[V3]) == ["old"]
 
 
-def test_until_it_is_verified_the_version_before_it_answers(shop: Shop) -> None:
+def test_until_a_version_is_verified_the_previous_one_is_served(shop: Shop) -> None:
     shop.push(V3)
     shop.push(VNNI, source="another", is_verified=False)
     assert shop.pools(old=[V3], new=[VNNI]) == ["old"]
@@ -124,14 +124,14 @@ def test_until_it_is_verified_the_version_before_it_answers(shop: Shop) -> None:
     assert shop.pools(old=[V3], new=[VNNI]) == ["new", "old"]
 
 
-def test_what_failed_its_verification_says_so(shop: Shop) -> None:
+def test_a_failed_verification_is_reported_as_the_reason(shop: Shop) -> None:
     shop.push(V3, is_verified=False)
     shop.verify(V3, passed=False, summary="1 of 80 values differs")
     with pytest.raises(NotVerified, match="failed its verification on x86-64-v3: 1 of 80 values differs"):
         shop.pools(old=[V3])
 
 
-def test_what_is_verified_and_has_no_worker_asks_for_one(shop: Shop) -> None:
+def test_a_verified_build_without_a_worker_names_the_needed_target(shop: Shop) -> None:
     shop.push(VNNI)
     shop.push(V3, source="model", is_verified=False)
     with pytest.raises(NotReady, match=r"^no running worker supports x86-64-v4\+vnni$"):
@@ -140,7 +140,7 @@ def test_what_is_verified_and_has_no_worker_asks_for_one(shop: Shop) -> None:
         shop.pools(old=[V3])
 
 
-def test_a_pool_on_which_it_computes_something_else_is_sent_nothing(shop: Shop) -> None:
+def test_a_pool_on_which_the_outputs_are_wrong_gets_no_requests(shop: Shop) -> None:
     shop.push(V3)
     shop.verifications.submit(digest_of(f"model {V3}".encode()), V3, "bad")
     shop.verifications.submit(digest_of(f"model {V3}".encode()), V3, "good")
@@ -153,7 +153,7 @@ def test_a_pool_on_which_it_computes_something_else_is_sent_nothing(shop: Shop) 
         shop.pools(1, bad=[V3])
 
 
-def test_a_version_is_ready_where_a_worker_has_it_in_memory_or_loads_it_for_the_first_request(shop: Shop) -> None:
+def test_a_version_is_ready_if_a_worker_has_it_in_memory_or_can_load_it(shop: Shop) -> None:
     shop.push(V3)
     shop.push(VNNI, source="another")
     shop.aliases.promote("digits", "stable", 2, 100)

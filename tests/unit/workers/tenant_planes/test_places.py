@@ -1,4 +1,4 @@
-"""Where data planes of tenants are, and with which settings there are some."""
+"""The addresses of tenants' data planes, and the settings that exclude them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from service.core.settings import Role, Settings
 from service.workers.tenant_planes import Places, folder_of, folder_of_front
 
-_LONGEST_NAME = 107  # of a Unix socket, with the zero before one without a file
+_LONGEST_NAME = 107  # the maximum for a Unix socket, with the leading zero byte of an abstract one
 
 
-def test_each_tenant_has_sockets_and_a_key_that_nobody_foresees() -> None:
+def test_each_tenant_has_sockets_and_a_key_that_cannot_be_guessed() -> None:
     places, others = Places(), Places()
     found = [
         name
@@ -27,7 +27,7 @@ def test_each_tenant_has_sockets_and_a_key_that_nobody_foresees() -> None:
     assert Places(places.secret).control("acme") == places.control("acme")
 
 
-def test_no_tenants_name_leads_to_anothers_folder(tmp_path: Path) -> None:
+def test_no_tenant_name_leads_to_another_folder(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
     folders = {folder_of(settings, tenant) for tenant in ("", "acme", "front", "operator")} | {
         folder_of_front(settings)
@@ -37,6 +37,6 @@ def test_no_tenants_name_leads_to_anothers_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("also", [{"shared_memory": True}, {"role": Role.WORKER}, {"role": Role.API}])
-def test_what_it_does_not_go_with_is_refused(also: dict[str, object]) -> None:
+def test_incompatible_settings_are_rejected(also: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="plane_per_tenant"):
         Settings.model_validate({"plane_per_tenant": True, **also})

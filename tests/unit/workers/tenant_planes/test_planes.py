@@ -1,4 +1,4 @@
-"""Data planes of two tenants behind a public one: who is told what, and what of one reaches the other."""
+"""The data planes of two tenants and the public one: which orders each receives, and what one tenant can affect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Members = dict[str, Any]
 
 @dataclass(frozen=True)
 class FewPlaces(Places):
-    """Where a test listens."""
+    """Addresses at which a test listens."""
 
     ends: Mapping[str, PlaneEnd] = field(default_factory=lambda: {"acme": PlaneEnd(), "beta": PlaneEnd()})
 
@@ -40,8 +40,9 @@ class FewPlaces(Places):
 
 
 class Supervisor:
-    """Attributes:
-    asked: what was asked of it.
+    """
+    Attributes:
+        asked: the requests that it received.
     """
 
     def __init__(self) -> None:
@@ -69,8 +70,9 @@ class Listener(Unheard):
 
 
 class Scene:
-    """Attributes:
-    front: the public one.
+    """
+    Attributes:
+        front: the public data plane.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +89,7 @@ class Scene:
         return {"type": "load", "model": model, "version": "1", "target": "t", "parts": [part]}
 
     async def loaded(self, model: str) -> int:
-        """Loads it in a data plane that comes then."""
+        """Loads the model in a data plane that starts then."""
         end = self.places.end(model.partition("~")[0])
         loading = asyncio.create_task(self.planes.load(self.order(model)))
         await end.accept()
@@ -106,7 +108,9 @@ class Scene:
         self.planes.order(orders.routes(named))
 
     async def told(self, *answering: str) -> Told:
-        """What the public one is told as soon as these tenants' data planes answer, and no others."""
+        """Returns the table that the public data plane receives as soon as exactly these tenants' data planes are
+        connected.
+        """
         while True:
             self.shown.apply(await self.heard(self.front, "workers"))
             if {each["pool"] for each in self.shown.workers.values() if each["loaded"]} == set(answering):
@@ -137,7 +141,7 @@ async def both(scene: Scene) -> tuple[int, int]:
     return keys
 
 
-async def test_each_tenants_models_are_loaded_in_a_process_of_its_own(scene: Scene) -> None:
+async def test_the_models_of_each_tenant_are_loaded_in_a_separate_process(scene: Scene) -> None:
     acme, beta = await both(scene)
     assert scene.supervisor.asked == [("acme", True), ("beta", True)]
     shown = {each["pool"]: each["key"] for each in scene.shown.workers.values()}
@@ -150,13 +154,13 @@ async def test_each_tenants_models_are_loaded_in_a_process_of_its_own(scene: Sce
         assert [(each["model"], each["main"]) for each in routes["routes"]] == [(f"{tenant}~digits", key)]
 
 
-async def test_the_names_of_files_go_when_they_are_loaded(scene: Scene, tmp_path: Path) -> None:
+async def test_the_links_to_files_are_removed_after_the_load(scene: Scene, tmp_path: Path) -> None:
     await scene.loaded("acme~digits")
     assert list((tmp_path / "acme").iterdir()) == []
     assert scene.library.exists()
 
 
-async def test_one_that_ends_leaves_the_others_where_they_are(scene: Scene) -> None:
+async def test_a_data_plane_that_ends_does_not_affect_the_others(scene: Scene) -> None:
     acme, beta = await both(scene)
     scene.places.end("acme").leave()
     told = await scene.told("beta")
@@ -166,11 +170,11 @@ async def test_one_that_ends_leaves_the_others_where_they_are(scene: Scene) -> N
     await scene.places.end("acme").accept()
     await eventually_async(lambda: bool(scene.listener.finds))
     (found,) = scene.listener.finds
-    assert beta in found.models  # or it would be taken for lost
+    assert beta in found.models  # otherwise it would be taken for lost
     assert acme not in found.models
 
 
-async def test_what_is_being_loaded_where_one_ends_fails(scene: Scene) -> None:
+async def test_a_load_fails_if_the_data_plane_ends(scene: Scene) -> None:
     end = scene.places.end("acme")
     loading = asyncio.create_task(scene.planes.load(scene.order("acme~digits")))
     await end.accept()
@@ -180,7 +184,7 @@ async def test_what_is_being_loaded_where_one_ends_fails(scene: Scene) -> None:
         await loading
 
 
-async def test_one_without_models_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_data_plane_without_models_is_ended(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planes, "_LINGER_S", 0.01)
     key = await scene.loaded("acme~digits")
     assert scene.supervisor.asked == [("acme", True)]
@@ -191,7 +195,9 @@ async def test_one_without_models_ends(scene: Scene, monkeypatch: pytest.MonkeyP
     await eventually_async(lambda: scene.supervisor.asked[-1] == ("acme", False))
 
 
-async def test_a_gather_does_not_wait_for_one_that_hangs(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gather_does_not_wait_for_a_data_plane_that_hangs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(planes, "_PATIENCE_S", 0.01)
     await scene.loaded("acme~digits")
     gathering = asyncio.create_task(scene.planes.gather())
@@ -200,7 +206,7 @@ async def test_a_gather_does_not_wait_for_one_that_hangs(scene: Scene, monkeypat
     await gathering
 
 
-async def test_a_tenant_is_believed_of_its_own_models_alone(scene: Scene) -> None:
+async def test_reports_of_a_tenant_count_only_for_its_own_models(scene: Scene) -> None:
     acme, beta = await both(scene)
     use = {"admitted": 1, "queued": 0, "used_s": 2.0, "changes": dict(NOTHING)}
     models = [
@@ -223,7 +229,7 @@ async def test_a_tenant_is_believed_of_its_own_models_alone(scene: Scene) -> Non
     )
 
 
-async def test_reports_of_one_hold_what_the_others_said_last(scene: Scene) -> None:
+async def test_a_report_of_one_contains_the_last_reports_of_the_others(scene: Scene) -> None:
     keys = await both(scene)
     for tenant, key in zip(("acme", "beta"), keys, strict=True):
         use = {"key": key, "admitted": 1, "queued": 0, "used_s": 2.0, "changes": dict(NOTHING)}
@@ -246,9 +252,7 @@ def _key(model: Members) -> int:
         {"kind": "connect", "worker": "beta/1"},
     ],
 )
-async def test_questions_that_are_not_a_tenants_are_answered_like_what_is_not_there(
-    scene: Scene, question: Members
-) -> None:
+async def test_questions_about_other_tenants_models_get_not_found(scene: Scene, question: Members) -> None:
     await both(scene)
     end = scene.places.end("acme")
     end.say({"type": "question", "question": 1, **question})
@@ -256,7 +260,7 @@ async def test_questions_that_are_not_a_tenants_are_answered_like_what_is_not_th
     assert scene.listener.questions == []
 
 
-async def test_a_tenants_own_questions_are_answered(scene: Scene) -> None:
+async def test_questions_of_a_tenant_about_its_models_are_answered(scene: Scene) -> None:
     acme, _ = await both(scene)
     end = scene.places.end("acme")
     questions: list[Members] = [
@@ -269,23 +273,23 @@ async def test_a_tenants_own_questions_are_answered(scene: Scene) -> None:
     assert len(scene.listener.questions) == 2
 
 
-async def test_the_public_one_has_keys_and_certificates_and_the_others_have_not(scene: Scene) -> None:
+async def test_only_the_public_data_plane_gets_keys_and_certificates(scene: Scene) -> None:
     await scene.loaded("acme~digits")
     scene.planes.order(orders.configure(Settings(), "not yet"))
     scene.planes.order(orders.keys(True, cluster_key="c"))
     scene.planes.order(*orders.certificate(b"chain", b"key"))
     end = scene.places.end("acme")
-    assert (await scene.heard(end, "configure"))["not_ready"] == ""  # the public one says it
+    assert (await scene.heard(end, "configure"))["not_ready"] == ""  # the public data plane checks this
     assert (await scene.heard(scene.front, "configure"))["not_ready"] == "not yet"
     await scene.heard(scene.front, "keys")
     while (await scene.front.hear())[0]["type"] != "certificate":
         pass
     end.say({"type": "question", "question": 1, "kind": "call"})
-    assert (await end.hear())[0]["type"] == "answer"  # nothing was said in between
+    assert (await end.hear())[0]["type"] == "answer"  # nothing was sent in between
 
 
 async def test_an_order_has_the_same_key_for_the_next_control_plane(scene: Scene, tmp_path: Path) -> None:
-    """By which it finds what is loaded."""
+    """By this key, the next control plane finds the loaded models."""
     files = TenantFiles(lambda tenant: tmp_path / tenant)
     with files.lent("acme", scene.order("acme~digits")) as one:
         pass

@@ -1,4 +1,4 @@
-"""What a tenant's data plane reports may be made up."""
+"""The reports of a tenant's data plane may be forged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(**changed: Any) -> dict[str, Any]:
     return {"changes": {"answers": [{"protocol": "rest", "code": "200", "total": HISTOGRAM, **changed}]}}
 
 
-def test_what_makes_sense_is_taken() -> None:
+def test_a_valid_report_is_accepted() -> None:
     changes = {**answer()["changes"], "queue": HISTOGRAM, "more": 1}
     (use,) = uses_in(report(changes=changes), MODELS).values()
     assert use["changes"] == {**answer()["changes"], "queue": HISTOGRAM}
@@ -48,12 +48,12 @@ def test_what_makes_sense_is_taken() -> None:
         answer(protocol="grpc", code="200"),
     ],
 )
-def test_what_would_spoil_the_metrics_of_all_is_refused(changed: dict[str, Any]) -> None:
+def test_a_report_that_would_corrupt_the_metrics_of_all_is_rejected(changed: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError, LookupError, AttributeError)):
         uses_in(report(**changed), MODELS)
 
 
-def test_reasons_are_those_that_there_are() -> None:
+def test_the_accepted_reasons_are_those_of_the_data_plane() -> None:
     assert rejected_in({"rejected": {"deadline": 1, "made up": 2}}) == {"deadline": 1}
     with pytest.raises(ValueError, match="not a count"):
         rejected_in({"rejected": {"deadline": 1.5}})
