@@ -1,4 +1,6 @@
-"""A release of the chart on the cluster that OCTET_TEST_CLUSTER names; models for pools of x86, and one for ARM's."""
+"""A release of the chart on the cluster in OCTET_TEST_CLUSTER, with models for the x86 pools and one for the ARM
+pool.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def row(cluster: Cluster, model: str, pool: str) -> dict[str, Any]:
-    """What `octet matrix` says of a model on a pool."""
+    """Returns the row of `octet matrix` for a model on a pool."""
     rows = cluster.octet("matrix", model)["rows"]
     found: dict[str, Any] = next(each for each in rows if each["pool"] == pool)
     return found

@@ -1,4 +1,4 @@
-"""What clients of the API's Service see of a cluster on a quiet day."""
+"""What clients of the API's Service observe in a cluster without faults."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ PICTURE = ROOT / "examples" / "digits" / "7.png"
 def test_predictions_over_http_and_grpc(cluster: Cluster, service: str, model: str) -> None:
     with load(cluster, service, model):
         time.sleep(3)
-    # Which they are after, too, when nobody waits for the first answers any more.
+    # That holds even after the clients of the first responses have left.
     with load(cluster, service, model) as seen:
         time.sleep(3)
     print(service, model, seen.phases)
     assert seen.counts().keys() == {"right"}
 
 
-def test_what_no_compile_worker_runs_a_worker_of_arm_has_verified(cluster: Cluster) -> None:
+def test_an_arm_worker_verifies_what_no_compile_worker_can_run(cluster: Cluster) -> None:
     found = row(cluster, "boards", "arm")
     assert (found["state"], found["verified"], found["target"]) == ("ready", True, "aarch64+dotprod"), found
     assert found["p50_s"] > 0
 
 
-def test_all_pools_answer_with_the_same_bytes(cluster: Cluster) -> None:
+def test_all_pools_respond_with_the_same_bytes(cluster: Cluster) -> None:
     cluster.octet("push", MODEL, "--name", "boards", "--target", "all")
     answer = cluster.octet("compare", "boards", PICTURE)
     assert (answer["equal"], {each["pool"] for each in answer["answers"]}) == (True, {"vnni", "avx2", "arm"}), answer

@@ -1,4 +1,4 @@
-"""What clients of the API's Service see while a worker reaches nothing, fills its disk, or gets no connection."""
+"""What clients of the API's Service observe while a worker has no network, a full disk, or no database connection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 POSTGRESQL_PORT = 5432
 HEARTBEAT_S = 2.0
-LOOK_S = 1.0  # the API's, until it knows that a worker is silent, on a machine that does much else
+LOOK_S = 1.0  # the time until the API notices that a worker is silent, on a busy machine
 FILL = ["dd", "if=/dev/zero", "of=/data/filled", "bs=1M", "count=1100"]  # more than cacheVolume of values.yaml
-# Takes every connection that PostgreSQL has left, says how many those are, and keeps them until it is ended.
+# Takes every free connection of PostgreSQL, prints their number, and keeps them until it is ended.
 TAKE_ALL = """
 import sys, time, psycopg
 held = []
@@ -40,7 +40,7 @@ RULES = {
 
 @contextmanager
 def dropped(cluster: Cluster, pod: str, fault: str) -> Iterator[None]:
-    """What a pod sends to others, and is sent, is dropped without a word."""
+    """Drops all packets from and to a pod, without an error to the sender."""
     for rule in RULES[fault]:
         cluster.beside_container(pod, "iptables", "--insert", *rule, "--jump=DROP")
     try:
@@ -51,12 +51,12 @@ def dropped(cluster: Cluster, pod: str, fault: str) -> Iterator[None]:
 
 
 def is_there(cluster: Cluster) -> bool:
-    """Whether the API knows of the worker, and of its model."""
+    """Returns true if the API lists the worker and its model."""
     return any(each["workers"] for each in cluster.octet("matrix", "digits")["rows"] if each["pool"] == "avx2")
 
 
 @pytest.mark.parametrize("fault", list(RULES))
-def test_a_worker_that_is_cut_off_loses_no_request_and_comes_back(cluster: Cluster, fault: str) -> None:
+def test_a_worker_without_network_loses_no_request_and_comes_back(cluster: Cluster, fault: str) -> None:
     [pod] = cluster.pods("octet/pool=avx2")
     restarts = cluster.restarts(pod)
     name = f"cut off from {fault}"
@@ -71,11 +71,11 @@ def test_a_worker_that_is_cut_off_loses_no_request_and_comes_back(cluster: Clust
         assert seen.phases[name]["longest_ms"] <= 1000 * (2 * HEARTBEAT_S + LOOK_S)
 
 
-def test_a_worker_that_fills_its_disk_is_replaced(cluster: Cluster) -> None:
+def test_a_worker_with_a_full_disk_is_replaced(cluster: Cluster) -> None:
     """Kubernetes evicts the pod, whatever has filled the volume."""
     [pod] = cluster.pods("octet/pool=avx2")
     with watched(cluster, "filling the node cache") as seen:
-        cluster.kubectl("exec", pod, "--", *FILL, check=False)  # which may be ended with the pod
+        cluster.kubectl("exec", pod, "--", *FILL, check=False)  # may be ended with the pod
         eventually(lambda: pod not in cluster.pods("octet/pool=avx2"), WORK_TIMEOUT_S)
         cluster.rolled("deployment/octet-avx2")
     cluster.kubectl("delete", "pod", pod, "--ignore-not-found")
@@ -91,7 +91,7 @@ def test_nothing_is_lost_while_the_database_has_no_free_connection(cluster: Clus
         try:
             assert greedy.stdout is not None
             assert "too many clients" in greedy.stdout.readline()
-            cluster.kill(pod)  # it needs new ones
+            cluster.kill(pod)  # it needs new connections
             time.sleep(AWAY_S)
         finally:
             greedy.kill()

@@ -1,4 +1,4 @@
-"""What clients of the API's Service see while parts of a cluster are replaced, killed and cut off."""
+"""What clients of the API's Service observe while parts of a cluster are replaced, killed and cut off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_nothing_is_lost_while_a_deployment_is_rolled(cluster: Cluster, name: st
 
 
 def test_nothing_is_lost_by_an_upgrade_and_its_rollback(cluster: Cluster) -> None:
-    """Old and new processes are beside each other, and at last the old ones are on the new version's tables."""
+    """Old and new processes run side by side, and in the end the old ones use the tables of the new version."""
     if not cluster.has_image("octet.test/octet-cluster:2"):
         pytest.skip("NOT TESTED: the nodes have no images of a later version (tests/cluster/README.md)")
     with watched(cluster, "upgrading") as seen:
@@ -42,12 +42,12 @@ def test_nothing_is_lost_by_an_upgrade_and_its_rollback(cluster: Cluster) -> Non
 
 
 def push_again(cluster: Cluster) -> None:
-    """A build that was never made: its batch size is this moment's."""
+    """Pushes a build that does not exist yet: its batch size depends on the time."""
     batch = 2 + time.time_ns() % 30
     cluster.octet("push", EXAMPLES / "digits_int8.tflite", "--name", "moved", "--batch", str(batch))
     builds = [cluster.octet("builds", each["id"]) for each in cluster.octet("builds", "--model", "moved")]
     failed = [each["error"] for each in builds if each["state"] not in ("succeeded", "queued", "running")]
-    # What was asked for of another version's compiler is asked for again of the one that is there.
+    # A build that was requested for another compiler version is resubmitted for the installed one.
     assert all("replaces it" in error["hint"] for error in failed), failed
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_lost_while_a_node_is_drained(cluster: Cluster) -> None:
 
 
 def test_a_drain_leaves_the_last_worker_of_a_pool(cluster: Cluster) -> None:
-    """The pool has no other node, and neither has the database, whose pod goes; the drain waits."""
+    """The pool has no other node, and the database, whose pod is evicted, has none either: the drain waits."""
     with watched(cluster, "draining n1") as seen, uncordoned(cluster, "n1"):
         assert "Cannot evict pod" in drain(cluster, "n1", AWAY_S, ends=False)
         assert cluster.pods("octet/pool=vnni")
@@ -81,8 +81,8 @@ def uncordoned(cluster: Cluster, node: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("pool", ["vnni", "avx2"])
-def test_a_worker_that_is_killed_loses_no_request(cluster: Cluster, pool: str) -> None:
-    """The API asks another one. Without a pause, so that every worker has requests when it is killed."""
+def test_a_killed_worker_loses_no_request(cluster: Cluster, pool: str) -> None:
+    """The API retries on another worker. There is no pause, so that every worker has requests when it is killed."""
     pods = cluster.pods(f"octet/pool={pool}")
     with watched(cluster, f"killing {pool}", pause_s=0.0) as seen:
         for pod in pods:
@@ -92,7 +92,7 @@ def test_a_worker_that_is_killed_loses_no_request(cluster: Cluster, pool: str) -
     assert seen.counts().keys() == {"right"}
 
 
-def test_an_api_that_is_killed_costs_what_it_had_in_flight(cluster: Cluster) -> None:
+def test_a_killed_api_loses_only_its_requests_in_flight(cluster: Cluster) -> None:
     (pod, *_) = cluster.pods("app.kubernetes.io/component=api")
     with watched(cluster, "killing an API", pause_s=0.0) as seen:
         restarts = cluster.restarts(pod)
@@ -100,10 +100,10 @@ def test_an_api_that_is_killed_costs_what_it_had_in_flight(cluster: Cluster) -> 
         cluster.until_again(pod, restarts)
     counts = seen.counts()
     assert counts.keys() <= {"right", "lost", "not accepted"}
-    assert counts.get("lost", 0) <= 2 * 6  # a request of each client, and one more that was in the listener's queue
+    assert counts.get("lost", 0) <= 2 * 6  # one request of each client, and one more that was in the listener's queue
 
 
-def test_a_build_whose_worker_is_killed_is_finished_by_the_next(cluster: Cluster) -> None:
+def test_a_build_of_a_killed_worker_is_finished_by_the_next(cluster: Cluster) -> None:
     (worker,) = cluster.pods("app.kubernetes.io/component=compile-worker")
     name = f"again-{os.getpid()}"
     arguments = ("--name", name, "--target", "x86-64-v3", "--batch", "1,3", "--detach")
@@ -122,7 +122,7 @@ def states(cluster: Cluster, model: str) -> list[str]:
     return [each["state"] for each in cluster.octet("builds", "--model", model)]
 
 
-def test_models_answer_while_the_database_is_away(cluster: Cluster) -> None:
+def test_models_answer_during_an_outage_of_the_database(cluster: Cluster) -> None:
     with watched(cluster, "deleting the database's pod") as seen:
         cluster.kubectl("delete", "pod", "octet-postgresql-0", "--grace-period=1")
         cluster.octet("push", EXAMPLES / "digits_int8.tflite", "--name", "digits", "--target", "x86-64-v3")
@@ -131,7 +131,7 @@ def test_models_answer_while_the_database_is_away(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("fault", ["DROP", "REJECT"])
-def test_loaded_models_answer_while_the_bucket_is_away(cluster: Cluster, fault: str) -> None:
+def test_loaded_models_answer_during_an_outage_of_the_bucket(cluster: Cluster, fault: str) -> None:
     name = f"{fault.lower()}-{os.getpid()}"
     rule = ["INPUT", "-p", "tcp", "--dport", str(BUCKET_PORT), "-j", fault]
     if fault == "REJECT":

@@ -1,4 +1,4 @@
-"""Where Kubernetes places the pools of examples/pools.yaml: on nodes that are pretended, since no card is at hand."""
+"""Where Kubernetes places the pools of examples/pools.yaml: on simulated nodes, since no GPU is available."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ handler: nvidia
 
 @contextmanager
 def pretended(cluster: Cluster, file: Path) -> Iterator[None]:
-    """Nodes without machines, whose pods are ready at once."""
+    """Adds nodes without machines, whose pods are ready at once."""
     file.write_text(json.dumps(NODES))
     run = cluster.folder / "run"
     program = map(str, (run / "in", sys.executable, cluster.folder / "fakenodes.py", run, file, 3 * WORK_TIMEOUT_S))
@@ -60,7 +60,7 @@ def pretended(cluster: Cluster, file: Path) -> Iterator[None]:
 
 @pytest.fixture
 def pools(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
-    """The namespace in which the example's pools are, and nothing else of a release."""
+    """The namespace that contains the example's pools, and nothing else of a release."""
     shown = [f"--show-only=templates/{name}.yaml" for name in ("pools", "secrets")]
     values = f"--values={chart.EXAMPLES / 'pools.yaml'}"
     done = chart.run("template", "octet", chart.CHART, values, "--kube-version=1.20.2", *shown)
@@ -78,7 +78,7 @@ def pools(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def places(pools: Cluster) -> dict[str, list[str]]:
-    """Of each pool, the nodes of its pods; "" for one that waits for a node."""
+    """Returns the nodes of each pool's pods; "" for a pod that waits for a node."""
     found: dict[str, list[str]] = {}
     for pod in pools.objects("pods"):
         if "deletionTimestamp" not in pod["metadata"]:
@@ -94,7 +94,7 @@ def why_pending(pools: Cluster) -> str:
     )
 
 
-def test_pools_are_placed_by_what_their_nodes_have_and_a_card_is_had_once(pools: Cluster) -> None:
+def test_pools_are_placed_by_node_features_and_each_gpu_is_used_once(pools: Cluster) -> None:
     own = {
         "vnni": ["pretended-vnni"] * 2,
         "avx2": ["pretended-avx2"],
@@ -102,7 +102,7 @@ def test_pools_are_placed_by_what_their_nodes_have_and_a_card_is_had_once(pools:
         "sm80": ["pretended-sm80"],
     }
     eventually(lambda: places(pools) == own, WORK_TIMEOUT_S)
-    # Two pods of four cores do not leave their node room for a third in a roll; a pool of cards ends one first.
+    # Two pods of four cores leave no room on their node for a third during a rollout; a GPU pool ends one first.
     pools.kubectl("rollout", "restart", "deployment/octet-sm80")
     pools.rolled("deployment/octet-sm80")
     assert places(pools)["sm80"] == ["pretended-sm80"]

@@ -1,4 +1,4 @@
-"""docs/how-to/kubernetes.md, followed: the bundled database is dumped, emptied and restored."""
+"""Follows docs/how-to/kubernetes.md: the bundled database is dumped, emptied and restored."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ PLACE = "/var/lib/tried"
 
 @pytest.fixture(scope="module")
 def tried(cluster: Cluster) -> Iterator[Cluster]:
-    """A second release, in a namespace of its own."""
+    """A second release, in its own namespace."""
     found = replace(cluster, namespace="tried")
     _remove(cluster)
-    # A volume by path stays root's, whatever the pod's fsGroup.
+    # A hostPath volume stays owned by root, whatever the pod's fsGroup.
     cluster.on_node("n2", "install", "--directory", "--owner=10001", "--group=10001", PLACE)
     cluster.kubectl("create", "namespace", "tried")
     try:
@@ -42,7 +42,7 @@ def test_a_release_without_a_bucket_passes_its_own_test(tried: Cluster) -> None:
     assert "Phase:          Succeeded" in tried.helm("test", "tried")
 
 
-def test_who_shares_the_volume_is_on_its_node_and_is_rolled_there(tried: Cluster) -> None:
+def test_pods_that_share_the_volume_are_on_its_node_and_are_rolled_there(tried: Cluster) -> None:
     tried.octet("push", MODEL, "--name", "digits", "--target", "x86-64-v3")
     with watched(tried, "rolling all of a release with one volume") as seen:
         for name in ("octet", "octet-compile", "octet-avx2"):

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from tests.support.kubernetes import API, Cluster, Load, load
 
 STEADY_S = 10.0
-PAUSE_S = 0.05  # between the requests of a client whose latencies count: they do not fill the machine
-AWAY_S = 45.0  # longer than a store or a database is asked again
+# between the requests of a client whose latencies are measured, so that they do not overload the machine
+PAUSE_S = 0.05
+AWAY_S = 45.0  # longer than requests to a store or a database are retried
 
 
 @contextmanager
 def watched(cluster: Cluster, name: str, pause_s: float = PAUSE_S, model: str = "digits") -> Iterator[Load]:
-    """Clients of the API's Service, whose requests are counted as `name` from here on; what they saw is printed."""
+    """Runs clients of the API's Service. Their requests are counted under `name`; the result is printed."""
     with load(cluster, API, model, pause_s) as seen:
         time.sleep(STEADY_S)
         seen.phase(name)

@@ -1,4 +1,4 @@
-"""The commands against a server: what a person types, and what a script reads."""
+"""The commands against a server: interactive output, and output for scripts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield served.url
 
 
-def test_push_shows_the_stages_then_what_was_proved_then_what_to_type(server: str) -> None:
+def test_push_shows_stages_the_checks_and_the_next_command(server: str) -> None:
     process = octet(server, "push", EXAMPLES / UINT8)
     stages = [line.split()[1] for line in process.stderr.splitlines() if line.startswith("  ✓")]
     assert stages == ["fetch", "import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
@@ -45,7 +45,7 @@ def test_pushing_again_is_a_cache_hit_and_shows_no_stages(server: str) -> None:
     assert octet(server, "push", *PUSHED).stderr == ""
 
 
-def test_predict_gives_the_reference_kernels_answer(server: str) -> None:
+def test_predict_shows_the_output_of_the_reference_kernels(server: str) -> None:
     answer = octet_json(server, "predict", "digits", PICTURE, "--labels", EXAMPLES / "labels.txt")
     stored = EXPECTED[INT8]["reference"][2]
     assert answer["outputs"][0]["data"] == [(each + 128) / 256 for each in stored]
@@ -57,7 +57,7 @@ def test_predict_shows_the_best_class_first(server: str) -> None:
     assert octet(server, "predict", "digits", PICTURE).stdout.split()[::2][0] == "2"
 
 
-def test_predict_takes_a_tensor_and_saves_the_answer(server: str, tmp_path: Path) -> None:
+def test_predict_takes_a_tensor_and_saves_the_output(server: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 16, 16, 1), np.int8))
     octet(server, "predict", "digits", tmp_path / "x.npy", "--version", "1", "--save", tmp_path / "y.npy")
     assert np.load(tmp_path / "y.npy").shape == (1, 10)
@@ -78,7 +78,7 @@ def test_predict_takes_a_tensor_and_saves_the_answer(server: str, tmp_path: Path
         (("builds", "0" * 32), "not_found"),
     ],
 )
-def test_an_error_of_the_server_is_told_by_its_code(server: str, command: tuple[object, ...], code: str) -> None:
+def test_an_error_of_the_server_has_its_code(server: str, command: tuple[object, ...], code: str) -> None:
     assert octet_json(server, *command, status=1)["error"]["code"] == code
 
 
@@ -115,7 +115,7 @@ def test_doctor_finds_the_server(server: str) -> None:
     assert found["state"] == "ok"
 
 
-def test_a_port_that_is_taken_is_told(server: str, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(server: str, tmp_path: Path) -> None:
     port = server.rpartition(":")[2]
     process = octet(server, "serve", "--port", port, "--data-dir", tmp_path, status=1, flags=())
     assert f"127.0.0.1:{port}" in process.stderr

@@ -1,4 +1,4 @@
-"""`make demo`, as a newcomer sees it: with no compiler, no linker and no other program within reach."""
+"""`make demo`, as a newcomer runs it: without a compiler, a linker or any other program in PATH."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_it_shows_the_picture_and_the_right_digit(demo: subprocess.CompletedProc
     assert first.split()[0] == "2"
 
 
-def test_it_says_what_was_proved(demo: subprocess.CompletedProcess[str]) -> None:
+def test_it_shows_the_checks(demo: subprocess.CompletedProcess[str]) -> None:
     assert re.search(r"checked +against LiteRT .*: all 2,780 values from 278 inputs are equal", demo.stdout)
     assert re.search(r"canonical form .*: all 2,780 values from 278 inputs are equal", demo.stdout)
     assert "100 % of 246,000 multiply-accumulates" in demo.stdout
@@ -49,6 +49,6 @@ def test_the_second_push_is_answered_from_the_cache(demo: subprocess.CompletedPr
     assert demo.stderr.count("codegen") == 1
 
 
-def test_it_logs_nothing_that_went_wrong(demo: subprocess.CompletedProcess[str]) -> None:
+def test_it_logs_no_errors(demo: subprocess.CompletedProcess[str]) -> None:
     assert "Traceback" not in demo.stderr
     assert "WARNING" not in demo.stderr

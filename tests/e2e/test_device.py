@@ -1,7 +1,7 @@
-"""`docs/how-to/device.md`, followed: compiled here, run on an arm64 Debian, where the wheel is installed.
+"""Follows `docs/how-to/device.md`: compiles here, and runs on an arm64 Debian where the wheel is installed.
 
-The processor is played by qemu's user mode, which has neither Landlock nor seccomp: what refuses there without
-`--unsandboxed` is run with it.
+The processor is emulated by qemu's user mode, which has neither Landlock nor seccomp: commands that refuse to run
+without them get `--unsandboxed`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TARGETS = {
     "aarch64": "cortex-a53",
     "aarch64+dotprod": "neoverse-n1",
     "aarch64+i8mm": "max",
-}  # the least CPU that has it
+}  # the least capable CPU that has it
 _EXAMPLES = ROOT / "examples"
 _PAGE = "docs/how-to/device.md"
 _LINES = [command.text for command in commands_of((ROOT / _PAGE).read_text(), _PAGE)]
-_PYTHON = "3.11"  # the root's
+_PYTHON = "3.11"  # of the root file system
 
-# What is asked of the server over HTTP, and of the model in Python: the same picture.
+# The request to the server over HTTP and the one to the model in Python use the same picture.
 _ASK = """
 import json, sys, time, urllib.request, numpy
 from PIL import Image
@@ -57,7 +57,7 @@ class Board:
         self.folder = folder
 
     def does(self, text: str, cpu: str = "max", *, fails: bool = False) -> str:
-        """Runs a line of the page, in the folder; what it said."""
+        """Runs a command of the page in the folder, and returns its output."""
         done = arm64_root.run(
             ["sh", "-euc", f'PATH="{self.folder}/venv/bin:$PATH"\n{text}'],
             bound=[self.folder],
@@ -73,7 +73,7 @@ class Board:
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
-    """With Octet installed as the page says."""
+    """Octet is installed as the page describes."""
     if why := arm64_root.why_not():
         pytest.skip(f"NOT TESTED on arm64: {why}")
     folder = tmp_path_factory.mktemp("board")
@@ -88,7 +88,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
 
 
 def _wheels(folder: Path) -> None:
-    """Octet's for aarch64, as `make wheel` builds it, and those that it requires."""
+    """The wheel of Octet for aarch64, as `make wheel` builds it, and the wheels that it requires."""
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     aarch64 = "--config-settings=--build-option=--plat-name=manylinux_2_28_aarch64"
     build = (*pip, "wheel", "--no-deps", "--no-build-isolation", aarch64, "--wheel-dir", str(folder), str(ROOT))
@@ -111,7 +111,7 @@ def compiled(request: pytest.FixtureRequest, board: Board) -> tuple[Board, str]:
     return board, TARGETS[target]
 
 
-def test_what_the_page_says_works_there(compiled: tuple[Board, str]) -> None:
+def test_the_commands_of_the_page_work_on_the_board(compiled: tuple[Board, str]) -> None:
     board, cpu = compiled
     verify, run = (next(line for line in _LINES if line.startswith(f"octet {it}")) for it in ("verify", "run"))
     for line in (verify, run):
@@ -122,7 +122,7 @@ def test_what_the_page_says_works_there(compiled: tuple[Board, str]) -> None:
     assert board.does(f"{run} --unsandboxed", cpu).lstrip().startswith("2 ")
 
 
-def test_it_answers_in_python_and_over_http(compiled: tuple[Board, str]) -> None:
+def test_python_and_http_give_the_same_output(compiled: tuple[Board, str]) -> None:
     board, cpu = compiled
     (board.folder / "ask.py").write_text(_ASK)
     port = 18433
@@ -132,7 +132,7 @@ def test_it_answers_in_python_and_over_http(compiled: tuple[Board, str]) -> None
     assert answers[0] == answers[1]
 
 
-def test_a_weaker_cpu_is_refused_by_its_features(board: Board) -> None:
+def test_a_cpu_without_the_features_is_rejected(board: Board) -> None:
     subprocess.run(
         [
             *(sys.executable, "-m", "service.cli", "compile", str(_EXAMPLES / "digits_int8.tflite")),

@@ -1,7 +1,7 @@
-"""Every command of the README and of the documentation runs as printed, or says why it does not.
+"""Runs every command of the README and of the documentation as printed, unless a reason not to is stated.
 
-The commands of a page run in its order in one folder, which is also the home directory, beside a server of their own.
-What a page needs first it says itself, in comments (`tests/support/documented.py`).
+The commands of a page run in order in one folder, which is also the home directory, with their own server. Comments in
+a page contain what it needs first (`tests/support/documented.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.documented import ROOT, Command, commands_of, inline_commands
 from tests.support.serving import environment
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
-# By program: what cannot run in a test.
+# By program: the reason why it cannot run in a test.
 NOT_RUN = {
     "source": "the commands run in the environment of the tests",
     "docker": "needs a container engine; test_deploy.py checks the files, test_compose.py runs their commands",
@@ -57,19 +57,19 @@ def test_the_commands_of_a_page_succeed(name: str, tmp_path: Path) -> None:
             reader.does(command)
 
 
-def test_each_program_that_is_not_run_is_documented() -> None:
+def test_each_program_that_is_not_run_is_used_in_the_documentation() -> None:
     assert NOT_RUN.keys() <= {command.program for name in NAMES for command in documented(name)}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_commands_in_a_sentence_name_what_exists(name: str) -> None:
+def test_commands_in_text_exist(name: str) -> None:
     root = typer.main.get_command(command_line())
     for text in inline_commands((ROOT / name).read_text()):
         assert not unknown_words(root, text), f"{name}: `{text}`"
 
 
 class Reader:
-    """Somebody who types a page's commands, in a folder of their own."""
+    """A user who types a page's commands, in a new folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port, self.words = folder, two_free_ports(), dict[str, str]()
@@ -91,7 +91,7 @@ class Reader:
         for word, value in self.words.items():
             text = text.replace(word, value)
         if re.search(r"\boctet serve\b", text):
-            self._server.close()  # the page's own server takes the place of the one before it
+            self._server.close()  # the page's own server replaces the one before it
             self._server.enter_context(self._serving(text))
             return
         printed = self._run(command, text)
@@ -99,9 +99,9 @@ class Reader:
             self.words[command.stands_for] = printed.strip()
 
     def _run(self, command: Command, text: str) -> str:
-        # An answer that is an error fails its command.
+        # An error response makes its command fail.
         text = re.sub(r"\bcurl\b(?! -f)", "curl --silent --show-error --fail-with-body", text)
-        # The targets of the Makefile are what CI runs; here they have to exist.
+        # CI runs the targets of the Makefile; here they only have to exist.
         text = re.sub(r"^make\b", f"make --dry-run --directory {shlex.quote(str(ROOT))}", text)
         done = subprocess.run(
             ["bash", "-c", f"set -euo pipefail\n{text}"],
@@ -117,7 +117,7 @@ class Reader:
 
     @contextmanager
     def _serving(self, text: str) -> Iterator[None]:
-        """`octet serve` as printed, until it is ready; it ends when it is told to."""
+        """Runs `octet serve` as printed, until it is ready; ends it afterwards."""
         text = re.sub(r"\boctet serve\b", "exec octet serve --json", text)
         log = self.folder / "server.log"
         with (
@@ -145,7 +145,7 @@ class Reader:
 
 
 def answers(url: str) -> bool:
-    """Not whether it is the right server: no authority knows a page's certificate."""
+    """Returns true if something responds at `url`. The certificate of a page is not signed by a known authority."""
     try:
         return httpx.get(url, verify=False, trust_env=False).is_success
     except httpx.TransportError:
@@ -153,7 +153,7 @@ def answers(url: str) -> bool:
 
 
 def two_free_ports() -> int:
-    """The lower one of two neighbours, for HTTP and gRPC."""
+    """Returns the lower one of two adjacent free ports, for HTTP and gRPC."""
     while True:
         with socket.socket() as http, socket.socket() as grpc:
             http.bind(("127.0.0.1", 0))
@@ -166,7 +166,7 @@ def two_free_ports() -> int:
 
 
 def unknown_words(command: Any, text: str) -> list[str]:
-    """Commands and options of `text` that `octet` does not have."""
+    """Returns the commands and options in `text` that `octet` does not have."""
     words = text.split()[1:]
     while words and hasattr(command, "commands"):
         if (name := words.pop(0)) not in command.commands:

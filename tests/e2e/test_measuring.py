@@ -1,4 +1,4 @@
-"""`octet explain` and `octet bench`, on a folder and on a server's model; each command in a process of its own."""
+"""`octet explain` and `octet bench`, for a folder and for a server's model; each command runs in a new process."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def server(data: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folder(server: str, data: Path) -> Path:
-    """The server's store: a folder of one artifact, as octet compile writes it."""
+    """The server's store: a folder with one artifact, as octet compile writes it."""
     (store,) = {path.parent for path in data.rglob("oci-layout")}
     return store
 
 
-def test_explain_tells_every_layer_and_what_they_add_up_to(folder: Path) -> None:
+def test_explain_shows_every_layer_and_their_sum(folder: Path) -> None:
     document = octet_json("explain", folder, "--seconds", 0.1)
     layers = document["layers"]
     assert document["macs"] == sum(layer["macs"] for layer in layers) == 246_000
@@ -54,7 +54,7 @@ def test_explain_shows_a_line_for_each_layer(folder: Path) -> None:
     assert "The whole model takes" in shown
 
 
-def test_explain_shows_what_another_machine_will_run(tmp_path: Path) -> None:
+def test_explain_shows_the_code_for_another_machine(tmp_path: Path) -> None:
     octet("compile", EXAMPLES / INT8, "--output", tmp_path / "board", "--target", "aarch64+dotprod")
     document = octet_json("explain", tmp_path / "board")
     assert document["profile"] is None
@@ -80,17 +80,17 @@ def test_bench_shows_a_distribution(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["explain", "bench"])
-def test_more_threads_than_cores_are_refused(command: str, folder: Path) -> None:
+def test_more_threads_than_cores_are_rejected(command: str, folder: Path) -> None:
     error = octet_json(command, folder, "--threads", len(CORES) + 1, status=1)["error"]
     assert error["code"] == "invalid_input"
 
 
 @pytest.mark.parametrize("command", ["explain", "bench"])
-def test_a_folder_without_an_artifact_is_told_so(command: str, tmp_path: Path) -> None:
+def test_a_folder_without_an_artifact_is_an_error(command: str, tmp_path: Path) -> None:
     assert octet_json(command, tmp_path, status=1)["error"]["code"] in ("not_found", "invalid_input")
 
 
-def test_a_servers_model_was_measured_when_it_was_built_and_is_when_somebody_asks(server: str, folder: Path) -> None:
+def test_a_servers_model_is_measured_when_built_and_on_request(server: str, folder: Path) -> None:
     asked = ("explain", "digits", "--seconds", 0, "--server", server)
     built = octet_json(*asked)
     assert (built["macs"], built["profile"]["threads"]) == (246_000, 1)
@@ -100,7 +100,7 @@ def test_a_servers_model_was_measured_when_it_was_built_and_is_when_somebody_ask
     assert octet_json(*asked, "--threads", len(CORES))["profile"]["threads"] == len(CORES)
 
 
-def test_a_servers_model_is_benched_here(server: str) -> None:
+def test_a_servers_model_is_benchmarked_on_this_machine(server: str) -> None:
     document = octet_json("bench", "digits", "--threads", 1, "--seconds", 0, "--server", server)
     assert document["artifact"].startswith("sha256:")
     assert document["latencies"][0]["calls"] >= 10
@@ -125,5 +125,5 @@ def octet_json(*arguments: object, status: int = 0) -> Any:
 
 
 def _on_all_cores() -> None:
-    """TVM pins the thread that runs its models, which is this one in tests before; a child would inherit it."""
+    """Resets the affinity: TVM pins the thread that ran its models in earlier tests, and a child would inherit it."""
     os.sched_setaffinity(0, CORES)

@@ -1,4 +1,4 @@
-"""Certificates that are renewed under a server, as they should be and as they should not."""
+"""Certificates that are renewed while the server runs, correctly and incorrectly."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ class Scene:
     log: Path
 
     def shown(self) -> set[str]:
-        """The certificates that clients see now, in PEM: of HTTPS, and of gRPC."""
+        """Returns the certificates that clients get now, in PEM: over HTTPS, and over gRPC."""
         return {_shown(urlsplit(url).netloc, kind) for url, kind in self.addresses()}
 
     def addresses(self) -> list[tuple[str, str]]:
         return [(self.served.url, "http/1.1"), (f"//{self.served.grpc}", "h2")]
 
     def renew(self, folder: Path, *, with_key: bool = True) -> str:
-        """Another pair in the place of the one before; what clients are to see then."""
+        """Replaces the certificate and the key by another pair, and returns the certificate that clients should get
+        then.
+        """
         folder.mkdir()
         cert, private = make_certificate(folder)
         for new, old in ((cert, self.cert), (private, self.private))[: 2 if with_key else 1]:
             shutil.copyfile(new, folder / "new")
-            (folder / "new").replace(old)  # as such programs do
+            (folder / "new").replace(old)  # as renewal programs do
         return _normal(cert.read_text())
 
     def is_shown(self, cert: str) -> bool:
@@ -88,9 +90,9 @@ def test_a_renewed_certificate_is_used_and_a_wrong_one_is_not(scene: Scene, tmp_
     scene.renew(tmp_path / "third", with_key=False)
     eventually(lambda: scene.shown() == {second} and "the previous certificate stays in use" in scene.log.read_text())
     assert str(scene.cert) in scene.log.read_text()
-    os.kill(server, signal.SIGKILL)  # the next one cannot read a pair either
+    os.kill(server, signal.SIGKILL)  # the next process cannot read a valid pair either
     eventually(lambda: scene.is_shown(first) or scene.is_shown(second))
 
     fourth = scene.renew(tmp_path / "fourth")
     eventually(lambda: scene.is_shown(fourth))
-    assert scene.log.read_text().count("the previous certificate stays in use") <= 3  # it does not repeat itself
+    assert scene.log.read_text().count("the previous certificate stays in use") <= 3  # the warning is not repeated

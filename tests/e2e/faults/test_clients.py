@@ -1,4 +1,4 @@
-"""Clients that are slow, half gone, many, or talk nonsense; and a server that is told to stop under them."""
+"""Clients that are slow, half closed, numerous, or send garbage; and a server that is stopped during their requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from tests.support.serving import UPLOAD, Served, children_of, connect, serving
 from tests.support.waiting import GIVE_UP_S, eventually
 
-TIMEOUT_S = 2.0  # for a client that does go on, busy machine or not, it has to be long
+TIMEOUT_S = 2.0  # long enough for a client that makes progress, even on a busy machine
 HEAD = b"POST /v2/models/none/infer HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -35,7 +35,7 @@ def descriptors(pid: int) -> int:
 
 
 def answer(connection: socket.socket) -> bytes:
-    """What comes until the server closes the connection."""
+    """Returns what the server sends until it closes the connection."""
     received = b""
     try:
         while chunk := connection.recv(1 << 16):
@@ -46,7 +46,7 @@ def answer(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\n" + HEAD], ids=["nothing", "half a head", "a second one"])
-def test_a_head_that_does_not_end_is_cut_off(served: Served, sent: bytes) -> None:
+def test_an_unfinished_head_is_cut_off(served: Served, sent: bytes) -> None:
     started_s = time.monotonic()
     with connect(served) as connection:
         connection.sendall(sent)
@@ -54,7 +54,7 @@ def test_a_head_that_does_not_end_is_cut_off(served: Served, sent: bytes) -> Non
     assert time.monotonic() - started_s > TIMEOUT_S * 0.9
 
 
-def test_a_head_that_comes_byte_by_byte_is_cut_off_too(served: Served) -> None:
+def test_a_head_that_arrives_byte_by_byte_is_cut_off_too(served: Served) -> None:
     with connect(served) as connection:
         connection.settimeout(TIMEOUT_S / 10)
         sent = 0
@@ -72,19 +72,19 @@ def test_a_head_that_comes_byte_by_byte_is_cut_off_too(served: Served) -> None:
         assert b"408" in received or sent < len(HEAD) * 10
 
 
-def test_a_head_that_is_too_large_is_refused_while_it_comes(served: Served) -> None:
+def test_a_head_that_is_too_large_is_refused_while_it_arrives(served: Served) -> None:
     with connect(served) as connection:
         connection.sendall(HEAD)
         try:
             for _ in range(1000):
                 connection.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
         except OSError:
-            pass  # it did not listen to the end
+            pass  # the server stopped reading
         assert b"431 Request Header Fields Too Large" in answer(connection)
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"], ids=["stands still", "drips"])
-def test_a_body_that_does_not_go_on_is_refused(served: Served, drip: bytes) -> None:
+def test_a_stalled_body_is_refused(served: Served, drip: bytes) -> None:
     with connect(served) as connection:
         connection.sendall(UPLOAD)
         over = threading.Event()
@@ -101,19 +101,19 @@ def test_a_body_that_does_not_go_on_is_refused(served: Served, drip: bytes) -> N
         received = answer(connection)
         over.set()
         sender.join()
-    assert received == b"" or b"408 Request Timeout" in received  # the answer may be lost to a client that still sends
+    assert received == b"" or b"408 Request Timeout" in received  # the response may be lost if the client still sends
 
 
-def test_a_body_that_is_slow_but_goes_on_is_taken(served: Served) -> None:
+def test_a_slow_body_is_accepted(served: Served) -> None:
     with connect(served) as connection:
         connection.sendall(UPLOAD)
         for _ in range(100):
             connection.sendall(b"x" * 1000)
             time.sleep(TIMEOUT_S / 60)
-        assert b" 400 " in connection.recv(1 << 16)  # all of it was read: it does not hash to its name
+        assert b" 400 " in connection.recv(1 << 16)  # it was read completely: it does not hash to its name
 
 
-def test_a_client_that_closes_its_half_is_taken_for_gone_and_leaves_nothing(served: Served) -> None:
+def test_a_half_closed_connection_counts_as_closed_and_leaves_nothing(served: Served) -> None:
     planes = served.data_plane(), served.control_plane()
     before = [descriptors(plane) for plane in planes]
     for sent in (b"", HEAD, UPLOAD + b"x" * 100):
@@ -144,7 +144,7 @@ def test_malformed_requests_are_refused(served: Served, nonsense: bytes) -> None
         assert received == b"" or received.split()[1] in (b"400", b"404", b"408", b"505")
 
 
-def test_nonsense_does_not_fill_the_log(tmp_path: Path) -> None:
+def test_malformed_requests_do_not_fill_the_log(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+") as log, serving(tmp_path, log=log) as served:
         for _ in range(200):
             with connect(served) as connection:
@@ -155,9 +155,9 @@ def test_nonsense_does_not_fill_the_log(tmp_path: Path) -> None:
     assert 1 <= len(lines) < 100
 
 
-def test_the_server_lived_through_all_of_it(served: Served) -> None:
+def test_the_server_is_still_alive(served: Served) -> None:
     assert served.client.get("/v2/health/ready").status_code == 200
-    assert len(children_of(served.process.pid)) in (2, 3)  # a compile worker, too, where something was built lately
+    assert len(children_of(served.process.pid)) in (2, 3)  # a compile worker too, if something was built recently
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
         try:
             for _ in range(count):
                 connections.append(connect(served))
-            # They were all accepted, not only queued: each has its descriptor there.
+            # They were all accepted, not only queued: each has a descriptor in the server.
             eventually(lambda: descriptors(process) > count)
             each_bytes = (rss_bytes(process) - before) / count
             print(f"{each_bytes:.0f} bytes for each idle connection")
@@ -213,15 +213,15 @@ def is_stopping(served: Served) -> bool:
 
 
 class TestStopping:
-    """SIGTERM while requests are under way."""
+    """SIGTERM during requests."""
 
-    def test_what_is_under_way_ends_and_others_are_told_to_come_again(self, tmp_path: Path) -> None:
+    def test_requests_in_progress_end_and_others_are_asked_to_retry(self, tmp_path: Path) -> None:
         with serving(tmp_path, grace_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD + b"x" * 50_000)
             eventually(lambda: is_uploading(tmp_path))
             served.process.send_signal(signal.SIGTERM)
             eventually(lambda: is_stopping(served))
-            # A client accepted just before the server closed the port is cut off; then the supervisor answers.
+            # A connection accepted just before the server closed the port is cut off; then the supervisor responds.
             eventually(lambda: get(served, "/api/v1/models") is not None)
             refused = get(served, "/api/v1/models")
             assert refused is not None
@@ -231,30 +231,30 @@ class TestStopping:
             assert live is not None
             assert live.json() == {"live": True}
             slow.sendall(b"x" * 50_000)
-            assert b" 400 " in slow.recv(1 << 16)  # answered: it was read to its end
+            assert b" 400 " in slow.recv(1 << 16)  # it was read to its end
             assert served.process.wait(GIVE_UP_S) == 0
 
-    def test_a_client_that_was_refused_before_its_body_came_holds_nothing_up(self, tmp_path: Path) -> None:
+    def test_a_client_that_was_refused_before_its_body_does_not_delay_the_stop(self, tmp_path: Path) -> None:
         with serving(tmp_path, grace_s=600) as served:
             assert served.client.post("/v2/models/unknown/infer", json={"inputs": []}).status_code == 404
             served.process.send_signal(signal.SIGTERM)
             assert served.process.wait(GIVE_UP_S) == 0
 
     @pytest.mark.slow
-    def test_the_time_for_it_is_bounded(self, tmp_path: Path) -> None:
+    def test_the_time_for_requests_in_progress_is_limited(self, tmp_path: Path) -> None:
         with serving(tmp_path, grace_s=1, stall_timeout_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD)
             eventually(lambda: is_uploading(tmp_path))
             served.process.send_signal(signal.SIGTERM)
             assert served.process.wait(GIVE_UP_S) == 0
 
-    def test_a_second_signal_does_not_wait(self, tmp_path: Path) -> None:
+    def test_a_second_signal_stops_at_once(self, tmp_path: Path) -> None:
         with serving(tmp_path, grace_s=600, stall_timeout_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD)
             eventually(lambda: is_uploading(tmp_path))
             children = children_of(served.process.pid)
             served.process.send_signal(signal.SIGTERM)
-            eventually(lambda: is_stopping(served))  # two signals that are pending at once are one
+            eventually(lambda: is_stopping(served))  # two signals that are pending at the same time count as one
             served.process.send_signal(signal.SIGTERM)
             assert served.process.wait(GIVE_UP_S) == 128 + signal.SIGTERM
             assert not any(Path(f"/proc/{child}").exists() for child in children)

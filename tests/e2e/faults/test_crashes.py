@@ -1,4 +1,4 @@
-"""A model whose native code crashes: the others go on, and it is not run for ever."""
+"""A model whose native code crashes: other models continue, and it is quarantined eventually."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Scene:
         self.artifact: Digest = poison(self.data_dir, "poison")
 
     def predict(self, model: str) -> httpx.Response:
-        """On a connection of its own, so that no other request's end is taken for this one's."""
+        """Sends a prediction on a new connection, so that another request's end is not mistaken for its own."""
         return httpx.post(
             f"{self.served.url}/v2/models/{model}/infer",
             content=PICTURE,
@@ -48,18 +48,18 @@ class Scene:
         )
 
     def predict_safely(self, model: str) -> int:
-        """The status, or 0 where the connection was cut."""
+        """Returns the status, or 0 if the connection was cut."""
         try:
             return self.predict(model).status_code
         except httpx.TransportError:
             return 0
 
     def load(self) -> AbstractContextManager[Load]:
-        """Clients that ask the good model all the time."""
+        """Clients that continuously send requests to the good model."""
         return under_load(lambda: self.predict_safely("digits"))
 
     def crash(self) -> None:
-        """Asks the bad model; returns when the good one answers again."""
+        """Sends a request to the bad model, and waits until the good one responds again."""
         with pytest.raises(httpx.TransportError):
             self.predict("poison")
         while (response := self.predict("digits")).status_code != 200:
@@ -70,7 +70,7 @@ class Scene:
 
 
 def is_cut(connection: socket.socket) -> bool:
-    """Whether the connection ended without an answer."""
+    """Returns true if the connection ended without a response."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -85,7 +85,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         assert served.stop() == 0
 
 
-def test_after_each_crash_the_others_answer_again_and_after_the_third_it_is_in_quarantine(scene: Scene) -> None:
+def test_the_other_model_recovers_after_each_crash_and_the_third_quarantines(scene: Scene) -> None:
     url = urlsplit(scene.served.url)
     with socket.create_connection((url.hostname, url.port), timeout=GIVE_UP_S) as in_flight:
         in_flight.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{")
@@ -101,7 +101,7 @@ def test_after_each_crash_the_others_answer_again_and_after_the_third_it_is_in_q
     assert scene.predict("digits").status_code == 200
 
 
-def test_the_record_names_the_artifact(scene: Scene) -> None:
+def test_the_record_contains_the_artifact(scene: Scene) -> None:
     (record,) = json.loads((scene.data_dir / "crashes.json").read_text()).items()
     assert (record[0], len(record[1]["crashes"]), record[1]["is_quarantined"]) == (scene.artifact, 3, True)
 
@@ -113,7 +113,7 @@ def octet(scene: Scene, *arguments: str) -> str:
     ).stdout
 
 
-def test_commands_show_it_and_let_it_run_again(scene: Scene) -> None:
+def test_commands_show_the_quarantine_and_end_it(scene: Scene) -> None:
     for listed in (octet(scene, "models"), octet(scene, "quarantine")):
         assert "in quarantine: poison version 1 for" in listed
         assert f"octet quarantine {scene.artifact} --forgive" in listed
@@ -123,7 +123,7 @@ def test_commands_show_it_and_let_it_run_again(scene: Scene) -> None:
     scene.crash()  # it was tried again
 
 
-def test_an_explicit_call_tries_it_again(scene: Scene) -> None:
+def test_an_explicit_load_tries_it_again(scene: Scene) -> None:
     with pytest.raises(httpx.TransportError):
         httpx.post(f"{scene.served.url}/v2/repository/models/poison/load", timeout=WORK_TIMEOUT_S, trust_env=False)
     while scene.predict("digits").status_code != 200:
@@ -132,7 +132,7 @@ def test_an_explicit_call_tries_it_again(scene: Scene) -> None:
     assert (len(record["crashes"]), record["is_quarantined"]) == (1, False)
 
 
-def test_a_server_that_is_killed_from_outside_accuses_nobody(scene: Scene) -> None:
+def test_killing_the_server_from_outside_blames_no_artifact(scene: Scene) -> None:
     record = (scene.data_dir / "crashes.json").read_bytes()
     with scene.load() as load:
         os.kill(scene.served.data_plane(), signal.SIGKILL)
@@ -141,13 +141,13 @@ def test_a_server_that_is_killed_from_outside_accuses_nobody(scene: Scene) -> No
     assert (scene.data_dir / "crashes.json").read_bytes() == record
 
 
-def test_under_load_nobody_but_those_in_flight_sees_more_than_a_503(scene: Scene) -> None:
+def test_under_load_only_requests_in_flight_see_more_than_a_503(scene: Scene) -> None:
     with scene.load() as load:
         scene.crash()
     load.check()
 
 
-def test_a_server_that_is_killed_is_back_without_a_start_of_the_rest(tmp_path: Path) -> None:
+def test_a_killed_server_is_back_without_a_restart_of_the_rest(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         control = served.control_plane()
         os.kill(served.data_plane(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A server that is told to stop under clients that speak gRPC."""
+"""A server that is stopped while gRPC clients send requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def request(served: Served) -> pb.ModelInferRequest:
 
 
 async def code_of(call: Any) -> grpc.StatusCode:
-    """How a call ended."""
+    """Returns the status with which a call ended."""
     try:
         await call
     except AioRpcError as error:
@@ -38,7 +38,7 @@ async def code_of(call: Any) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-async def test_calls_under_way_end_and_others_are_told_that_it_is_unavailable(tmp_path: Path) -> None:
+async def test_calls_in_progress_end_and_others_get_unavailable(tmp_path: Path) -> None:
     with serving(tmp_path, grace_s=600, stall_timeout_s=6000, queue_size=2 * CALLS) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         message = request(served)
@@ -54,7 +54,8 @@ async def test_calls_under_way_end_and_others_are_told_that_it_is_unavailable(tm
             assert await open_stream.code() is grpc.StatusCode.UNAVAILABLE
             codes = await asyncio.gather(*ends)
             assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
-            assert codes.count(grpc.StatusCode.OK) > CALLS // 10  # more than the first: those under way were answered
+            # more than the first: the calls in progress were answered
+            assert codes.count(grpc.StatusCode.OK) > CALLS // 10
             while (code := await code_of(infer(channel)(message))) is grpc.StatusCode.OK:  # for a moment
                 assert served.process.poll() is None
             assert code is grpc.StatusCode.UNAVAILABLE
@@ -63,16 +64,16 @@ async def test_calls_under_way_end_and_others_are_told_that_it_is_unavailable(tm
 
 
 @pytest.mark.slow
-async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
+async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, grace_s=600, stall_timeout_s=600) as served, connect(served) as slow:
-        slow.sendall(UPLOAD)  # of which the end never comes
+        slow.sendall(UPLOAD)  # a body that never ends
         eventually(lambda: any((tmp_path / "data" / "store").glob("uploads/*")))
         async with insecure_channel(served.grpc) as channel:
             open_stream = stream(channel)()
             await channel.channel_ready()
             served.process.send_signal(signal.SIGTERM)
             assert await open_stream.code() is grpc.StatusCode.UNAVAILABLE
-            assert served.process.poll() is None  # the other client has its time
+            assert served.process.poll() is None  # the other client still has its time
             served.process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(served.process.wait, GIVE_UP_S) == 128 + signal.SIGTERM
             assert await code_of(infer(channel)(pb.ModelInferRequest())) is grpc.StatusCode.UNAVAILABLE

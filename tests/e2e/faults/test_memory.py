@@ -1,4 +1,4 @@
-"""There is not enough memory for one model, or for one request: it is told so, and the others notice nothing."""
+"""If memory is too small for one model or one request, that one is refused, and the others are not affected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
 
 @dataclass(frozen=True)
 class Scene:
-    """A server with a model that works, and one that computes in a gigabyte; `log` is the file that it logs to."""
+    """A server with a good model, and one that needs a gigabyte; `log` is the server's log file."""
 
     served: Served
     huge: Digest
@@ -42,7 +42,9 @@ class Scene:
 
     @contextmanager
     def little_memory(self) -> Iterator[Load]:
-        """The serving process has no more address space than it has taken, and a little; clients ask the good model."""
+        """Limits the serving process to slightly more address space than it has; clients use the good model
+        meanwhile.
+        """
         process = self.served.data_plane()
         taken_bytes = int(Path(f"/proc/{process}/statm").read_text().split()[0]) * resource.getpagesize()
         _, most = resource.prlimit(process, resource.RLIMIT_AS)
@@ -52,7 +54,7 @@ class Scene:
                 yield load
         finally:
             resource.prlimit(process, resource.RLIMIT_AS, (most, most))
-        assert self.served.data_plane() == process  # it lives
+        assert self.served.data_plane() == process  # it is still the same process
 
 
 @pytest.fixture(scope="module")
@@ -68,25 +70,25 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.mark.slow
-def test_a_model_that_finds_no_memory_is_refused_alone(scene: Scene) -> None:
+def test_only_the_model_without_memory_is_refused(scene: Scene) -> None:
     with scene.little_memory() as load:
         refused = scene.predict("huge")
         assert (refused.status_code, refused.json()["code"]) == (503, "memory_full"), refused.text
         assert "huge" in refused.json()["detail"]
-        assert int(refused.headers["retry-after"]) > 1  # it is not tried again at once
+        assert int(refused.headers["retry-after"]) > 1  # it is not retried at once
     assert set(load.statuses) == {200}
     assert any(scene.huge in line and "memory" in line for line in scene.log.read_text().splitlines())
 
 
 @pytest.mark.slow
-def test_it_runs_when_there_is_memory_again(scene: Scene) -> None:
+def test_it_runs_once_there_is_memory_again(scene: Scene) -> None:
     with scene.little_memory():
         assert scene.predict("huge").status_code == 503
     eventually(lambda: scene.predict("huge").status_code == 200)
     assert scene.served.label(5, "huge") == 5
 
 
-def test_a_body_beyond_what_a_model_takes_needs_no_memory(scene: Scene) -> None:
+def test_refusing_a_body_that_is_too_large_needs_no_memory(scene: Scene) -> None:
     headers = {"Inference-Header-Content-Length": "0"}
     with scene.little_memory() as load:
         refused = httpx.post(

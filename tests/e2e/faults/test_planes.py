@@ -1,4 +1,4 @@
-"""One of the two planes is killed: the other goes on, and finds again what it needs."""
+"""If the control plane or the data plane is killed, the other one continues and restores its state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODELS = {"digits": INT8, "others": INT8}
 
 
 class Scene:
-    """A server with two models, and a client that keeps its connection."""
+    """A server with two models, and a client with a persistent connection."""
 
     def __init__(self, served: Served, folder: Path) -> None:
         self.served, self.data_dir = served, folder / "data"
@@ -30,12 +30,12 @@ class Scene:
             assert served.ended(served.push(file, name)["id"])["state"] == "succeeded"
 
     def ask(self, model: str = "digits") -> httpx.Response:
-        """On a connection of its own."""
+        """Sends a prediction on a new connection."""
         url = f"{self.served.url}/v2/models/{model}/infer"
         return httpx.post(url, content=bytes(256), headers=RAW, timeout=WORK_TIMEOUT_S, trust_env=False)
 
     def status(self, model: str = "digits") -> int:
-        """0 where the connection was cut."""
+        """Returns the status, or 0 if the connection was cut."""
         try:
             response = self.ask(model)
         except httpx.TransportError:
@@ -44,7 +44,7 @@ class Scene:
         return response.status_code
 
     def load(self) -> AbstractContextManager[Load]:
-        """Clients that ask both models all the time."""
+        """Clients that continuously send requests to both models."""
 
         def ask() -> int:
             return next((status for model in MODELS if (status := self.status(model)) != 200), 200)
@@ -52,23 +52,23 @@ class Scene:
         return under_load(ask)
 
     def loaded(self) -> set[str]:
-        """The files of artifacts that the data plane has mapped, and where."""
+        """Returns the addresses and names of the artifact files that the data plane has mapped."""
         maps = Path(f"/proc/{self.served.data_plane()}/maps").read_text().splitlines()
         return {line for line in maps if "/blobs/sha256/" in line}
 
     def files(self) -> set[str]:
-        """Those of `loaded`."""
+        """Returns the files in `loaded`."""
         return {line.split()[-1] for line in self.loaded()}
 
     def kill_control_plane(self) -> None:
-        """Returns when another one answers."""
+        """Kills the control plane, and waits until another one responds."""
         killed = self.served.control_plane()
         os.kill(killed, signal.SIGKILL)
         eventually(lambda: not Path(f"/proc/{killed}").exists())
         eventually(self.decides)
 
     def decides(self) -> bool:
-        """Whether the control plane answers."""
+        """Returns true if the control plane responds."""
         try:
             return self.served.client.get("/api/v1/models").status_code == 200
         except httpx.TransportError:
@@ -76,7 +76,7 @@ class Scene:
 
     @contextmanager
     def without_control_plane(self) -> Iterator[None]:
-        """There is none, and no other is started, until the block ends."""
+        """Keeps the control plane down until the block ends."""
         supervisor, control = self.served.process.pid, self.served.control_plane()
         os.kill(supervisor, signal.SIGSTOP)
         try:
@@ -97,20 +97,20 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         assert served.stop() == 0
 
 
-def test_predictions_go_on_without_a_failure_while_the_control_plane_is_killed(scene: Scene) -> None:
+def test_predictions_continue_while_the_control_plane_is_killed(scene: Scene) -> None:
     assert [scene.status(model) for model in MODELS] == [200, 200]
     plane, loaded = scene.served.data_plane(), scene.loaded()
     with scene.load() as load:
         scene.kill_control_plane()
-        time.sleep(1)  # in which it looks at what is loaded
+        time.sleep(1)  # time for the new control plane to look at the loaded models
     assert set(load.statuses) == {200}
     assert scene.served.data_plane() == plane
-    assert scene.loaded() == loaded  # nothing was loaded again
+    assert scene.loaded() == loaded  # nothing was reloaded
     states = scene.served.client.post("/v2/repository/index", json={}).json()
     assert {each["name"]: each["state"] for each in states} == dict.fromkeys(MODELS, "READY")
 
 
-def test_while_there_is_no_control_plane_what_it_answers_is_refused_for_now(scene: Scene) -> None:
+def test_without_a_control_plane_its_requests_get_a_temporary_error(scene: Scene) -> None:
     with scene.without_control_plane():
         assert [scene.status(model) for model in MODELS] == [200, 200]
         for refused in (
@@ -123,7 +123,7 @@ def test_while_there_is_no_control_plane_what_it_answers_is_refused_for_now(scen
         assert scene.served.client.get("/v2/health/ready").status_code == 200
 
 
-def test_what_nobody_answers_with_any_more_is_unloaded_by_the_next_control_plane(scene: Scene) -> None:
+def test_unneeded_models_are_unloaded_by_the_next_control_plane(scene: Scene) -> None:
     assert scene.served.ended(scene.served.push(UINT8, "digits")["id"])["state"] == "succeeded"
     eventually(lambda: scene.ask().json()["model_version"] == "2")
     assert scene.status("others") == 200
@@ -137,7 +137,7 @@ def test_what_nobody_answers_with_any_more_is_unloaded_by_the_next_control_plane
     eventually(lambda: scene.files() < files)
 
 
-def test_a_data_plane_that_is_killed_is_told_everything_again(scene: Scene) -> None:
+def test_a_killed_data_plane_gets_all_orders_again(scene: Scene) -> None:
     control, killed = scene.served.control_plane(), scene.served.data_plane()
     with scene.load() as load:
         os.kill(killed, signal.SIGKILL)
@@ -148,7 +148,7 @@ def test_a_data_plane_that_is_killed_is_told_everything_again(scene: Scene) -> N
     assert scene.served.client.get("/v2/health/ready").status_code == 200
 
 
-def test_both_are_killed(scene: Scene) -> None:
+def test_both_planes_are_killed(scene: Scene) -> None:
     with scene.load() as load:
         for killed in (scene.served.control_plane(), scene.served.data_plane()):
             os.kill(killed, signal.SIGKILL)
@@ -157,7 +157,7 @@ def test_both_are_killed(scene: Scene) -> None:
     assert scene.decides()
 
 
-def test_a_canary_goes_on_while_the_control_plane_is_killed(scene: Scene) -> None:
+def test_a_canary_keeps_its_share_while_the_control_plane_is_killed(scene: Scene) -> None:
     promote = {"version": 2, "percent": 50}
     assert scene.served.client.post("/api/v1/models/digits/promote", json=promote).status_code == 200
     answered: list[str] = []

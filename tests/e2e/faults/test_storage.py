@@ -1,4 +1,4 @@
-"""The disk, the files and the clock fail: nothing that was stored is lost, and the server mends itself."""
+"""The disk, the files and the clock fail: stored data is not lost, and the server recovers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DATABASE_TIMEOUT_S = 1
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """`folder` on a file system of its own, of `size`."""
+    """Mounts a separate file system of this size at `folder`."""
     folder.mkdir(exist_ok=True)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
     if mounted.returncode:
@@ -42,7 +42,7 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
 
 
 def fill(folder: Path) -> Path:
-    """A file that leaves no room."""
+    """Creates a file that fills the disk."""
     path = folder / "ballast"
     with path.open("wb", buffering=0) as file:
         for size in (1 << 20, 4096, 1):
@@ -84,7 +84,7 @@ def is_ready(client: httpx.Client) -> bool:
 
 
 @pytest.mark.slow
-def test_a_full_disk_fails_what_wants_to_be_stored_and_nothing_else(tmp_path: Path) -> None:
+def test_a_full_disk_fails_only_what_must_be_stored(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data", "64m"), built(tmp_path, lease_s=3, heartbeat_s=0.5) as served:
         ballast = fill(tmp_path / "data")
         upload = served.client.put("/api/v1/models", params={"name": "late"}, content=model(UINT8))
@@ -99,7 +99,7 @@ def test_a_full_disk_fails_what_wants_to_be_stored_and_nothing_else(tmp_path: Pa
         ballast = fill(tmp_path / "data")
         ended = served.client.get(f"/api/v1/builds/{build['id']}", headers={"Prefer": "wait=20"})
         ballast.unlink()
-        if ended.json()["state"] not in ("succeeded", "failed"):  # what could not be written down is done again
+        if ended.json()["state"] not in ("succeeded", "failed"):  # a result that could not be written is computed again
             eventually(lambda: served.build(build["id"])["state"] in ("succeeded", "failed"))
         assert served.label(6) == 6
         assert served.ended(served.push(target="aarch64")["id"])["state"] == "succeeded"
@@ -109,17 +109,17 @@ def test_a_full_disk_fails_what_wants_to_be_stored_and_nothing_else(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_path: Path) -> None:
+def test_a_log_on_a_full_disk_loses_only_lines(tmp_path: Path) -> None:
     with small_disk(tmp_path / "logs", "1m"):
         path = tmp_path / "logs" / "log"
         with path.open("a") as log, built(tmp_path, log, log_format="json") as served:
             ballast = fill(tmp_path / "logs")
             server = served.data_plane()
-            for _ in range(30):  # each says so in the log, which is more than a buffer holds
+            for _ in range(30):  # each of them logs a line, together more than a buffer
                 served.client.post("/v2/repository/models/digits/unload")
                 served.client.post("/v2/repository/models/digits/load")
             assert served.label(4) == 4
-            os.kill(server, signal.SIGKILL)  # of which the supervisor has something to say, too
+            os.kill(server, signal.SIGKILL)  # which the supervisor logs, too
             eventually(lambda: predicts(served, 5))
             assert served.ended(served.push(UINT8, "late")["id"])["state"] == "succeeded"
             written = path.stat().st_size
@@ -128,17 +128,17 @@ def test_a_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_path: Pat
             eventually(lambda: path.stat().st_size > written)
             assert served.label(6, "late") == 6
             assert served.stop() == 0
-        # A line may be torn where the room ended; those that came when there was some again are whole.
+        # A line may be truncated where the space ended; the lines after that are complete.
         after = path.read_bytes()[written:].decode(errors="replace").splitlines()
         whole = [json.loads(line) for line in after if line.startswith("{")]
         assert any("late" in line["message"] and line["level"] == "info" for line in whole), after
 
 
 @pytest.mark.slow
-def test_an_audit_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_path: Path) -> None:
+def test_an_audit_log_on_a_full_disk_loses_only_lines(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data", "64m"), (tmp_path / "log").open("w") as log, built(tmp_path, log) as served:
         ballast = fill(tmp_path / "data")
-        for _ in range(50):  # lines of more than the last page of a file has room for
+        for _ in range(50):  # more lines than fit in the last page of a file
             assert served.client.post("/v2/repository/models/digits/load").status_code == 200
         assert served.label(4) == 4
         ballast.unlink()
@@ -150,11 +150,11 @@ def test_an_audit_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_pa
         ]
         assert told
         assert all('"action": "load"' in line for line in told)
-        assert written.count("load") + len(told) == 50  # each is in one of them
+        assert written.count("load") + len(told) == 50  # each line is in one of them
         assert served.stop() == 0
 
 
-def test_a_standard_output_that_takes_nothing_keeps_no_server_from_serving(tmp_path: Path) -> None:
+def test_a_blocked_standard_output_does_not_block_the_server(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with Path("/dev/full").open("w") as full:
@@ -179,14 +179,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, P
 
 
 @pytest.mark.parametrize("damage", [pytest.param("overwritten", marks=pytest.mark.slow), "truncated"])
-def test_a_damaged_blob_is_built_again_when_it_is_next_loaded(served: tuple[Served, Path], damage: str) -> None:
+def test_a_damaged_blob_is_rebuilt_at_its_next_load(served: tuple[Served, Path], damage: str) -> None:
     server, data_dir = served
     layout = OciLayout.open(data_dir / "store")
     artifact = Digest(server.push()["artifact"])
     library = next(layer for layer in layout.manifest(artifact).layers if layer.media_type == LIBRARY_MEDIA_TYPE)
     path = data_dir / "store" / "blobs" / library.digest.replace(":", "/")
     whole = path.read_bytes()
-    path.unlink()  # another file under its name: the one that is mapped is not touched by what happens to a disk
+    path.unlink()  # another file with the same name: the mapped one is not affected by damage of the disk
     half = len(whole) // 2
     path.write_bytes(whole[:half] + (b"?" * (len(whole) - half) if damage == "overwritten" else b""))
     assert server.label(3) == 3  # from memory
@@ -197,7 +197,7 @@ def test_a_damaged_blob_is_built_again_when_it_is_next_loaded(served: tuple[Serv
     assert any(entry.name.startswith(path.name) for entry in (data_dir / "store" / "quarantine").iterdir())
 
 
-def test_a_locked_database_delays_the_control_plane_and_no_prediction(served: tuple[Served, Path]) -> None:
+def test_a_locked_database_delays_the_control_plane_but_no_prediction(served: tuple[Served, Path]) -> None:
     server, data_dir = served
     with closing(sqlite3.connect(data_dir / "octet.sqlite3", isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
@@ -214,20 +214,20 @@ def test_a_locked_database_delays_the_control_plane_and_no_prediction(served: tu
     assert server.ended(server.push(UINT8, "late")["id"])["state"] == "succeeded"
 
 
-def test_a_database_that_is_removed_under_the_server_comes_back(served: tuple[Served, Path]) -> None:
+def test_a_database_deleted_while_the_server_runs_is_restored(served: tuple[Served, Path]) -> None:
     server, data_dir = served
     artifact = server.push()["artifact"]
     for file in data_dir.glob("octet.sqlite3*"):
         file.unlink()
     eventually(lambda: (data_dir / "octet.sqlite3").exists() and predicts(server))
-    # It may be made by the compile worker, before the server has noticed.
+    # The compile worker may create it before the server has noticed.
     eventually(lambda: "digits" in listed(server))
     again = server.push()
     assert (again["state"], again["artifact"]) == ("succeeded", artifact)
     assert server.ended(server.push(UINT8, "after", target="aarch64")["id"])["state"] == "succeeded"
 
 
-# libfaketime cannot be used: under it Python's sleep, which is until a moment of the monotonic clock, fails (EINVAL).
+# libfaketime cannot be used: with it, Python's sleep, which waits for a monotonic time, fails (EINVAL).
 JUMPING_CLOCK = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,7 +246,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jump_s", [-86_400, 86_400])
-def test_a_clock_that_jumps_loses_no_build_and_no_lease(tmp_path: Path, jump_s: int) -> None:
+def test_a_clock_jump_loses_no_build_and_no_lease(tmp_path: Path, jump_s: int) -> None:
     source, library, clock = (tmp_path / name for name in ("clock.c", "clock.so", "jump"))
     source.write_text(JUMPING_CLOCK)
     subprocess.run([sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-o", library, source], check=True)
@@ -261,7 +261,7 @@ def test_a_clock_that_jumps_loses_no_build_and_no_lease(tmp_path: Path, jump_s: 
                 served.reaches(build["id"], "import")
                 worker = served.compile_worker()
                 clock.write_text(f"{jump_s}")
-                os.kill(worker, signal.SIGKILL)  # its lease is a day away, or long over
+                os.kill(worker, signal.SIGKILL)  # its lease ends a day from now, or ended long ago
                 ended = served.ended(build["id"])
                 assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended
                 finished_at = datetime.fromisoformat(ended["finished_at"])

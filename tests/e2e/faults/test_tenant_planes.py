@@ -1,4 +1,4 @@
-"""A data plane for each tenant: what one tenant's model does reaches no other's."""
+"""One data plane per tenant: a model of one tenant cannot affect another tenant."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 RAW = {"Inference-Header-Content-Length": "0"}
 TENANTS = ("", "acme", "beta")
-_REST_S = 32.0  # connections to tenants' data planes are closed by then, and others are there
+_REST_S = 32.0  # after so long, the connections to tenants' data planes were closed and replaced
 
 
 class Scene:
-    """A server of an operator and two tenants, each with a model `digits`."""
+    """A server with an operator and two tenants, each with a model `digits`."""
 
     def __init__(self, served: Served, keys: Mapping[str, str], stack: ExitStack) -> None:
         self.served, self.keys = served, keys
@@ -45,7 +45,7 @@ class Scene:
         assert build["state"] == "succeeded", build
 
     def status(self, tenant: str, name: str = "digits") -> int:
-        """On a connection of its own; 0 where it was cut."""
+        """Sends a prediction on a new connection, and returns its status; 0 if the connection was cut."""
         url = f"{self.served.url}/v2/models/{name}/infer"
         headers = {**RAW, **_shown(self.keys[tenant])}
         try:
@@ -55,7 +55,7 @@ class Scene:
             return 0
 
     def planes(self) -> dict[str, int]:
-        """The processes, by the folder that they may read."""
+        """Returns the data plane processes, by the folder that they may read."""
         found = {}
         for pid in children_of(self.served.process.pid):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
@@ -86,12 +86,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def mapped(pid: int) -> set[str]:
-    """The files of artifacts that a process has mapped, by the folder that they were opened in."""
+    """Returns the artifact files that a process has mapped, by the folder they were opened in."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     return {Path(line.split()[5]).parent.name for line in lines if "/planes/" in line or "/blobs/" in line}
 
 
-def test_a_process_has_the_artifacts_of_one_tenant(scene: Scene) -> None:
+def test_a_process_maps_only_artifacts_of_its_tenant(scene: Scene) -> None:
     planes = scene.planes()
     assert set(planes) == {"~front", "~operator", "acme", "beta"}
     assert mapped(planes["~front"]) == set()
@@ -99,7 +99,7 @@ def test_a_process_has_the_artifacts_of_one_tenant(scene: Scene) -> None:
         assert mapped(planes[name]) == {name}
 
 
-def test_all_that_is_asked_about_a_model_is_answered(scene: Scene) -> None:
+def test_all_requests_about_a_model_are_answered(scene: Scene) -> None:
     client = scene.clients["acme"]
     assert client.get("/v2/health/ready").status_code == 200
     assert client.get("/v2/models/digits").json()["name"] == "digits"
@@ -112,7 +112,7 @@ def test_all_that_is_asked_about_a_model_is_answered(scene: Scene) -> None:
     assert scene.status("acme") == 200
 
 
-def test_metrics_say_whose(scene: Scene) -> None:
+def test_metrics_are_labeled_by_tenant(scene: Scene) -> None:
     lines = scene.clients[""].get("/metrics").text.splitlines()
     for tenant in TENANTS:
         model = f"{tenant}~digits" if tenant else "digits"
@@ -120,7 +120,7 @@ def test_metrics_say_whose(scene: Scene) -> None:
         assert any(line.startswith(f'octet_tenant_plane_resident_bytes{{tenant="{tenant}"}}') for line in lines)
 
 
-def test_a_crash_is_one_tenants(scene: Scene) -> None:
+def test_a_crash_affects_one_tenant_only(scene: Scene) -> None:
     scene.push("acme", UINT8, "poison")
     artifact = poison(_data_dir(scene), "acme~poison")
     before = scene.planes()
@@ -134,7 +134,7 @@ def test_a_crash_is_one_tenants(scene: Scene) -> None:
     assert artifact in quarantine.read_text()
 
 
-def test_a_stopped_process_is_one_tenants(scene: Scene) -> None:
+def test_a_stopped_process_affects_one_tenant_only(scene: Scene) -> None:
     pid = scene.planes()["acme"]
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -146,7 +146,7 @@ def test_a_stopped_process_is_one_tenants(scene: Scene) -> None:
 
 
 @pytest.mark.slow
-def test_predictions_go_on_without_the_control_plane_after_a_rest(scene: Scene) -> None:
+def test_idle_connections_are_replaced_without_the_control_plane(scene: Scene) -> None:
     before = scene.planes()
     time.sleep(_REST_S)
     os.kill(scene.served.control_plane(), signal.SIGKILL)

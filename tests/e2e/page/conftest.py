@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(browser: Browser, folder: Path) -> Iterator[Served]:
-    """A server that has no model yet."""
+    """A server without models."""
     with serving(folder) as served:
         yield served
         assert served.stop() == 0

@@ -1,4 +1,4 @@
-"""The page for those who have no server, no mouse, or not the best eyes."""
+"""The page during an outage of the server, by keyboard, and with enough contrast."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.support.serving import Served
 
 pytestmark = pytest.mark.slow
 
-CONTRAST = 4.5  # of text, as WCAG 2.2 wants it at level AA
+CONTRAST = 4.5  # the minimum of WCAG 2.2 for text at level AA
 
 
-def test_a_server_that_is_away_comes_back(browser: Browser, digits: Served) -> None:
+def test_the_page_recovers_from_an_outage_of_the_server(browser: Browser, digits: Served) -> None:
     with visit(browser, digits.url, may_fail=True) as page:
         expect(page.locator("#server")).to_contain_text("ready")
         page.context.set_offline(True)
@@ -22,7 +22,7 @@ def test_a_server_that_is_away_comes_back(browser: Browser, digits: Served) -> N
         expect(page.locator("#server")).to_contain_text("ready")
 
 
-def test_everything_can_be_reached_and_named_without_a_mouse(browser: Browser, digits: Served) -> None:
+def test_all_controls_have_names_and_are_reachable_by_keyboard(browser: Browser, digits: Served) -> None:
     with visit(browser, digits.url) as page:
         expect(page.locator("#layers li")).not_to_have_count(0)
         wanted = page.locator("button:visible, input:visible, select:visible, summary:visible").count()
@@ -47,7 +47,7 @@ def test_everything_can_be_reached_and_named_without_a_mouse(browser: Browser, d
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, 1280])
-def test_text_stands_out(browser: Browser, digits: Served, scheme: str, width: int) -> None:
+def test_text_has_enough_contrast(browser: Browser, digits: Served, scheme: str, width: int) -> None:
     program = """() => {
       const parsed = (color) => color.match(/[\\d.]+/g).map(Number);
       const light = ([r, g, b]) => [[r, 0.2126], [g, 0.7152], [b, 0.0722]]

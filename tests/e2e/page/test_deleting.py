@@ -1,4 +1,4 @@
-"""Models are deleted on the page, and one that shares another's build is shown with it."""
+"""Models are deleted on the page; a model that shares another's build is shown with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def page(browser: Browser, digits: Served) -> Iterator[Page]:
-    with visit(browser, digits.url, may_fail=True) as page:  # it may ask for what is deleted at that moment
+    with visit(browser, digits.url, may_fail=True) as page:  # it may request what is being deleted
         yield page
 
 
@@ -37,7 +37,7 @@ def test_a_second_name_shows_the_checks_and_the_layers_of_the_first(page: Page, 
     expect(page.locator("#builds li").first).to_contain_text("digits 1, again 1")
 
 
-def test_a_model_is_deleted_when_the_question_is_answered(page: Page, digits: Served) -> None:
+def test_a_model_is_deleted_after_the_confirmation(page: Page, digits: Served) -> None:
     digits.push(name="again")
     choose(page, "again")
     page.get_by_role("button", name="Delete model").click()
@@ -55,7 +55,7 @@ def test_a_model_is_deleted_when_the_question_is_answered(page: Page, digits: Se
     assert digits.label(4) == 4
 
 
-def test_a_version_goes_with_the_alias_that_stands_for_it(page: Page, digits: Served) -> None:
+def test_a_version_is_deleted_with_its_alias(page: Page, digits: Served) -> None:
     for file in ("digits_int8.tflite", UINT8):
         assert digits.ended(digits.push(file, name="both")["id"])["state"] == "succeeded"
     assert digits.client.post("/api/v1/models/both/promote", json={"version": 2}).status_code == 200
@@ -70,7 +70,7 @@ def test_a_version_goes_with_the_alias_that_stands_for_it(page: Page, digits: Se
     assert digits.client.get("/api/v1/models/both/aliases").json() == {"aliases": []}
 
 
-def test_a_version_that_failed_says_so_and_why(page: Page, digits: Served) -> None:
+def test_a_failed_version_shows_the_reason(page: Page, digits: Served) -> None:
     broken = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))
     build = digits.client.put("/api/v1/models", params={"name": "broken"}, content=broken).json()
     assert digits.ended(build["id"])["state"] == "failed"

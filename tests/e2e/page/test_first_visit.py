@@ -1,4 +1,4 @@
-"""Somebody opens the page of a server that has just started, pushes a model, and shows it a picture."""
+"""A user opens the page of a new server, pushes a model, and shows it a picture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show_digit(page: Page, digit: int) -> None:
     expect(best.locator(".value")).to_have_text(re.compile(r"^\d\d\.\d %$"))
 
 
-def test_a_model_is_built_before_ones_eyes_and_sees(page: Page) -> None:
+def test_a_model_is_pushed_built_and_classifies_a_picture(page: Page) -> None:
     expect(page.locator("#matrix")).to_contain_text("There is no model yet")
     page.set_input_files("#model-file", EXAMPLES / INT8)
     name = page.get_by_role("region", name="Push a model").get_by_label("Name")
@@ -49,7 +49,7 @@ def test_a_model_is_built_before_ones_eyes_and_sees(page: Page) -> None:
     expect(page.locator("#latency")).to_contain_text("of 1 (last minute)")
 
 
-def test_nothing_is_wider_than_a_phone(browser: Browser, page: Page, served: Served) -> None:
+def test_nothing_is_wider_than_a_phone_screen(browser: Browser, page: Page, served: Served) -> None:
     with visit(browser, served.url, width=PHONE, has_touch=True, is_mobile=True) as phone:
         show_digit(phone, 7)
         expect(phone.locator("#layers li")).not_to_have_count(0)

@@ -1,4 +1,4 @@
-"""The page of a server that wants a key."""
+"""The page of a server that requires an API key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_key(folder: Path, *scopes: str) -> str:
 
 @pytest.fixture(scope="module")
 def key(digits: Served, folder: Path) -> str:
-    """Since it was made, the server answers nobody without one."""
+    """An API key. From its creation on, the server requires one."""
     return make_key(folder, "push", "predict", "metrics")
 
 
@@ -50,7 +50,7 @@ def guarded(browser: Browser, digits: Served, key: str) -> Iterator[Page]:
         yield page
 
 
-def test_a_key_is_asked_for_and_kept_for_the_tab(guarded: Page, key: str) -> None:
+def test_a_key_is_requested_and_stored_for_the_tab(guarded: Page, key: str) -> None:
     expect(guarded.get_by_role("dialog")).to_contain_text("key")
     guarded.get_by_label("API key").fill(f"{key}x")
     guarded.get_by_role("button", name="Use it").click()
@@ -66,10 +66,10 @@ def test_a_key_is_asked_for_and_kept_for_the_tab(guarded: Page, key: str) -> Non
     assert guarded.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
 
 
-def test_somebody_without_a_key_is_asked_once(guarded: Page, key: str) -> None:
+def test_the_key_is_requested_only_once(guarded: Page, key: str) -> None:
     guarded.get_by_role("button", name="Not now").click()
     expect(guarded.locator("#server")).to_contain_text("no access")
-    guarded.wait_for_timeout(5000)  # two more rounds of questions
+    guarded.wait_for_timeout(5000)  # two more polling intervals
     expect(guarded.get_by_role("dialog")).to_have_count(0)
     guarded.get_by_role("button", name="Enter a key").click()
     guarded.get_by_label("API key").fill(key)
@@ -77,7 +77,7 @@ def test_somebody_without_a_key_is_asked_once(guarded: Page, key: str) -> None:
     expect(guarded.locator("#server")).to_contain_text("ready")
 
 
-def test_a_key_of_too_few_scopes_can_be_changed(guarded: Page, key: str, folder: Path) -> None:
+def test_a_key_without_enough_scopes_can_be_replaced(guarded: Page, key: str, folder: Path) -> None:
     guarded.get_by_label("API key").fill(make_key(folder, "metrics"))
     guarded.keyboard.press("Enter")
     expect(guarded.locator("#server")).to_contain_text("lacks the scope")
@@ -87,7 +87,7 @@ def test_a_key_of_too_few_scopes_can_be_changed(guarded: Page, key: str, folder:
     expect(guarded.locator("#server")).to_contain_text("ready")
 
 
-def test_a_key_to_predict_with_shows_models_and_asks_them(guarded: Page, folder: Path) -> None:
+def test_a_predict_key_shows_models_and_sends_predictions(guarded: Page, folder: Path) -> None:
     guarded.get_by_label("API key").fill(make_key(folder, "predict"))
     guarded.keyboard.press("Enter")
     expect(guarded.locator("#server")).to_contain_text("allows predictions")
@@ -98,7 +98,7 @@ def test_a_key_to_predict_with_shows_models_and_asks_them(guarded: Page, folder:
         expect(guarded.locator(hidden)).to_be_hidden()
 
 
-def test_a_key_to_read_with_shows_everything(guarded: Page, folder: Path) -> None:
+def test_a_read_key_shows_everything(guarded: Page, folder: Path) -> None:
     guarded.get_by_label("API key").fill(make_key(folder, "read"))
     guarded.keyboard.press("Enter")
     expect(guarded.locator("#server")).to_contain_text("ready")
@@ -107,6 +107,6 @@ def test_a_key_to_read_with_shows_everything(guarded: Page, folder: Path) -> Non
 
 
 def test_the_reference_is_shown_without_the_internet(browser: Browser, digits: Served) -> None:
-    with visit(browser, digits.url, may_fail=True) as page:  # the page itself wants a key by now
+    with visit(browser, digits.url, may_fail=True) as page:  # the page itself requires a key now
         page.goto(f"{digits.url}/docs")
         expect(page.locator("#reference")).to_contain_text("/v2/models/{model}/infer")

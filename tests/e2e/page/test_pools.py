@@ -1,4 +1,4 @@
-"""What the page shows of a model on each pool."""
+"""The table of pools that the page shows for a model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def page(browser: Browser, digits: Served) -> Iterator[Page]:
 
 
 def answer(page: Page, rows: list[dict[str, Any]]) -> None:
-    """What a server could say, from the next load of the page on; it refuses to measure."""
+    """Replaces the server's response from the next load of the page on; requests to measure are refused."""
 
     def respond(route: Route) -> None:
         if route.request.method == "POST":
@@ -66,7 +66,7 @@ def _matrix(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"name": "digits", "version": 1, "rows": rows}
 
 
-def test_a_server_by_itself_is_one_pool_that_measures_on_request(browser: Browser, digits: Served) -> None:
+def test_a_single_server_is_one_pool_that_measures_on_request(browser: Browser, digits: Served) -> None:
     with visit(browser, digits.url) as page:
         pools = page.locator("#pools")
         rows = pools.locator("tbody tr")
@@ -103,14 +103,14 @@ def test_pools_are_compared(page: Page) -> None:
     expect(page.get_by_role("button", name="Measure on every pool")).to_be_visible()
 
 
-def test_nothing_is_there_yet(page: Page) -> None:
+def test_an_empty_table_has_an_explanation(page: Page) -> None:
     answer(page, [])
     expect(page.locator("#pools")).to_have_text(re.compile("^No worker pool is running, and no build was requested"))
     expect(page.locator("#pools table")).to_have_count(0)
 
 
-def test_an_answer_on_its_way_and_one_that_fails(page: Page) -> None:
-    expect(page.locator("#pools tbody tr")).to_have_count(1)  # no question of this load is still under way
+def test_loading_and_errors_are_shown(page: Page) -> None:
+    expect(page.locator("#pools tbody tr")).to_have_count(1)  # no request of this load is still in progress
     asked: list[Route] = []
 
     def respond(route: Route) -> None:
@@ -125,12 +125,12 @@ def test_an_answer_on_its_way_and_one_that_fails(page: Page) -> None:
     expect(pools).to_have_attribute("aria-busy", "true")
     asked[0].fulfill(status=503, json={"detail": "the database is away", "hint": "wait"})
     expect(page.locator("#pools-problem")).to_contain_text("the database is away")
-    expect(pools.locator("tbody tr")).to_have_count(5)  # the next answer
+    expect(pools.locator("tbody tr")).to_have_count(5)  # the next response
     expect(page.locator("#pools-problem")).to_be_empty()
     expect(pools).to_have_attribute("aria-busy", "false")
 
 
-def test_a_refusal_to_measure_leaves_the_table(page: Page) -> None:
+def test_a_refused_measurement_leaves_the_table(page: Page) -> None:
     answer(page, CLUSTER)
     page.get_by_role("button", name="Measure on every pool").click()
     expect(page.locator("#pools-problem")).to_contain_text("lacks the scope push")
@@ -138,7 +138,7 @@ def test_a_refusal_to_measure_leaves_the_table(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [PHONE, 700, 1000, DESKTOP])
-def test_the_page_is_no_wider_than_the_window(browser: Browser, digits: Served, width: int) -> None:
+def test_the_page_is_not_wider_than_the_window(browser: Browser, digits: Served, width: int) -> None:
     with visit(browser, digits.url, width=width, may_fail=True) as page:
         answer(page, CLUSTER)
         expect(page.locator("#pools tbody tr")).to_have_count(5)

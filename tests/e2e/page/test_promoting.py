@@ -1,4 +1,4 @@
-"""Who answers is changed on the page, and taken back."""
+"""Versions are promoted on the page, and the promotion is reverted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stable(served: Served) -> dict[str, Any]:
     return {name: alias[name] for name in ("version", "canary")}
 
 
-def test_a_version_is_tried_then_promoted_then_taken_back(page: Page, two: Served) -> None:
+def test_a_version_is_tried_promoted_and_reverted(page: Page, two: Served) -> None:
     page.get_by_role("button", name="Promote version 2").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Promote version 2 of digits?")
@@ -60,7 +60,7 @@ def test_a_version_is_tried_then_promoted_then_taken_back(page: Page, two: Serve
     assert stable(two) == {"version": 1, "canary": None}
 
 
-def test_nothing_is_done_to_who_changes_his_mind(page: Page, two: Served) -> None:
+def test_canceling_the_dialog_changes_nothing(page: Page, two: Served) -> None:
     page.get_by_role("button", name="Promote version 2").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
@@ -71,7 +71,7 @@ def test_nothing_is_done_to_who_changes_his_mind(page: Page, two: Served) -> Non
     assert stable(two) == {"version": 1, "canary": None}
 
 
-def test_what_the_server_refuses_is_said_in_the_dialog(browser: Browser, two: Served) -> None:
+def test_an_error_of_the_server_is_shown_in_the_dialog(browser: Browser, two: Served) -> None:
     with visit(browser, two.url, may_fail=True) as page:
         page.get_by_role("button", name="Promote version 2").click()
         page.route("**/promote", lambda route: route.fulfill(status=503, json={"detail": "It cannot be loaded."}))

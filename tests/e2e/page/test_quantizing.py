@@ -1,4 +1,4 @@
-"""Somebody drops a float model and pictures, sees what quantization costs, chooses a mixture, and promotes it."""
+"""A user drops a float model and pictures, sees the cost of quantization, chooses mixed precision, and promotes it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _SUCCEEDED: dict[str, Any] = {
 
 @contextmanager
 def showing(browser: Browser, served: Served, build: dict[str, Any], report: dict[str, Any]) -> Iterator[_Shown]:
-    """What a build's quantization costs, by what a server could say of it."""
+    """Shows the cost of a build's quantization, with `report` as the server's response."""
     result = {"build": build, "version": 2, "file": "/api/v1/models/net/quantizations/q1/file", "report": report}
     asked: list[str] = []
 
@@ -105,13 +105,13 @@ class _Shown:
     asked: list[str]
 
     def query(self) -> dict[str, list[str]]:
-        """Of the only one."""
+        """Returns the query of the only request."""
         (url,) = self.asked
         return parse_qs(urlsplit(url).query)
 
 
-def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) -> None:
-    """By what a server could say."""
+def test_the_cost_of_a_quantization_is_drawn(browser: Browser, served: Served) -> None:
+    """With a simulated response of the server."""
     asked_before = {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "adaround": True}
     options = {
         "quantize": {**asked_before, "keep": [], "wide": ["before"], "budget": 0.01, "latency_budget": "2x"},
@@ -134,7 +134,7 @@ def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) ->
         expect(cost).to_contain_text("net 1: queued")
     assert shown.query() == {
         **{name: [str(value).replace("True", "true")] for name, value in asked_before.items()},
-        "correct_bias": ["false"],  # of a build that does not say
+        "correct_bias": ["false"],  # the default of a build that does not contain it
         "version": ["1"],
         "target": ["x86-64-v3"],
         "input_shape": ["=1,3,16,16"],
@@ -143,7 +143,7 @@ def test_what_a_quantization_costs_is_drawn(browser: Browser, served: Served) ->
     }
 
 
-def test_mixtures_that_were_timed_are_drawn_over_their_times(browser: Browser, served: Served) -> None:
+def test_timed_mixtures_are_drawn_by_their_times(browser: Browser, served: Served) -> None:
     times = (1.0, 2.0, 5.0, 3.0, 4.0)
     curve = [{**point, "latency_ms": taken} for point, taken in zip(CURVE, times, strict=True)]
     bound = {"asked": "2x", "limit_ms": 2.0, "met": True, "budget_met": False}
@@ -157,7 +157,7 @@ def test_mixtures_that_were_timed_are_drawn_over_their_times(browser: Browser, s
     assert places == [10, 65, 230, 120, 175]
 
 
-def test_of_mixtures_in_bfloat16_one_can_be_chosen(browser: Browser, served: Served) -> None:
+def test_a_mixture_with_bfloat16_can_be_chosen(browser: Browser, served: Served) -> None:
     curve = [*CURVE[:3], {"kept": ["a"], "wide": [], "bfloat16": ["b"], "share": 0.98, "output_db": 31.0}]
     build = {
         **_SUCCEEDED,
@@ -175,7 +175,7 @@ def test_of_mixtures_in_bfloat16_one_can_be_chosen(browser: Browser, served: Ser
     assert query.keys().isdisjoint({"budget", "raise_to"})
 
 
-def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Served, files: Path) -> None:
+def test_every_option_of_the_command_is_in_the_form(browser: Browser, served: Served, files: Path) -> None:
     asked: list[str] = []
 
     def quantized(route: Route) -> None:
@@ -239,7 +239,7 @@ def test_every_option_of_the_command_is_on_the_form(browser: Browser, served: Se
     assert weights == {"version": ["1"], "weights": ["4"], "block": ["64"]}
 
 
-def test_a_float_model_is_quantized_before_ones_eyes(browser: Browser, served: Served, files: Path) -> None:
+def test_a_float_model_is_quantized_on_the_page(browser: Browser, served: Served, files: Path) -> None:
     with visit(browser, served.url) as page:
         page.set_default_timeout(_PATIENCE_MS)
         page.set_input_files("#float-file", files / "net.onnx")
@@ -273,7 +273,7 @@ def test_a_float_model_is_quantized_before_ones_eyes(browser: Browser, served: S
     assert alias["version"] == 3
 
 
-def test_what_is_wrong_with_the_pictures_is_said(browser: Browser, served: Served, files: Path, tmp_path: Path) -> None:
+def test_an_error_in_the_pictures_is_shown(browser: Browser, served: Served, files: Path, tmp_path: Path) -> None:
     (tmp_path / "damaged.png").write_bytes((files / "0.png").read_bytes()[:60])
     with visit(browser, served.url, width=PHONE) as page:
         page.set_input_files("#float-file", files / "net.onnx")
@@ -285,14 +285,14 @@ def test_what_is_wrong_with_the_pictures_is_said(browser: Browser, served: Serve
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_what_it_cost_is_shown_again(browser: Browser, served: Served) -> None:
+def test_the_cost_is_shown_again_later(browser: Browser, served: Served) -> None:
     with visit(browser, served.url) as page:
         page.locator("#builds li", has_text="succeeded").get_by_role("button", name="Show the result").last.click()
         expect(page.locator("#quantization")).to_contain_text("net 1 → 2")
         expect(page.locator("#quantization .mixtures li")).to_have_count(9)
 
 
-def test_products_are_quantized_without_inputs(browser: Browser, served: Served, tmp_path: Path) -> None:
+def test_only_products_are_quantized_without_inputs(browser: Browser, served: Served, tmp_path: Path) -> None:
     (tmp_path / "dense.onnx").write_bytes(dense_network())
     with visit(browser, served.url) as page:
         page.set_default_timeout(_PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""What strangers wrote is shown as they wrote it, and never becomes part of the page."""
+"""Untrusted text is shown as it is, and never becomes part of the page's markup."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_labels(browser: Browser, digits: Served, tmp_path: Path) -> None:
         expect(page.locator("#answer .classes .name").first).to_have_text(SCRIPT)
 
 
-def test_even_a_mistake_of_the_page_would_run_nothing(browser: Browser, served: Served) -> None:
-    with browser.new_context() as profile:  # unwatched: the browser tells the console what it refused
+def test_injected_markup_would_run_no_script(browser: Browser, served: Served) -> None:
+    with browser.new_context() as profile:  # a separate context: the browser logs to the console what it refused
         page = profile.new_page()
         page.goto(served.url)
         with pytest.raises(Error, match="TrustedHTML"):

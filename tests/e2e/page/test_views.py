@@ -1,4 +1,4 @@
-"""What the page shows of a server that is in use."""
+"""The page of a server with models, artifacts and requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def page(browser: Browser, digits: Served) -> Iterator[Page]:
         yield page
 
 
-def test_quantiles_are_those_of_prometheus(page: Page) -> None:
+def test_quantiles_are_computed_like_in_prometheus(page: Page) -> None:
     registry = CollectorRegistry()
     told = Histogram("took", "", ("model",), buckets=(1, 2, 4), registry=registry)
     for model, value in (('a"\n\\', 0.5), ('a"\n\\', 1.5), ("b", 1.6), ("b", 3.0)):
@@ -43,12 +43,12 @@ def test_quantiles_are_those_of_prometheus(page: Page) -> None:
     everything, one, others, restarted, nothing = page.evaluate(program, generate_latest(registry).decode())
     assert everything == [1, 1.5, 2, 4]  # one observation is at most 1, three are at most 2, four at most 4
     assert (one, others) == (2, 4)
-    assert restarted == 1  # fewer than before: the server has started anew, and all of it counts
+    assert restarted == 1  # fewer than before: the server has restarted, so all of them count
     assert nothing is None
 
 
-def test_what_stands_beside_a_change_is_kept(page: Page) -> None:
-    """A button that went while it was pressed would take no click, and each poll changes how long ago something was."""
+def test_unchanged_elements_are_kept_when_others_change(page: Page) -> None:
+    """A button that is replaced while it is pressed gets no click, and each poll changes the shown ages."""
     program = """async () => {
       const { h, show } = await import("/page/dom.js");
       const place = document.createElement("div");
@@ -71,21 +71,21 @@ def test_layers_have_times(page: Page) -> None:
     expect(page.locator("#layers .value").filter(has_text=re.compile("[µm]s"))).not_to_have_count(0)
 
 
-def test_the_time_is_shared_out_by_kind_of_code(page: Page) -> None:
+def test_time_is_divided_by_type_of_code(page: Page) -> None:
     kinds = page.locator("#layers .kinds")
     expect(kinds).to_contain_text("integer kernels")
     shares = [float(text.removesuffix(" %")) for text in kinds.locator(".value").all_text_contents()]
     assert sum(shares) == pytest.approx(100, abs=0.1 * len(shares))
 
 
-def test_layers_of_what_does_not_run_here_have_multiplications(page: Page, digits: Served) -> None:
+def test_layers_for_another_machine_have_multiplication_counts(page: Page, digits: Served) -> None:
     build = digits.push(UINT8, name="afar", target="aarch64")
     assert digits.ended(build["id"])["state"] == "succeeded"
     page.locator("#choose-afar-1").click()
     expect(page.locator("#layers")).to_contain_text("could not measure it")
 
 
-def test_an_artifact_in_quarantine_is_shown_and_let_go(page: Page, digits: Served, folder: Path) -> None:
+def test_an_artifact_in_quarantine_is_shown_and_released(page: Page, digits: Served, folder: Path) -> None:
     (build,) = digits.client.get("/api/v1/builds?model=digits&limit=1").json()["builds"]
     record = {"crashes": ["2026-11-21T12:00:00+00:00"] * 3, "how": "signal 11", "is_quarantined": True}
     (folder / "data" / "crashes.json").write_text(json.dumps({build["artifact"]: record}))
@@ -114,7 +114,7 @@ def test_a_picture_is_dropped(page: Page, format: str) -> None:
     expect(page.locator("#answer .classes .name").first).to_have_text("class 5")
 
 
-def test_what_is_no_picture_is_refused(browser: Browser, digits: Served) -> None:
+def test_a_file_that_is_not_a_picture_is_rejected(browser: Browser, digits: Served) -> None:
     with visit(browser, digits.url, may_fail=True) as page:
         expect(page.locator("#model-title")).to_be_visible()
         page.set_input_files("#picture", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no picture"})
@@ -123,7 +123,7 @@ def test_what_is_no_picture_is_refused(browser: Browser, digits: Served) -> None
         expect(page.locator("#answer .error")).not_to_contain_text("notes.txt")
 
 
-def test_versions_and_who_answers(page: Page, digits: Served) -> None:
+def test_versions_and_their_aliases_are_shown(page: Page, digits: Served) -> None:
     assert digits.ended(digits.push(UINT8)["id"])["state"] == "succeeded"
     for promotion in ({"version": 1}, {"version": 2, "percent": 10}):
         assert digits.client.post("/api/v1/models/digits/promote", json=promotion).status_code == 200
@@ -136,7 +136,7 @@ def test_versions_and_who_answers(page: Page, digits: Served) -> None:
     expect(page.locator("#versions")).to_contain_text("UINT8 [1, 16, 16, 1]")
 
 
-def test_the_figures_move_while_requests_come(page: Page, digits: Served) -> None:
+def test_the_figures_change_while_requests_arrive(page: Page, digits: Served) -> None:
     answered = page.locator("#now .tile").first
     before = answered.inner_text()
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""What the page says that a model was checked against: green for another runtime that gave every value, and no more."""
+"""What the page shows a model was checked against: green only if another runtime computed every value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def shown(page: Page, served: Served, name: str, model: bytes) -> None:
-    """Pushes a model, and chooses it on the page."""
+    """Pushes a model, and selects it on the page."""
     build = served.client.put("/api/v1/models", params={"name": name}, content=model).json()
     assert served.ended(build["id"])["artifact"], build
     page.locator(f"#choose-{name}-1").click()
@@ -33,7 +33,7 @@ def expect_verdict(page: Page, kind: str, word: str) -> None:
     expect(page.locator(f"#witnesses .verdict .state.{kind}")).to_have_text(word)
 
 
-def test_a_default_session_that_differs_is_told_beside_a_green_verdict(browser: Browser, served: Served) -> None:
+def test_a_differing_default_session_is_shown_beside_a_green_verdict(browser: Browser, served: Served) -> None:
     with visit(browser, served.url) as page:
         shown(page, served, "signed", s8s8_network())
         expect_verdict(page, "succeeded", "equal")
@@ -42,7 +42,7 @@ def test_a_default_session_that_differs_is_told_beside_a_green_verdict(browser: 
         expect(default).to_contain_text(re.compile(r"values from \d+ inputs differ"))
 
 
-def test_a_build_that_is_different_is_red_everywhere(browser: Browser, tmp_path: Path) -> None:
+def test_a_build_that_differs_is_red_everywhere(browser: Browser, tmp_path: Path) -> None:
     python = python_with_other_litert(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
@@ -72,7 +72,7 @@ def test_a_model_that_no_other_runtime_ran_is_not_green(browser: Browser, served
         expect(page.locator("#witnesses .state.succeeded")).to_have_count(0)
 
 
-def test_a_report_of_an_older_octet_is_told_apart(browser: Browser, served: Served, folder: Path) -> None:
+def test_a_report_of_an_older_octet_is_marked(browser: Browser, served: Served, folder: Path) -> None:
     old = {"mode": "litert-reference", "reference": "LiteRT 2.3.0", "verified": True, "checks": [], "formulas": {}}
     build = served.ended(served.push(name="older")["id"])
     OciLayout(folder / "data" / "store").attach(build["artifact"], Report.NUMERICS, json.dumps(old).encode())

@@ -1,4 +1,4 @@
-"""A bucket of a real S3 server that cannot be reached for a while, and machines that share it."""
+"""Outages of a bucket on a real S3 server, and machines that share the bucket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.child_process import finished, said, started
 from tests.support.waiting import GIVE_UP_S
 
 CACHE_BYTES = 1 << 30
-LARGE = bytes(range(256)) * (20 << 12)  # 20 MiB: parts of an upload, and of a download
+LARGE = bytes(range(256)) * (20 << 12)  # 20 MiB: several parts of an upload, and of a download
 PROCESS = "tests.support.bucket_process"
 
 
@@ -32,11 +32,11 @@ def network(s3_url: str, s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture
 def far(network: BadNetwork, s3_url: str, tmp_path: Path) -> BucketBlobStore:
-    """A store beyond the bad network, which waits for a second."""
+    """A store beyond the faulty network, with a timeout of one second."""
     return BucketBlobStore(ObjectBucket(s3_url, timeout_s=1.0), tmp_path / "far", CACHE_BYTES)
 
 
-def test_a_large_blob_goes_there_and_comes_back_in_parts(s3_url: str, tmp_path: Path) -> None:
+def test_a_large_blob_is_uploaded_and_downloaded_in_parts(s3_url: str, tmp_path: Path) -> None:
     here, there = (
         BucketBlobStore(ObjectBucket(s3_url, GIVE_UP_S), tmp_path / name, CACHE_BYTES) for name in ("here", "there")
     )
@@ -49,8 +49,8 @@ def test_a_large_blob_goes_there_and_comes_back_in_parts(s3_url: str, tmp_path: 
 
 
 @pytest.mark.parametrize("fault", ["stall", "refuse"])
-def test_an_outage_of_the_bucket_is_an_error_and_passes(far: BucketBlobStore, network: BadNetwork, fault: str) -> None:
-    """Refused, or dropped without a word; what is here is read all the while."""
+def test_an_outage_of_the_bucket_is_an_error_and_ends(far: BucketBlobStore, network: BadNetwork, fault: str) -> None:
+    """Connections are refused, or packets dropped silently; cached blobs stay readable."""
     kept = far.put_bytes(b"kept")
     gone = far.put_bytes(b"evicted")
     far.cache.blobs.delete(gone)
@@ -72,7 +72,7 @@ def test_an_outage_of_the_bucket_is_an_error_and_passes(far: BucketBlobStore, ne
     assert far.exists(far.put_bytes(b"new"))
 
 
-def test_a_download_that_is_cut_off_is_repeated_or_leaves_nothing(
+def test_a_download_that_is_cut_off_is_retried_or_leaves_nothing(
     network: BadNetwork, far: BucketBlobStore, s3_url: str
 ) -> None:
     digest = far.put_bytes(LARGE)
@@ -81,7 +81,7 @@ def test_a_download_that_is_cut_off_is_repeated_or_leaves_nothing(
     assert far.path(digest).read_bytes() == LARGE
 
 
-def test_processes_of_a_machine_fetch_a_blob_once(s3_url: str, tmp_path: Path) -> None:
+def test_processes_of_one_machine_fetch_a_blob_once(s3_url: str, tmp_path: Path) -> None:
     elsewhere = BucketBlobStore(ObjectBucket(s3_url, GIVE_UP_S), tmp_path / "elsewhere", CACHE_BYTES)
     digest = elsewhere.put_bytes(LARGE)
     commands = [(s3_url, tmp_path / "here", digest)] * 3
@@ -97,7 +97,7 @@ def test_processes_of_a_machine_fetch_a_blob_once(s3_url: str, tmp_path: Path) -
     assert fetched == 1
 
 
-def test_a_collection_on_one_machine_spares_what_another_lists_meanwhile(s3_url: str, tmp_path: Path) -> None:
+def test_a_collection_keeps_what_another_machine_lists_meanwhile(s3_url: str, tmp_path: Path) -> None:
     one, other = (
         OciLayout.in_bucket(ObjectBucket(s3_url, GIVE_UP_S), tmp_path / "shared", CACHE_BYTES) for _ in range(2)
     )
@@ -115,7 +115,7 @@ def test_a_collection_on_one_machine_spares_what_another_lists_meanwhile(s3_url:
         assert all(one.blobs.exists(layer.digest) for layer in one.manifest(digest).layers)
 
 
-def test_a_bucket_that_does_not_exist_is_said(s3_url: str, tmp_path: Path) -> None:
+def test_a_missing_bucket_is_reported(s3_url: str, tmp_path: Path) -> None:
     missing = BucketBlobStore(ObjectBucket("s3://no-such-bucket/a", 1.0), tmp_path, CACHE_BYTES)
     with pytest.raises((StoreUnreachable, NotFound)):
         missing.put_bytes(b"blob")

@@ -1,4 +1,4 @@
-"""What is left of a store whose process was killed with -9."""
+"""The state of a store whose process was killed with SIGKILL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def manifest_in(layout: OciLayout) -> Digest:
     return layout.put_manifest(Manifest("application/vnd.example", config, (config,))).digest
 
 
-def test_in_the_middle_of_a_write_no_blob_is_left_and_the_rest_is_swept(tmp_path: Path) -> None:
+def test_a_kill_during_a_write_leaves_no_blob_and_the_rest_is_swept(tmp_path: Path) -> None:
     with started(PROCESS, "write_half", tmp_path) as process:
         assert said(process) == "halfway"
         LocalBlobStore(tmp_path)
@@ -36,7 +36,7 @@ def test_in_the_middle_of_a_write_no_blob_is_left_and_the_rest_is_swept(tmp_path
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.003, 0.011, 0.027])
-def test_at_any_time_every_blob_is_whole(tmp_path: Path, after_s: float) -> None:
+def test_after_a_kill_at_any_time_every_blob_is_complete(tmp_path: Path, after_s: float) -> None:
     with started(PROCESS, "put_forever", tmp_path) as process:
         assert said(process) == "begun"
         time.sleep(after_s)
@@ -50,7 +50,7 @@ def test_at_any_time_every_blob_is_whole(tmp_path: Path, after_s: float) -> None
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.003, 0.011, 0.027])
-def test_at_any_time_the_index_is_whole_and_its_lock_is_free(tmp_path: Path, after_s: float) -> None:
+def test_after_a_kill_at_any_time_the_index_is_complete_and_unlocked(tmp_path: Path, after_s: float) -> None:
     digest = manifest_in(OciLayout(tmp_path))
     with started(PROCESS, "annotate_forever", tmp_path, digest) as process:
         assert said(process) == "begun"

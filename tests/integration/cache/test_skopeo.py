@@ -1,4 +1,4 @@
-"""Another implementation of the OCI image layout reads ours, and we read its."""
+"""Another implementation of the OCI image layout reads Octet's layouts, and Octet reads its layouts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from service.cache import Descriptor, Manifest, OciLayout
 from tests.support.waiting import WORK_TIMEOUT_S
 
-NAME = {"org.opencontainers.image.ref.name": "digits-1"}  # how skopeo and oras find an entry
+NAME = {"org.opencontainers.image.ref.name": "digits-1"}  # skopeo and oras find an entry by this annotation
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def _skopeo_is_installed() -> None:
         pytest.skip("NOT TESTED WITH SKOPEO: it is not installed (Debian: apt-get install skopeo)")
 
 
-def test_it_finds_our_manifest_by_name(tmp_path: Path, artifact: Descriptor) -> None:
+def test_skopeo_finds_a_manifest_by_name(tmp_path: Path, artifact: Descriptor) -> None:
     raw = skopeo("inspect", "--raw", f"oci:{tmp_path / 'ours'}:digits-1")
     assert raw == OciLayout.open(tmp_path / "ours").blobs.read(artifact.digest)
 
 
-def test_what_it_copies_is_a_layout_that_we_open(tmp_path: Path, artifact: Descriptor) -> None:
+def test_octet_opens_a_layout_that_skopeo_copied(tmp_path: Path, artifact: Descriptor) -> None:
     skopeo("copy", f"oci:{tmp_path / 'ours'}:digits-1", f"oci:{tmp_path / 'theirs'}:digits-1")
     theirs = OciLayout.open(tmp_path / "theirs")
     (entry,) = theirs.index()

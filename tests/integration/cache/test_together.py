@@ -1,4 +1,4 @@
-"""Several processes use one store at once."""
+"""Several processes use one store at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_together(*commands: tuple[object, ...]) -> None:
             finished(process)
 
 
-def test_writers_of_the_same_blob_agree(tmp_path: Path) -> None:
+def test_concurrent_writers_of_the_same_blob_agree(tmp_path: Path) -> None:
     run_together(*[("put_same", tmp_path, 20)] * 3)
     store = LocalBlobStore(tmp_path)
     assert list(store.iterate()) == [digest_of(CHUNK)]
@@ -41,7 +41,7 @@ def test_no_change_of_the_index_is_lost(tmp_path: Path) -> None:
         assert report == (b"report of " + layer if layer != b"shared" else None)
 
 
-def test_the_garbage_collector_never_breaks_what_is_listed(tmp_path: Path) -> None:
+def test_the_garbage_collector_never_deletes_what_is_listed(tmp_path: Path) -> None:
     publishers = [("publish_in_spite_of_a_collector", tmp_path, name, 30) for name in "ab"]
     run_together(*publishers, ("collect", tmp_path, 60))
     layout = OciLayout(tmp_path)

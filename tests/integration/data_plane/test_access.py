@@ -1,4 +1,4 @@
-"""Who may ask, over HTTP: keys with their scopes, rates and quotas; and pages of other sites."""
+"""Access over HTTP: keys with their scopes, rates and quotas; and requests from pages of other sites."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ async def client(plane: DataPlane) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 async def anybodys() -> AsyncIterator[httpx.AsyncClient]:
-    """Of a server that asks for no key."""
+    """A client of a server that requires no key."""
     async with client_of(DataPlane(sample_tables())) as client:
         yield client
 
 
 async def key(plane: DataPlane, *scopes: Scope, **limits: Any) -> tuple[str, dict[str, str]]:
-    """The id of a new key, and the header that shows it."""
+    """Returns the id of a new key, and the header with the key."""
     made, text = plane.services.access.keys.create("a", scopes, Limits(**limits))
     await changed(plane.services)
     return made.id, {"Authorization": f"Bearer {text}"}
 
 
-async def test_every_operation_of_the_document_is_there_and_asks_for_a_scope_of_it(
+async def test_every_operation_of_the_document_exists_and_requires_its_scope(
     plane: DataPlane, client: httpx.AsyncClient
 ) -> None:
     keys = {scope: (await key(plane, scope))[1] for scope in Scope}
@@ -67,7 +67,7 @@ async def test_every_operation_of_the_document_is_there_and_asks_for_a_scope_of_
                 assert answer.status_code == (200 if may else 403), (method, path, scope, answer.text)
 
 
-async def test_a_key_that_is_no_key_is_told_how_to_show_one(client: httpx.AsyncClient) -> None:
+async def test_the_error_for_an_invalid_key_explains_the_header(client: httpx.AsyncClient) -> None:
     how = "Authorization: Bearer KEY"
     for shown, hint in (("", how), ("Basic abc", how), (f"Bearer {ADMIN_KEY[:-1]}y", "octet keys list")):
         answer = await client.post(INFER, json=BODY, headers={"Authorization": shown} if shown else {})
@@ -78,7 +78,7 @@ async def test_a_key_that_is_no_key_is_told_how_to_show_one(client: httpx.AsyncC
     assert admin.status_code == 200
 
 
-async def test_a_key_that_is_revoked_is_rejected_from_then_on(plane: DataPlane, client: httpx.AsyncClient) -> None:
+async def test_a_revoked_key_is_rejected_from_then_on(plane: DataPlane, client: httpx.AsyncClient) -> None:
     id, header = await key(plane, Scope.PREDICT)
     assert (await client.post(INFER, json=BODY, headers=header)).status_code == 200
     plane.services.access.keys.revoke(id)
@@ -90,13 +90,13 @@ async def test_a_quota_is_used_up(plane: DataPlane, client: httpx.AsyncClient) -
     _, header = await key(plane, Scope.PREDICT, requests_per_day=2)
     statuses = [(await client.post(INFER, json=BODY, headers=header)).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
-    await plane.orders.gather()  # which tells the control plane, and that the data plane, of the two
+    await plane.orders.gather()  # updates the control plane, and then the data plane
     refused = await client.post(INFER, json=BODY, headers=header)
     assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")
     assert 'octet_requests_not_allowed_total{reason="quota_exceeded"} 2.0' in await plane.scraped()
 
 
-async def test_a_rate_is_kept(plane: DataPlane, client: httpx.AsyncClient) -> None:
+async def test_the_rate_is_limited(plane: DataPlane, client: httpx.AsyncClient) -> None:
     _, header = await key(plane, Scope.PREDICT, requests_per_s=0.01)
     answers = [await client.post(INFER, json=BODY, headers=header) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
@@ -104,7 +104,7 @@ async def test_a_rate_is_kept(plane: DataPlane, client: httpx.AsyncClient) -> No
     assert int(answers[1].headers["retry-after"]) > 1
 
 
-async def test_a_page_of_another_site_asks_for_nothing(anybodys: httpx.AsyncClient) -> None:
+async def test_requests_from_another_site_are_rejected(anybodys: httpx.AsyncClient) -> None:
     refused = await anybodys.post(INFER, json=BODY, headers={"Origin": ELSEWHERE})
     assert (refused.status_code, refused.json()["code"]) == (403, "cross_site")
     for path in ("/v2/models/int8", "/v2"):

@@ -1,4 +1,4 @@
-"""A full queue refuses before it reads; a client that leaves the queue is never computed for."""
+"""A full queue refuses a request before its body is read; the request of a client that left is never computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Request:
-    """One predict request, of a client that says when it sends the body, and may leave."""
+    """One predict request, whose client decides when it sends the body, and may leave."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
         self._reader, self._writer, self._body = reader, writer, body
@@ -30,7 +30,7 @@ class Request:
         await self._writer.drain()
 
     async def answer(self) -> httpx.Response:
-        """What comes until its end; it leaves the rest of the connection alone."""
+        """Returns the response, and leaves the rest of the connection unread."""
         async with asyncio.timeout(GIVE_UP_S):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.split(": ", 1) for line in head[1:] if line)
@@ -39,7 +39,7 @@ class Request:
         return httpx.Response(int(head[0].split()[1]), headers=headers, content=content)
 
     async def has_answer(self) -> None:
-        """Returns when it comes, and takes nothing of it."""
+        """Waits until the response begins, without reading it."""
         while not self._reader._buffer:  # type: ignore[attr-defined]
             await asyncio.sleep(0.005)
 
@@ -74,13 +74,13 @@ class Room:
         return request
 
     async def running(self, value: int) -> Request:
-        """A request that the model stands still with."""
+        """Sends a request at which the model stops."""
         request = await self.request(value)
         await self.gate.running()
         return request
 
     async def waiting(self, value: int) -> Request | None:
-        """A request that has a place in the queue, or nothing where it was refused."""
+        """Sends a request that waits in the queue; returns None if it was refused."""
         request = await self.request(value)
         refused = asyncio.ensure_future(request.has_answer())
         while not refused.done():
@@ -108,7 +108,7 @@ async def serving(**scheduling: Any) -> AsyncIterator[Room]:
             room.close()
 
 
-async def test_a_full_queue_answers_429_before_the_body_comes() -> None:
+async def test_a_full_queue_responds_429_before_the_body_arrives() -> None:
     async with serving(queue_size=1) as room:
         first, second = await room.running(1), await room.request(2)
         await room.held.queued(1)
@@ -120,7 +120,7 @@ async def test_a_full_queue_answers_429_before_the_body_comes() -> None:
         assert [(await each.answer()).status_code for each in (first, second)] == [200, 200]
 
 
-async def test_a_client_that_leaves_the_queue_is_never_computed_for() -> None:
+async def test_the_request_of_a_client_that_left_is_never_computed() -> None:
     async with serving(queue_size=2) as room:
         first, second = await room.running(1), await room.request(2)
         await room.held.queued(1)
@@ -136,7 +136,7 @@ async def test_a_client_that_leaves_the_queue_is_never_computed_for() -> None:
     assert 'code="499"' in text
 
 
-async def test_a_client_that_leaves_gives_its_place_to_another() -> None:
+async def test_a_client_that_leaves_frees_its_slot_in_the_queue() -> None:
     async with serving(queue_size=1) as room:
         first, second = await room.running(1), await room.request(2)
         await room.held.queued(1)
@@ -148,7 +148,7 @@ async def test_a_client_that_leaves_gives_its_place_to_another() -> None:
         assert [(await each.answer()).status_code for each in (first, third)] == [200, 200]
 
 
-async def test_the_metrics_of_a_request_that_waits() -> None:
+async def test_the_metrics_of_a_waiting_request() -> None:
     async with serving(queue_size=2) as room:
         first, second = await room.running(1), await room.request(2)
         await room.held.queued(1)
@@ -168,7 +168,7 @@ async def test_the_metrics_of_a_request_that_waits() -> None:
     [{"headers": {"Octet-Timeout-Ms": "20"}}, {"parameters": {"timeout": 20_000}}],
     ids=["header", "parameter"],
 )
-async def test_a_request_that_cannot_begin_in_time_is_answered_504_and_never_computed(sent: dict[str, Any]) -> None:
+async def test_a_request_that_cannot_begin_in_time_gets_504_and_is_never_computed(sent: dict[str, Any]) -> None:
     async with serving(queue_size=2) as room:
         first = await room.running(1)
         second = await room.request(2, **sent)
@@ -182,20 +182,20 @@ async def test_a_request_that_cannot_begin_in_time_is_answered_504_and_never_com
 @pytest.mark.parametrize(
     "parameters", [{"priority": 4}, {"priority": -1}, {"priority": "1"}, {"timeout": 1.5}], ids=str
 )
-async def test_terms_that_make_no_sense_are_refused(parameters: dict[str, Any]) -> None:
+async def test_invalid_parameters_are_rejected(parameters: dict[str, Any]) -> None:
     async with serving(queue_size=2) as room:
         assert (await (await room.request(1, parameters)).answer()).status_code == 400
         assert room.gate.entered == 0
 
 
-async def test_who_sends_slowly_keeps_nobody_out() -> None:
+async def test_a_slow_sender_blocks_no_other() -> None:
     async with serving(queue_size=1) as room:
         first = await room.running(1)
         slow = await room.request(2, is_sent=False)
         await room.held.admitted(2)
-        while (third := await room.waiting(3)) is None:  # until the place of the slow one is lent
+        while (third := await room.waiting(3)) is None:  # until the slot of the slow one is released
             await asyncio.sleep(0.02)
         await slow.send()
-        assert (await slow.answer()).status_code == 429  # the place is the third's now
+        assert (await slow.answer()).status_code == 429  # the third request has the slot now
         room.gate.open()
         assert [(await each.answer()).status_code for each in (first, third)] == [200, 200]

@@ -1,4 +1,4 @@
-"""A data plane without a supervisor, whose model has a call that does not end: it ends itself, and says why."""
+"""A data plane without a supervisor, with a call that does not end: it ends itself, and reports the reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 GIVEN_UP = 4  # exit status
 
 
-def test_a_call_that_does_not_end_is_answered_and_ends_the_process(tmp_path: Path) -> None:
+def test_a_hung_call_gets_a_response_and_ends_the_process(tmp_path: Path) -> None:
     write_endless(tmp_path / "models" / "bad.octet")
     program = [sys.executable, "-m", "service.cli", "worker", "serve", f"bad={tmp_path / 'models' / 'bad.octet'}"]
     with notified() as messages:
@@ -46,7 +46,7 @@ def test_a_call_that_does_not_end_is_answered_and_ends_the_process(tmp_path: Pat
             process.communicate()
 
 
-def test_systemd_hears_that_it_stops(tmp_path: Path) -> None:
+def test_systemd_is_notified_of_the_stop(tmp_path: Path) -> None:
     write_endless(tmp_path / "models" / "good.octet")
     program = [sys.executable, "-m", "service.cli", "worker", "serve", str(tmp_path / "models" / "good.octet")]
     with notified() as messages:

@@ -1,4 +1,4 @@
-"""Answers by `Accept-Encoding`, byte for byte."""
+"""Responses according to `Accept-Encoding`, byte for byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGE = np.random.default_rng(0).integers(0, 4, (1, 224, 224, 3), np.uint8)
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
-async def test_an_answer_has_the_coding_that_the_client_prefers() -> None:
+async def test_a_response_has_the_coding_that_the_client_prefers() -> None:
     body, headers = as_binary({"x": IMAGE}, {"parameters": {"binary_data_output": True}})
     preferred = {
         "gzip": "gzip",
@@ -38,7 +38,7 @@ async def test_an_answer_has_the_coding_that_the_client_prefers() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-async def test_the_length_of_the_json_is_that_of_the_inflated_one(coding: str) -> None:
+async def test_the_json_length_is_that_of_the_uncompressed_body(coding: str) -> None:
     body, headers = as_binary({"x": IMAGE}, {"parameters": {"binary_data_output": True}})
     async with (
         connect(sample_tables()) as client,
@@ -56,7 +56,7 @@ async def test_the_length_of_the_json_is_that_of_the_inflated_one(coding: str) -
     assert inflated[length:] == IMAGE.tobytes()
 
 
-async def test_what_is_short_is_not_compressed() -> None:
+async def test_a_short_response_is_not_compressed() -> None:
     body, headers = as_binary({"x": np.zeros((1, 4), np.int8)}, {"parameters": {"binary_data_output": True}})
     async with connect(sample_tables()) as client:
         response = await client.post(

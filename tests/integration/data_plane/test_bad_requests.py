@@ -1,4 +1,4 @@
-"""Whatever a hostile or sloppy client sends gets a 4xx that says what was wrong, and the model answers the next one."""
+"""Every invalid request gets a 4xx with the reason, and the next valid request is answered."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tables() -> Tables:
 
 
 async def post(tables: Tables, url: str, **request: Any) -> httpx.Response:
-    """The answer; then the same server has to answer a proper request."""
+    """Returns the response. Then checks that the same server answers a valid request."""
     async with connect(tables, max_predict_bytes=1 << 20) as client:
         response = await client.post(url, **request)
         assert (await client.post(INFER, json=as_json(IMAGE, "image"))).status_code == 200
@@ -52,7 +52,7 @@ def assert_refused(response: httpx.Response, status: int, error: str, tensor: st
 
 
 def inputs(**members: Any) -> dict[str, Any]:
-    """A request to the digits model whose one input has `members` replaced; None removes one."""
+    """Returns a request to the digits model whose one input has `members` replaced; None removes a member."""
     merged = {**as_json(IMAGE, "image")["inputs"][0], **members}
     return {"inputs": [{name: value for name, value in merged.items() if value is not None}]}
 
@@ -153,12 +153,12 @@ async def test_json_that_does_not_fit(tables: Tables, request_: Any, error: str,
         (json.dumps(inputs()).encode() + b"\0" * 64, "not well-formed JSON"),  # raw data, but no header
     ],
 )
-async def test_what_is_not_json(tables: Tables, content: bytes, error: str) -> None:
+async def test_invalid_json(tables: Tables, content: bytes, error: str) -> None:
     assert_refused(await post(tables, INFER, content=content), 400, error)
 
 
 @pytest.mark.parametrize("number", ["1e39", "-1e39", "1e999", "3.5e38", "1" + "0" * 400])
-async def test_json_numbers_that_no_float32_holds(tables: Tables, number: str) -> None:
+async def test_json_numbers_outside_of_float32(tables: Tables, number: str) -> None:
     content = json.dumps(as_json(NUMBERS)).replace("0.0]", number + "]")
     assert number in content
     response = await post(tables, "/v2/models/fp32/infer", content=content)
@@ -185,13 +185,13 @@ async def test_json_values_that_the_datatype_does_not_have(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-async def test_binary_floats_that_are_no_numbers(tables: Tables, value: float) -> None:
+async def test_binary_floats_that_are_not_finite(tables: Tables, value: float) -> None:
     body, headers = as_binary({"x": np.array([[0, value, 0]], np.float32)})
     response = await post(tables, "/v2/models/fp32/infer", content=body, headers=headers)
     assert_refused(response, 400, "input 'x' holds NaN or infinity", "x")
 
 
-async def test_binary_booleans_that_are_neither(tables: Tables) -> None:
+async def test_binary_booleans_that_are_neither_0_nor_1(tables: Tables) -> None:
     document = {"inputs": [entry("x", np.zeros((1, 3), bool), parameters={"binary_data_size": 3})]}
     body, headers = packed(document, b"\x00\x01\x02")
     response = await post(tables, "/v2/models/bool/infer", content=body, headers=headers)
@@ -218,7 +218,7 @@ def binary_image(size: int) -> dict[str, Any]:
         ),
     ],
 )
-async def test_binary_data_of_another_size(
+async def test_binary_data_with_a_wrong_size(
     tables: Tables, document: Any, blob: bytes, error: str, tensor: str | None
 ) -> None:
     body, headers = packed(document, blob)
@@ -244,7 +244,7 @@ async def test_the_length_of_the_json_must_be_right(tables: Tables, length: str,
     assert_refused(await post(tables, INFER, content=body, headers=headers), 400, error)
 
 
-async def test_two_lengths_that_differ(tables: Tables) -> None:
+async def test_two_different_lengths(tables: Tables) -> None:
     body, _ = as_binary({"image": IMAGE})
     headers = [("Inference-Header-Content-Length", "1"), ("Inference-Header-Content-Length", "2")]
     assert_refused(await post(tables, INFER, content=body, headers=headers), 400, "twice")
@@ -263,11 +263,11 @@ async def test_each_missing_input_is_named(tables: Tables, missing: str) -> None
     assert_refused(response, 400, f"input {missing!r} is missing", missing)
 
 
-async def test_a_request_larger_than_the_limit_is_refused(tables: Tables) -> None:
+async def test_a_request_larger_than_the_limit_is_rejected(tables: Tables) -> None:
     assert_refused(await post(tables, INFER, content=bytes((1 << 20) + 1)), 413, "larger than 1048576 bytes")
 
 
-async def test_a_body_without_a_length_is_refused_when_it_grows_over_the_limit(tables: Tables) -> None:
+async def test_a_body_without_a_length_is_rejected_when_it_exceeds_the_limit(tables: Tables) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(3):
             yield bytes(1 << 19)
@@ -277,12 +277,12 @@ async def test_a_body_without_a_length_is_refused_when_it_grows_over_the_limit(t
         assert (await client.post(INFER, json=as_json(IMAGE, "image"))).status_code == 200
 
 
-async def test_more_json_than_the_model_needs_is_refused(tables: Tables) -> None:
+async def test_more_json_than_the_model_needs_is_rejected(tables: Tables) -> None:
     request = {**inputs(), "padding": " " * 100_000}
     assert_refused(await post(tables, INFER, content=json.dumps(request)), 413, "bytes of JSON")
 
 
-async def test_indented_json_with_every_digit_is_not_too_much() -> None:
+async def test_indented_json_with_all_digits_is_accepted() -> None:
     tables = Tables()
     tables.model("big", lambda: identity("FP32", 1, 100, 100))
     array = np.full((1, 100, 100), -1.1754943508222875e-38, np.float32)
@@ -332,7 +332,7 @@ async def test_models_and_versions_that_do_not_exist(tables: Tables, url: str, e
     assert_refused(await post(tables, url, json=inputs()), 404, error)
 
 
-async def test_a_model_that_nobody_builds_names_no_time_to_come_back(tables: Tables) -> None:
+async def test_an_unbuilt_model_has_no_retry_after(tables: Tables) -> None:
     tables.push("empty")
     response = await post(tables, "/v2/models/empty/infer", json=inputs())
     assert_refused(response, 503, "model 'empty' has not been built")
@@ -359,7 +359,5 @@ async def test_other_methods(tables: Tables, path: str, methods: tuple[str, ...]
 
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}, {"Transfer-Encoding": "chunked"}], ids=str)
-async def test_a_request_without_a_body_to_a_model_that_is_not_loaded_yet(
-    tables: Tables, headers: dict[str, str]
-) -> None:
+async def test_an_empty_request_to_a_model_that_is_not_loaded_yet(tables: Tables, headers: dict[str, str]) -> None:
     assert (await post(tables, "/v2/models/affine/infer", content=b"", headers=headers)).status_code == 400

@@ -1,4 +1,4 @@
-"""Requests that are computed together: no answer is another's."""
+"""Requests that are computed in one batch: each client gets the output for its own request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def counts(served: PlaneProcess) -> tuple[int, int]:
     return stats["inference_count"], stats["execution_count"]
 
 
-def test_every_client_gets_its_own_answers_in_fewer_calls(served: PlaneProcess) -> None:
+def test_every_client_gets_its_own_output_in_fewer_calls(served: PlaneProcess) -> None:
     samples, calls = counts(served)
 
     def http_client(number: int) -> None:
@@ -74,7 +74,7 @@ def test_a_request_may_have_several_samples(served: PlaneProcess, samples: int) 
     np.testing.assert_array_equal(arrays["out0"], 2 * array)
 
 
-def test_its_metadata_leaves_the_number_of_samples_open(served: PlaneProcess) -> None:
+def test_the_metadata_leaves_the_number_of_samples_open(served: PlaneProcess) -> None:
     described = httpx.get(f"{served.url}/v2/models/batched").json()
     with triton.InferenceServerClient(served.grpc) as client:
         message = client.get_model_metadata("batched")
@@ -85,14 +85,14 @@ def test_its_metadata_leaves_the_number_of_samples_open(served: PlaneProcess) ->
 
 
 @pytest.mark.parametrize("samples", [0, 5])
-def test_says_how_many_samples_there_may_be(served: PlaneProcess, samples: int) -> None:
+def test_the_error_contains_the_maximum_number_of_samples(served: PlaneProcess, samples: int) -> None:
     with httpx.Client(base_url=served.url) as client:
         refused = over_http(client, values(0, 0, samples))
     assert refused.status_code == 400
     assert refused.json()["hint"] == "it is built for batches of up to 4"
 
 
-def test_a_refused_request_harms_none_of_its_batch(served: PlaneProcess) -> None:
+def test_a_rejected_request_does_not_affect_the_rest_of_its_batch(served: PlaneProcess) -> None:
     entry = {"name": "in0", "datatype": "INT32", "shape": [1, LENGTH]}
 
     def ask(index: int) -> int:

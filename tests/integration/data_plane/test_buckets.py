@@ -1,4 +1,4 @@
-"""A model of several lengths, which `octet compile` wrote, served by the data plane alone."""
+"""A model for several lengths, written by `octet compile` and served by the data plane alone."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def over_grpc(served: PlaneProcess, name: str, tensors: dict[str, Array]) -> Arr
         return answer
 
 
-def test_metadata_says_which_dimension_is_dynamic(served: PlaneProcess) -> None:
+def test_the_metadata_marks_the_dynamic_dimension(served: PlaneProcess) -> None:
     document = httpx.get(f"{served.url}/v2/models/bert").json()
     assert [each["shape"] for each in document["inputs"]] == [[1, -1], [1, -1]]
     with triton.InferenceServerClient(served.grpc) as client:
         assert list(client.get_model_metadata("bert").outputs[0].shape) == [1, -1, 16]
 
 
-def test_a_shorter_one_is_answered_as_by_a_build_for_its_length(served: PlaneProcess) -> None:
+def test_a_shorter_input_gives_the_same_output_as_a_build_for_its_length(served: PlaneProcess) -> None:
     tensors = asked(6)
     (alone,) = unpacked(over_http(served, "six", tensors))[1].values()
     document, arrays = unpacked(over_http(served, "bert", tensors))
@@ -79,7 +79,7 @@ def test_both_protocols_and_json_agree(served: PlaneProcess, length: int) -> Non
 
 
 @pytest.mark.parametrize("length", [0, 9])
-def test_another_length_is_refused_with_the_list(served: PlaneProcess, length: int) -> None:
+def test_another_length_is_rejected_with_the_list(served: PlaneProcess, length: int) -> None:
     response = over_http(served, "bert", asked(length))
     assert response.status_code == 400, response.text
     assert "built for [1, 4], [1, 8], and shorter ones are filled up" in response.text or length == 9
@@ -87,7 +87,7 @@ def test_another_length_is_refused_with_the_list(served: PlaneProcess, length: i
         over_grpc(served, "bert", asked(length))
 
 
-def test_inputs_of_different_lengths_are_refused(served: PlaneProcess) -> None:
+def test_inputs_with_different_lengths_are_rejected(served: PlaneProcess) -> None:
     response = over_http(served, "bert", {**asked(5), "attention_mask": np.ones((1, 4), np.int64)})
     assert response.status_code == 400, response.text
     assert "[1, 5] and [1, 4], which do not go together" in response.text

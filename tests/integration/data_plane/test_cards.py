@@ -1,4 +1,4 @@
-"""The data plane on emulated cards: it answers, is locked in, and ends when a card does."""
+"""The data plane on emulated GPUs: it computes, is sandboxed, and ends when a GPU fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import GIVE_UP_S
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the driver of a machine that has a card, and what its kernels compute."""
+    """A folder with the driver of a machine with a GPU, and the results of its kernels."""
     return emulated_card.build_driver(tmp_path_factory.mktemp("machine"))
 
 
@@ -62,7 +62,7 @@ def ending(model: Path, *options: str, **settings: str) -> Iterator[tuple[str, s
         process.communicate()
 
 
-def test_it_answers_what_the_card_computes(model: Path, machine: Path) -> None:
+def test_it_responds_with_the_result_of_the_gpu(model: Path, machine: Path) -> None:
     with plane([f"m={model}"], LD_LIBRARY_PATH=str(machine)) as served:
         for start in range(3):
             values = np.arange(start, start + 16)
@@ -70,10 +70,10 @@ def test_it_answers_what_the_card_computes(model: Path, machine: Path) -> None:
             assert outputs[0]["data"] == card_artifact.simple(values).tolist()
         threads = Path(f"/proc/{served.pid}/task").iterdir()
         names = [(thread / "comm").read_text().strip() for thread in threads]
-        assert sum(name.startswith("m-1") for name in names) == 2  # so many instances
+        assert sum(name.startswith("m-1") for name in names) == 2  # one thread for each instance
 
 
-def test_the_states_of_a_sequence_pass_through_the_card(library: Path, machine: Path, tmp_path: Path) -> None:
+def test_the_states_of_a_sequence_pass_through_the_gpu(library: Path, machine: Path, tmp_path: Path) -> None:
     card_artifact.write_artifact(tmp_path / "counting", library, card_artifact.COUNTING, answer=lambda given: given)
     with plane([f"m={tmp_path / 'counting'}"], LD_LIBRARY_PATH=str(machine)) as served:
         seen = []
@@ -84,7 +84,7 @@ def test_the_states_of_a_sequence_pass_through_the_card(library: Path, machine: 
         assert seen == [1, 2, 3]
 
 
-def test_the_target_is_chosen_of_several(model: Path, library: Path, machine: Path, tmp_path: Path) -> None:
+def test_one_of_several_targets_is_chosen(model: Path, library: Path, machine: Path, tmp_path: Path) -> None:
     other = card_artifact.on_card(card_artifact.SIMPLE | {"requires": ["sm_75"]}, None, 75)
     other["plan"] = card_artifact.SIMPLE["plan"]
     card_artifact.write_artifact(tmp_path / "both", library)
@@ -99,7 +99,7 @@ def test_the_target_is_chosen_of_several(model: Path, library: Path, machine: Pa
         assert predict(url, np.zeros(16)).status_code == 200
 
 
-def test_a_card_that_fails_ends_it(model: Path, machine: Path) -> None:
+def test_a_gpu_failure_ends_it(model: Path, machine: Path) -> None:
     with ending(model, LD_LIBRARY_PATH=str(machine), OCTET_EMULATED_FAULT="launch:9:700") as (url, process):
         statuses: list[int] = []
         while process.poll() is None and len(statuses) < 100:
@@ -122,7 +122,7 @@ def test_a_card_that_fails_ends_it(model: Path, machine: Path) -> None:
         ({"OCTET_EMULATED_VERSION": "11080"}, "NVIDIA's driver is of CUDA 11.8"),
     ],
 )
-def test_it_does_not_start_where_the_card_is_of_no_use(
+def test_it_does_not_start_without_a_usable_gpu(
     settings: dict[str, str], words: str, model: Path, machine: Path
 ) -> None:
     with ending(model, LD_LIBRARY_PATH=str(machine), **settings) as (_, process):

@@ -29,7 +29,7 @@ async def classify(client: httpx.AsyncClient, array: np.ndarray[Any, Any], count
     return response.json()["outputs"][0]
 
 
-async def test_they_are_those_of_a_sort() -> None:
+async def test_the_classes_are_those_of_a_sort() -> None:
     random = np.random.default_rng(0)
     async with connect(tables_of(np.zeros((1, 40), np.int8))) as client:
         for _ in range(30):
@@ -50,7 +50,7 @@ async def test_they_are_those_of_a_sort() -> None:
     ],
     ids=lambda each: str(each),
 )
-async def test_a_score_is_the_shortest_text_of_what_is_stored(
+async def test_a_score_is_the_shortest_text_of_the_stored_value(
     scores: np.ndarray[Any, Any], count: int, expected: list[str]
 ) -> None:
     async with connect(tables_of(scores)) as client:
@@ -65,7 +65,7 @@ async def test_without_batches_the_output_is_one_row() -> None:
     assert output["data"][0] == "6:3"
 
 
-async def test_in_binary_a_text_follows_its_length() -> None:
+async def test_binary_text_has_a_length_prefix() -> None:
     scores = np.array([[12, 5]], np.int32)
     outputs = [{"name": "y", "parameters": {"classification": 2, "binary_data": True}}]
     async with connect(tables_of(scores)) as client:
@@ -74,7 +74,7 @@ async def test_in_binary_a_text_follows_its_length() -> None:
     assert response.content[length:] == b"\4\0\0\x0012:0\3\0\0\x005:1"
 
 
-async def test_nan_has_no_rank() -> None:
+async def test_nan_is_not_ranked() -> None:
     tables = Tables()
     tables.model("m", lambda: identity("FP32", 1, 2, body='y[0] = __builtin_nanf(""); return 0;'))
     outputs = [{"name": "y", "parameters": {"classification": 1}}]

@@ -1,4 +1,4 @@
-"""Answers that come compressed to clients that ask for it, over both protocols."""
+"""Compressed responses for clients that request them, over both protocols."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def doubled(answer: pb.ModelInferResponse) -> list[int]:
         ((("accept-encoding", "br"),), False),
     ],
 )
-def test_a_call_is_answered_as_its_client_asked(
+def test_a_call_is_answered_with_the_requested_compression(
     served: PlaneProcess, metadata: tuple[tuple[str, str], ...], is_compressed: bool
 ) -> None:
     with relay(served.grpc) as between, grpc.insecure_channel(between.address) as channel:
@@ -63,8 +63,8 @@ def test_a_call_is_answered_as_its_client_asked(
     assert (len(between.answered) < WIDE) == is_compressed
 
 
-def test_a_stream_has_both_kinds_of_answers(served: PlaneProcess) -> None:
-    """The first is an error, which is not worth it."""
+def test_a_stream_has_compressed_and_uncompressed_messages(served: PlaneProcess) -> None:
+    """The first is an error, which is too short to compress."""
     with relay(served.grpc) as between, grpc.insecure_channel(between.address) as channel:
         call = channel.stream_stream(
             f"{SERVICE}/ModelStreamInfer",
@@ -124,14 +124,14 @@ MEMBERS = gzip.compress(BODY[:50]) + gzip.compress(BODY[50:])
         "bytes",
     ],
 )
-def test_a_body_may_come_compressed(served: PlaneProcess, codings: Sequence[str], body: bytes) -> None:
+def test_a_body_may_be_compressed(served: PlaneProcess, codings: Sequence[str], body: bytes) -> None:
     headers = [("content-encoding", coding) for coding in codings]
     answer = httpx.post(f"{served.url}/v2/models/sleeping/infer", content=body, headers=headers)
     assert answer.status_code == 200, answer.text
     assert answer.json()["outputs"][0]["data"] == [2] * LENGTH
 
 
-def test_two_codings_on_two_lines_are_two(served: PlaneProcess) -> None:
+def test_two_codings_on_two_header_lines_are_both_applied(served: PlaneProcess) -> None:
     headers = [("content-encoding", "br"), ("content-encoding", "gzip")]
     refused = httpx.post(f"{served.url}/v2/models/sleeping/infer", content=gzip.compress(BODY), headers=headers)
     assert (refused.status_code, refused.json()["title"]) == (
@@ -141,8 +141,8 @@ def test_two_codings_on_two_lines_are_two(served: PlaneProcess) -> None:
     assert "content encoding 'br, gzip'" in refused.json()["detail"]
 
 
-def test_messages_that_wait_for_an_answer_use_no_stack(served: PlaneProcess) -> None:
-    """Thousands that are refused at once, behind one that takes its time."""
+def test_messages_that_wait_for_a_response_use_no_stack(served: PlaneProcess) -> None:
+    """Thousands of messages are refused at once, after one that takes its time."""
     long = np.full((1, LENGTH), 3000, np.int32)
     with grpc.insecure_channel(served.grpc) as channel:
         call = channel.stream_stream(f"{SERVICE}/ModelStreamInfer")

@@ -1,4 +1,4 @@
-"""Requests that the data plane sends on to a control plane."""
+"""Requests that the data plane forwards to a control plane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\n"
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def test_an_upstream_that_takes_no_more_of_a_request_still_answers_it(tmp_path: Path) -> None:
+def test_an_upstream_that_stops_reading_a_request_still_answers_it(tmp_path: Path) -> None:
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
     with ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_asked=False))) as plane:
         plane.hear("hello")
@@ -24,9 +24,9 @@ def test_an_upstream_that_takes_no_more_of_a_request_still_answers_it(tmp_path: 
             plane.hear("connection")
             upstream = plane.connections[0]
             assert upstream.recv(1 << 16).startswith(b"POST /api/v1/models HTTP/1.1\r\n")
-            upstream.shutdown(socket.SHUT_RD)  # what is sent to it fails from now on
+            upstream.shutdown(socket.SHUT_RD)  # from now on, sending to it fails
             client.sendall(bytes(500_000))
-            with socket.create_connection(plane.http, GIVE_UP_S) as other:  # which gets no number that is in use
+            with socket.create_connection(plane.http, GIVE_UP_S) as other:  # so that no number in use is assigned again
                 other.sendall(LIVE)
                 assert other.recv(1 << 16).startswith(b"HTTP/1.1 200")
                 client.sendall(bytes(500_000))
@@ -46,7 +46,7 @@ CHUNKED = (
 
 
 def forwarded(folder: Path, request: bytes, answer: bytes) -> bytes:
-    """All that a client receives for a request that the control plane answers: until the last chunk or the end."""
+    """Returns all that a client receives for a forwarded request, until the last chunk or the end."""
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
     with ControlledPlane(folder, frame(configured) + frame(orders.keys(is_asked=False))) as plane:
         plane.hear("hello")
@@ -54,11 +54,11 @@ def forwarded(folder: Path, request: bytes, answer: bytes) -> bytes:
             client.sendall(request)
             plane.hear("connection")
             plane.connections[0].recv(1 << 16)
-            for at in range(0, len(answer), 7):  # in pieces, as they come over time
+            for at in range(0, len(answer), 7):  # in pieces, as over time
                 plane.connections[0].sendall(answer[at : at + 7])
             plane.connections[0].close()
             received = b""
-            # Not closed by the client: half a connection that is closed counts as a client that has left.
+            # The client must not close its half: a half-closed connection counts as closed.
             while not received.endswith(b"0\r\n\r\n") and (part := client.recv(1 << 16)):
                 received += part
             return received
@@ -81,7 +81,7 @@ def test_a_client_of_http_1_1_gets_them_in_chunks(tmp_path: Path) -> None:
     assert b"transfer-encoding: chunked" in head
 
 
-def test_a_client_of_http_1_0_is_told_that_its_connection_stays(tmp_path: Path) -> None:
+def test_an_http_1_0_client_is_informed_that_its_connection_stays_open(tmp_path: Path) -> None:
     asked = b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
     with (

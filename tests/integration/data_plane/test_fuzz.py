@@ -1,4 +1,4 @@
-"""Requests damaged at random: each gets an answer or a 4xx, never a 5xx, and always `error`."""
+"""Randomly damaged requests: each gets a result or a 4xx with `error`, never a 5xx."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ARRAYS: dict[str, np.ndarray[Any, Any]] = {
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container in a document, with each key or index in it."""
+    """Returns every container in a document, with each of its keys or indices."""
     keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
 
 
 def damaged(generator: random.Random) -> tuple[bytes, dict[str, str]]:
-    """A proper request with some members replaced or removed, or some bytes changed, or cut."""
+    """Returns a valid request with some members replaced or removed, or with some bytes changed or cut off."""
     outputs = [{"name": "y", "parameters": {"binary_data": True}}]
     body, headers = as_binary(ARRAYS, {"id": "1", "parameters": {"binary_data_output": True}}, outputs)
     length = int(headers["Inference-Header-Content-Length"])
@@ -51,7 +51,7 @@ def damaged(generator: random.Random) -> tuple[bytes, dict[str, str]]:
     return bytes(changed[: generator.choice([len(changed), generator.randrange(len(changed))])]), headers
 
 
-async def test_no_damage_is_a_server_error() -> None:
+async def test_damaged_requests_cause_no_server_error() -> None:
     tables, generator = Tables(), random.Random(0)
     tables.model("affine", affine)
     seen = set()

@@ -1,4 +1,4 @@
-"""Bodies that begin and do not end: what one address may have arrive, and a client of another one beside it."""
+"""Unfinished bodies: how much one address may have in progress, while another address is served."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
 
 
 def half_sent(served: PlaneProcess, framing: bytes, piece: bytes) -> socket.socket:
-    """A connection on which some of a body has been sent."""
+    """Returns a connection on which a part of a body was sent."""
     address = urlsplit(served.url)
     connection = socket.create_connection((address.hostname, address.port), 10)
     connection.sendall(HEAD % framing + piece)
@@ -80,8 +80,8 @@ def test_half_sent_bodies_of_one_address_leave_room_for_others(
     _has_room(served)
 
 
-def test_an_idle_connection_holds_nothing_of_its_last_request(served: PlaneProcess) -> None:
-    """Its answer is read, and its body is gone."""
+def test_an_idle_connection_keeps_nothing_of_its_last_request(served: PlaneProcess) -> None:
+    """The response was read, and the body is freed."""
     with ExitStack() as idle:
         for _ in range(8):
             client = idle.enter_context(httpx.Client())
@@ -91,11 +91,11 @@ def test_an_idle_connection_holds_nothing_of_its_last_request(served: PlaneProce
 
 
 def _has_room(served: PlaneProcess) -> None:
-    """A body of half of what there is finds its place, at the latest when connections have been looked at."""
+    """Waits until a body of half the limit is accepted, which happens after the next check of connections."""
 
     def is_taken() -> bool:
         answer = httpx.post(f"{served.url}/v2/models/wide/infer", content=b" " * (TOTAL // 2))
-        if answer.status_code != 413:  # not JSON of this model, which is found when it is there
+        if answer.status_code != 413:  # the body was received: it is not JSON for this model
             time.sleep(0.05)
         return answer.status_code == 413
 

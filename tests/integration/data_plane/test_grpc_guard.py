@@ -37,7 +37,7 @@ async def opened(plane: DataPlane) -> AsyncIterator[Channel]:
 
 
 async def key(plane: DataPlane, *scopes: Scope, **limits: Any) -> tuple[tuple[str, str], ...]:
-    """The metadata that shows a new key."""
+    """Returns the metadata with a new key."""
     _, text = plane.services.access.keys.create("a", scopes, Limits(**limits))
     await changed(plane.services)
     return shown(text)
@@ -70,7 +70,7 @@ async def status(call: Any) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-async def test_methods_need_the_scope_of_what_they_do(plane: DataPlane, opened: Channel) -> None:
+async def test_methods_require_their_scope(plane: DataPlane, opened: Channel) -> None:
     keys = {scope: await key(plane, scope) for scope in Scope}
     cases = {
         "ModelInfer": (prediction(), Scope.PREDICT),
@@ -88,13 +88,13 @@ async def test_methods_need_the_scope_of_what_they_do(plane: DataPlane, opened: 
     assert [action for action, _ in plane.audited] == ["load", "load", "unload", "unload"]
 
 
-async def test_probes_need_no_key(opened: Channel) -> None:
+async def test_probes_require_no_key(opened: Channel) -> None:
     assert (await method(opened, "ServerLive")(pb.ServerLiveRequest())).live
     assert await status(method(opened, "ServerReady")(pb.ServerReadyRequest())) is grpc.StatusCode.OK
     assert await status(HealthStub(opened).Check(HealthCheckRequest())) is grpc.StatusCode.OK
 
 
-async def test_an_error_says_what_it_is(opened: Channel) -> None:
+async def test_an_error_has_a_code(opened: Channel) -> None:
     with pytest.raises(AioRpcError) as caught:
         await method(opened, "ModelInfer")(prediction(), metadata=shown(ADMIN_KEY[:-1] + "y"))
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -102,7 +102,7 @@ async def test_an_error_says_what_it_is(opened: Channel) -> None:
     assert ADMIN_KEY[14:-1] not in caught.value.details()
 
 
-async def test_requests_are_counted_and_those_of_a_stream_one_by_one(plane: DataPlane, opened: Channel) -> None:
+async def test_requests_are_counted_each_one_of_a_stream(plane: DataPlane, opened: Channel) -> None:
     metadata = await key(plane, Scope.PREDICT, requests_per_day=1)
     assert await status(method(opened, "ModelInfer")(prediction(), metadata=metadata)) is grpc.StatusCode.OK
     with pytest.raises(AioRpcError) as caught:
@@ -126,7 +126,7 @@ async def test_requests_are_counted_and_those_of_a_stream_one_by_one(plane: Data
     assert await status(anext(answers)) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_calls_are_encrypted_where_there_is_a_certificate(tmp_path: Path) -> None:
+async def test_calls_are_encrypted_with_a_certificate(tmp_path: Path) -> None:
     cert, private = make_certificate(tmp_path)
     plane = DataPlane(sample_tables(), data_dir=tmp_path, admin_key=ADMIN_KEY, tls_cert=cert, tls_key=private)
     async with plane.lifespan():

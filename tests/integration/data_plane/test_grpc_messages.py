@@ -1,4 +1,4 @@
-"""Predict requests over gRPC as bytes: what is found in them, and what is refused."""
+"""Predict requests over gRPC as bytes: what the parser accepts, and what it rejects."""
 
 from __future__ import annotations
 
@@ -54,15 +54,17 @@ async def status(opened: Channel, message: bytes) -> grpc.StatusCode:
 
 
 async def refusal(opened: Channel, message: pb.ModelInferRequest | bytes) -> str:
-    """The sentence with which a message is refused that is not well formed."""
+    """Returns the error message for a malformed request."""
     with pytest.raises(AioRpcError) as caught:
         await answer(opened, message)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     return str(caught.value.details())
 
 
-async def test_any_bytes_are_a_message_to_both_or_to_neither(opened: Channel) -> None:
-    """Damaged messages: what protobuf's own parser refuses the data plane refuses, and the next one is answered."""
+async def test_protobuf_and_the_data_plane_accept_the_same_bytes(opened: Channel) -> None:
+    """Damaged messages that protobuf's own parser rejects are rejected by the data plane, and the next one is
+    answered.
+    """
     random = np.random.default_rng(0)
     whole = request_of(b"\1\2\3\4").SerializeToString()
     for _ in range(200):
@@ -93,7 +95,7 @@ async def test_any_bytes_are_a_message_to_both_or_to_neither(opened: Channel) ->
         ("FP32", "fp32_contents", [-1.5, 3.0, 0.0, 2.0**100]),
     ],
 )
-async def test_elements_in_the_member_of_their_datatype(
+async def test_elements_in_the_field_of_their_datatype(
     opened: Channel, datatype: str, member: str, values: list[object]
 ) -> None:
     message = request_of(datatype=datatype)
@@ -115,12 +117,14 @@ async def test_elements_in_the_member_of_their_datatype(
         (pb.ModelInferRequest(model_name="UINT8"), "input 'x' is missing"),
     ],
 )
-async def test_what_does_not_fit_is_refused(opened: Channel, message: pb.ModelInferRequest, error: str) -> None:
+async def test_a_message_that_does_not_fit_is_rejected(
+    opened: Channel, message: pb.ModelInferRequest, error: str
+) -> None:
     assert error in await refusal(opened, message)
 
 
 @pytest.mark.parametrize(("values", "error"), [([256, 0, 0, 0], "256"), ([1, 2, 3], "has 3 uint_contents")])
-async def test_elements_out_of_range_or_number(opened: Channel, values: list[int], error: str) -> None:
+async def test_elements_out_of_range_or_with_a_wrong_count(opened: Channel, values: list[int], error: str) -> None:
     message = request_of()
     message.inputs[0].contents.uint_contents.extend(values)
     assert error in await refusal(opened, message)
@@ -132,7 +136,7 @@ async def test_elements_in_both_forms(opened: Channel) -> None:
     assert "both contents and raw_input_contents" in await refusal(opened, message)
 
 
-async def test_a_float_that_is_none(opened: Channel) -> None:
+async def test_a_float_that_is_not_a_number(opened: Channel) -> None:
     message = request_of(datatype="FP32")
     message.model_name = "FP32"
     message.inputs[0].contents.fp32_contents.extend([0, 0, float("nan"), 0])
@@ -143,14 +147,14 @@ async def test_a_float_that_is_none(opened: Channel) -> None:
 
 
 @pytest.mark.parametrize("of", ["inputs", "outputs"])
-async def test_shared_memory_without_a_place_is_refused(opened: Channel, of: str) -> None:
+async def test_incomplete_shared_memory_parameters_are_rejected(opened: Channel, of: str) -> None:
     message = request_of(b"1234")
     message.outputs.add(name="y")
     getattr(message, of)[0].parameters["shared_memory_region"].string_param = "r"
     assert "shared memory" in await refusal(opened, message)
 
 
-async def test_inputs_in_another_order_are_told_apart_by_their_names(opened: Channel) -> None:
+async def test_inputs_in_another_order_are_matched_by_name(opened: Channel) -> None:
     arrays: dict[str, Any] = {
         "b": np.array([[1, 2, 3, 4]], np.int64),
         "x": np.array([[0.5, 1, 2, 3]], np.float32),
@@ -165,14 +169,14 @@ async def test_inputs_in_another_order_are_told_apart_by_their_names(opened: Cha
     np.testing.assert_array_equal(np.frombuffer(raw, "<f4"), (arrays["x"] * arrays["a"] + arrays["b"])[0])
 
 
-async def test_outputs_are_named(opened: Channel) -> None:
+async def test_outputs_are_selected_by_name(opened: Channel) -> None:
     message = pb.ModelInferRequest(model_name="digits", raw_input_contents=[bytes(64)])
     message.inputs.add(name="image", datatype="UINT8", shape=(1, 8, 8, 1))
     message.outputs.add(name="top")
     assert [each.name for each in (await answer(opened, message)).outputs] == ["top"]
 
 
-async def test_real_values_where_they_are_wanted(opened: Channel) -> None:
+async def test_real_values_on_request(opened: Channel) -> None:
     message = request_of(np.array([-3, -128, 127, 0], np.int8).tobytes(), datatype="INT8")
     message.model_name = "quantized"
     stored = await answer(opened, message)
@@ -183,6 +187,6 @@ async def test_real_values_where_they_are_wanted(opened: Channel) -> None:
     assert np.frombuffer(real.raw_output_contents[0], "<f4").tolist() == [0.0, -62.5, 65.0, 1.5]
 
 
-async def test_a_message_of_very_many_fields_is_refused_before_it_takes_time(opened: Channel) -> None:
+async def test_a_message_with_too_many_fields_is_rejected_early(opened: Channel) -> None:
     message = pb.ModelInferRequest(model_name="UINT8", raw_input_contents=[b""] * 1_000_000)
     assert await refusal(opened, message)

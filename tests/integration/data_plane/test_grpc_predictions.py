@@ -39,19 +39,19 @@ def request_of(array: np.ndarray[Any, Any], model: str, **members: Any) -> pb.Mo
 
 
 def infer(channel: Channel, message: pb.ModelInferRequest | bytes, **options: Any) -> Any:
-    """A call on bytes."""
+    """A call with serialized messages."""
     sent = message if isinstance(message, bytes) else message.SerializeToString()
     return channel.unary_unary(f"/{NAME}/ModelInfer")(sent, **options)
 
 
-async def test_who_asks_again_is_answered_alike(opened: Channel) -> None:
+async def test_a_repeated_request_gets_the_same_response(opened: Channel) -> None:
     message = request_of(np.array([[1, 2, 3, 4]], np.int8), "int8")
     answers = [await infer(opened, message) for _ in range(3)]
     assert answers[0] == answers[1] == answers[2]
     assert pb.ModelInferResponse.FromString(answers[2]).raw_output_contents == [bytes([1, 2, 3, 4])]
 
 
-async def test_the_trailers_are_the_same(opened: Channel) -> None:
+async def test_the_trailers_are_the_same_each_time(opened: Channel) -> None:
     message = request_of(np.array([[1, 2, 3, 4]], np.int8), "int8")
     found = []
     for _ in range(2):
@@ -62,7 +62,7 @@ async def test_the_trailers_are_the_same(opened: Channel) -> None:
     assert found[1]["x-request-id"] == "r.1"
 
 
-async def test_no_answer_goes_to_another(opened: Channel) -> None:
+async def test_no_response_goes_to_another_call(opened: Channel) -> None:
     await infer(opened, request_of(np.zeros((1, 4), np.int32), "int32"))
 
     async def echoed(tag: int) -> bool:
@@ -70,11 +70,11 @@ async def test_no_answer_goes_to_another(opened: Channel) -> None:
         answer = pb.ModelInferResponse.FromString(await infer(opened, request_of(array, "int32")))
         return bytes(answer.raw_output_contents[0]) == array.tobytes()
 
-    for _ in range(20):  # no more than the queue takes at a time
+    for _ in range(20):  # at most as many as the queue takes
         assert all(await asyncio.gather(*(echoed(tag) for tag in range(8))))
 
 
-async def test_versions_and_models_are_told_apart(opened: Channel) -> None:
+async def test_versions_and_models_are_distinguished(opened: Channel) -> None:
     image = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1)
     messages = [request_of(image, "digits", model_version=version) for version in ("", "1", "2")]
     for message in messages:
@@ -87,7 +87,7 @@ async def test_versions_and_models_are_told_apart(opened: Channel) -> None:
 @pytest.mark.parametrize(
     "spoil", [lambda known: known[:-1], lambda known: known + b"\x3a\1x", lambda known: known + b"\x3a"]
 )
-async def test_known_words_with_wrong_tensors_are_refused(opened: Channel, spoil: Any) -> None:
+async def test_a_known_header_with_wrong_tensors_is_rejected(opened: Channel, spoil: Any) -> None:
     known = request_of(np.zeros((1, 4), np.int8), "int8").SerializeToString()
     await infer(opened, known)
     with pytest.raises(AioRpcError) as caught:
@@ -95,7 +95,7 @@ async def test_known_words_with_wrong_tensors_are_refused(opened: Channel, spoil
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_they_are_counted(plane: DataPlane, opened: Channel) -> None:
+async def test_predictions_are_counted(plane: DataPlane, opened: Channel) -> None:
     message = request_of(np.zeros((1, 4), np.int8), "int8")
     for _ in range(5):
         await infer(opened, message)
@@ -110,7 +110,7 @@ async def test_they_are_counted(plane: DataPlane, opened: Channel) -> None:
     assert statistics.inference_stats.success.count == 5
 
 
-async def test_who_says_nothing_is_not_waited_for() -> None:
+async def test_a_silent_client_blocks_no_other() -> None:
     plane = DataPlane(sample_tables(), head_timeout_s=0.1)
     async with plane.lifespan():
         host, port = plane.grpc.split(":")

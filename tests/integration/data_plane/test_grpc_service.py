@@ -1,4 +1,4 @@
-"""The service as a gRPC client sees it: statuses, deadlines, cancellation, limits, health and the end."""
+"""The service as seen by a gRPC client: statuses, deadlines, cancellation, limits, health and shutdown."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def busy(held: Held) -> AsyncIterator[tuple[Channel, Any]]:
         (request_of(np.zeros((1, 5), np.int8), "int8"), "INVALID_ARGUMENT", "invalid_tensor", "has shape [1, 5]"),
     ],
 )
-async def test_a_refusal_is_a_status_a_sentence_and_a_code(
+async def test_an_error_has_a_status_a_sentence_and_a_code(
     message: pb.ModelInferRequest, code: str, name: str, details: str
 ) -> None:
     async with channel(DataPlane(sample_tables())) as opened:
@@ -64,10 +64,10 @@ async def test_a_refusal_is_a_status_a_sentence_and_a_code(
     assert details in caught.value.details()
     trailers = dict(caught.value.trailing_metadata())
     assert trailers["octet-code"] == name
-    assert "grpc-retry-pushback-ms" not in trailers  # none of these ends by waiting
+    assert "grpc-retry-pushback-ms" not in trailers  # waiting would not help in any of these cases
 
 
-async def test_bytes_that_are_no_message() -> None:
+async def test_bytes_that_are_not_a_message() -> None:
     async with channel(DataPlane(sample_tables())) as opened:
         for method in ("ModelInfer", "ModelMetadata"):
             with pytest.raises(AioRpcError) as caught:
@@ -75,7 +75,7 @@ async def test_bytes_that_are_no_message() -> None:
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_what_was_not_foreseen_is_told_by_the_log_alone(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_an_unexpected_error_is_explained_only_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     tables = Tables()
     tables.model("m", failing)
     async with channel(DataPlane(tables)) as opened:
@@ -101,7 +101,7 @@ async def test_a_full_queue_refuses_at_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "deadline"])
-async def test_a_request_that_nobody_waits_for_any_more_is_never_computed(how: str) -> None:
+async def test_an_abandoned_request_is_never_computed(how: str) -> None:
     held = Held(queue_size=8)
     async with busy(held) as (opened, running):
         gone = infer(opened)(request_of(np.array([[2]], np.uint8)), timeout=2 if how == "deadline" else None)
@@ -116,20 +116,20 @@ async def test_a_request_that_nobody_waits_for_any_more_is_never_computed(how: s
         assert (await running).raw_output_contents == [b"\1"]
         assert (await infer(opened)(request_of(np.array([[4]], np.uint8)))).raw_output_contents == [b"\4"]
         text = await held.plane.scraped()
-        reasons = ("canceled",) if how == "cancel" else ("canceled", "deadline")  # whose clock is first
+        reasons = ("canceled",) if how == "cancel" else ("canceled", "deadline")  # depends on whose clock is first
         assert any(f'octet_requests_rejected_total{{reason="{reason}"}} 1.0' in text for reason in reasons)
     assert held.gate.seen == [1, 4]
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
-async def test_a_message_is_limited_inflated_or_not(compression: grpc.Compression) -> None:
+async def test_the_message_size_is_limited_compressed_or_not(compression: grpc.Compression) -> None:
     plane = DataPlane(sample_tables(), max_predict_bytes=1 << 20)
     large = request_of(np.zeros((1, 2 << 20), np.uint8), "large")
     async with channel(plane, options=[("grpc.max_send_message_length", -1)]) as opened:
         answer = await infer(opened)(request_of(np.zeros((1, 224, 224, 3), np.uint8), "large"), compression=compression)
         assert answer.raw_output_contents == [bytes(224 * 224 * 3)]
         for how, code in (
-            (compression, grpc.StatusCode.INVALID_ARGUMENT),  # which no client repeats
+            (compression, grpc.StatusCode.INVALID_ARGUMENT),  # no client retries this status
             (grpc.Compression.NoCompression, grpc.StatusCode.RESOURCE_EXHAUSTED),
         ):
             with pytest.raises(AioRpcError) as caught:
@@ -137,7 +137,7 @@ async def test_a_message_is_limited_inflated_or_not(compression: grpc.Compressio
             assert caught.value.code() is code
 
 
-async def test_requests_are_counted_by_their_protocol() -> None:
+async def test_requests_are_counted_by_protocol() -> None:
     plane = DataPlane(sample_tables())
     async with channel(plane) as opened:
         await infer(opened)(request_of(np.zeros((1, 4), np.int8), "int8"))
@@ -171,7 +171,7 @@ async def test_health() -> None:
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_stop_ends_watches_and_idle_streams_and_lets_requests_finish() -> None:
+async def test_a_stop_ends_watches_and_idle_streams_but_not_requests() -> None:
     held = Held(queue_size=8)
     plane = held.plane
     lifespan = plane.lifespan()
@@ -188,7 +188,8 @@ async def test_a_stop_ends_watches_and_idle_streams_and_lets_requests_finish() -
         ending = asyncio.ensure_future(lifespan.__aexit__(None, None, None))
         assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING
         assert await watch.read() is grpc.aio.EOF
-        with pytest.raises(AioRpcError, match="the server is stopping"):  # it may have sent what nobody has read
+        # the server may have sent something that was not read
+        with pytest.raises(AioRpcError, match="the server is stopping"):
             await idle.read()
         assert await idle.code() is grpc.StatusCode.UNAVAILABLE
         held.gate.open()

@@ -1,4 +1,4 @@
-"""Predict requests that are right: JSON in and out, binary in and out, and every mixture."""
+"""Valid predict requests: JSON in and out, binary in and out, and every mixture."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ async def test_binary_in_binary_out(tables: Tables) -> None:
     assert arrays["top"] == 63
 
 
-async def test_json_nested_as_the_shape_is(tables: Tables) -> None:
+async def test_json_nested_like_the_shape(tables: Tables) -> None:
     request = as_json(IMAGE, "image", data=IMAGE.tolist())
     async with connect(tables) as client:
         response = await client.post("/v2/models/digits/infer", json=request)
     assert response.json()["outputs"][0]["data"] == COLUMNS[0].tolist()
 
 
-async def test_outputs_come_in_the_order_and_form_in_which_they_are_asked_for(tables: Tables) -> None:
+async def test_outputs_have_the_requested_order_and_form(tables: Tables) -> None:
     outputs = [{"name": "top", "parameters": {"binary_data": True}}, {"name": "columns"}]
     body, headers = as_binary({"image": IMAGE}, outputs=outputs)
     async with connect(tables) as client:
@@ -76,7 +76,7 @@ async def test_outputs_come_in_the_order_and_form_in_which_they_are_asked_for(ta
     assert document["outputs"][1]["data"] == COLUMNS[0].tolist()
 
 
-async def test_an_output_may_differ_from_what_the_request_wants_of_all(tables: Tables) -> None:
+async def test_one_output_may_override_the_form_of_all(tables: Tables) -> None:
     body, headers = as_binary(
         {"image": IMAGE},
         {"parameters": {"binary_data_output": True}},
@@ -96,7 +96,7 @@ async def test_a_subset_of_the_outputs(tables: Tables, names: list[str]) -> None
     assert [output["name"] for output in response.json()["outputs"]] == names
 
 
-async def test_inputs_come_in_any_order_and_form(tables: Tables) -> None:
+async def test_inputs_may_have_any_order_and_form(tables: Tables) -> None:
     x = np.array([[0.5, -1.0, 2.0, 3.0]], np.float32)
     a = np.array([[2, -128, 127, 0]], np.int8)
     b = np.array([[1, 2, 3, -(2**40)]], np.int64)
@@ -139,7 +139,7 @@ async def test_compressed_bodies(tables: Tables, compress: Any, binary: bool) ->
         ("FP32", [-3.4028234663852886e38, 1, 1e-45]),
     ],
 )
-async def test_every_datatype_goes_through_json_unchanged(datatype: str, values: list[Any]) -> None:
+async def test_every_datatype_is_unchanged_by_json(datatype: str, values: list[Any]) -> None:
     tables = Tables()
     tables.model("identity", lambda: identity(datatype, 1, 3))
     request = {"inputs": [{"name": "x", "datatype": datatype, "shape": [1, 3], "data": values}]}
@@ -152,7 +152,7 @@ async def test_every_datatype_goes_through_json_unchanged(datatype: str, values:
 
 
 @pytest.mark.parametrize("datatype", ["BOOL", "UINT8", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP32"])
-async def test_every_datatype_goes_through_binary_unchanged(datatype: str) -> None:
+async def test_every_datatype_is_unchanged_by_binary(datatype: str) -> None:
     tables = Tables()
     tables.model("identity", lambda: identity(datatype, 1, 5, 3))
     (spec,) = identity(datatype, 1, 5, 3).signature.inputs
@@ -169,7 +169,7 @@ async def test_every_datatype_goes_through_binary_unchanged(datatype: str) -> No
     assert response.content[length:] == values.tobytes()
 
 
-async def test_the_version_in_the_url_is_the_one_that_answers(tables: Tables) -> None:
+async def test_the_version_in_the_url_is_used(tables: Tables) -> None:
     tables.built("digits", tables.push("digits"), lambda: digits(bias=100))
     async with connect(tables) as client:
         for url, version, top in [("", "2", 163), ("/versions/1", "1", 63), ("/versions/2", "2", 163)]:
@@ -178,7 +178,7 @@ async def test_the_version_in_the_url_is_the_one_that_answers(tables: Tables) ->
             assert response.json()["outputs"][1]["data"] == [top]
 
 
-async def test_inputs_reach_the_model_aligned() -> None:
+async def test_inputs_are_aligned() -> None:
     tables = Tables()
     tables.model("look", lambda: identity("UINT8", 1, 7, body="if ((uintptr_t)x % 64) return 1;"))
     array = np.zeros((1, 7), np.uint8)
@@ -188,7 +188,7 @@ async def test_inputs_reach_the_model_aligned() -> None:
             assert (await client.post("/v2/models/look/infer", **request)).status_code == 200
 
 
-async def test_infinity_in_an_output_needs_a_binary_answer() -> None:
+async def test_infinity_in_an_output_requires_a_binary_response() -> None:
     tables = Tables()
     signature = identity("FP32", 1, 1).signature
     tables.model("infinite", lambda: FunctionRunner(signature, "y[0] = __builtin_inff();"))
@@ -202,7 +202,7 @@ async def test_infinity_in_an_output_needs_a_binary_answer() -> None:
     assert arrays["y"] == np.inf
 
 
-async def test_an_unforeseen_failure_of_the_model_is_a_500_that_only_the_log_explains(
+async def test_an_unexpected_failure_of_the_model_is_a_500_that_only_the_log_explains(
     tables: Tables, capfd: pytest.CaptureFixture[str]
 ) -> None:
     tables.model("fails", failing)

@@ -1,4 +1,4 @@
-"""An artifact whose code runs when it is loaded, in the data plane: what it can still do."""
+"""What an artifact's code can still do in the data plane if it runs while it is loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATTEMPTS = (
     *("truncate without access", "signal", "let the kernel signal", "limit", "outlive", "open up"),
     *("fork", "exec", "read in a thread"),
 )
-# It tells what became of each attempt where only a parent reads it.
+# It writes the result of each attempt to where only a parent reads it.
 _HOSTILE = """
 #define _GNU_SOURCE
 #include <errno.h>
@@ -88,7 +88,7 @@ int twice(void* const* operands) { return 7; }
 
 @pytest.fixture
 def said(tmp_path: Path) -> list[str]:
-    """What the code said, one line for each attempt."""
+    """Returns the output of the code, one line for each attempt."""
     secret, place, store = tmp_path / "secret", tmp_path / "place", tmp_path / "store"
     secret.write_text("it")
     place.mkdir()
@@ -128,7 +128,7 @@ def said(tmp_path: Path) -> list[str]:
     )
     assert process.stderr is not None
     lines = [process.stderr.readline().strip() for _ in _ATTEMPTS]
-    process.kill()  # it no longer listens
+    process.kill()  # it does not handle signals any more
     process.communicate()
     for each in (listens, outside, mailbox):
         each.close()
@@ -138,11 +138,11 @@ def said(tmp_path: Path) -> list[str]:
     return lines
 
 
-def test_code_of_an_artifact_reaches_no_file_no_program_and_no_network(said: list[str]) -> None:
+def test_code_of_an_artifact_can_access_no_file_no_program_and_no_network(said: list[str]) -> None:
     assert said == [f"{attempt} refused" for attempt in _ATTEMPTS]
 
 
-def test_it_has_no_capabilities_and_a_network_of_its_own(served: PlaneProcess) -> None:
+def test_the_process_has_no_capabilities_and_an_isolated_network(served: PlaneProcess) -> None:
     process = Path("/proc", str(served.pid))
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
     assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Amb")} == {"0" * 16}
@@ -153,7 +153,7 @@ def test_it_has_no_capabilities_and_a_network_of_its_own(served: PlaneProcess) -
     assert (process / "uid_map").read_text().split() == [str(os.geteuid()), str(os.geteuid()), "1"]
 
 
-# Starts the data plane as the supervisor does, says its number, and is killed.
+# Starts the data plane as the supervisor does, prints its pid, and is killed.
 _PARENT = """
 import ctypes, os, signal, sys
 if (pid := os.fork()) == 0:
@@ -164,8 +164,8 @@ signal.pause()
 """
 
 
-def test_it_ends_with_its_parent_though_it_has_changed_its_credentials(tmp_path: Path) -> None:
-    """The kernel forgets the signal of the parent's death where credentials grow."""
+def test_it_ends_with_its_parent_although_its_credentials_have_changed(tmp_path: Path) -> None:
+    """The kernel cancels the parent-death signal when a process gains credentials."""
     with socket.create_server(("127.0.0.1", 0)) as listens:
         arguments = [str(_PLANE), "--http", str(listens.fileno()), "--reads", str(tmp_path)]
         parent = subprocess.Popen(

@@ -25,7 +25,7 @@ def tables() -> Tables:
     return tables
 
 
-async def test_the_server(tables: Tables) -> None:
+async def test_the_metadata_of_the_server(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.get("/v2")
     extensions = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "sequence"]
@@ -44,7 +44,8 @@ async def test_a_server_that_shuts_down_is_live_but_not_ready(tables: Tables) ->
         await client.plane.registry.close()  # type: ignore[attr-defined]
         assert (await client.get("/v2/health/live")).status_code == 200
         async with asyncio.timeout(GIVE_UP_S):
-            while (response := await client.get("/v2/health/ready")).status_code == 200:  # until it was told
+            # until the data plane has received it
+            while (response := await client.get("/v2/health/ready")).status_code == 200:
                 await asyncio.sleep(0.01)
     assert response.status_code == 503
     assert "shutting down" in response.json()["error"]
@@ -68,7 +69,7 @@ async def test_a_models_metadata(tables: Tables) -> None:
         assert (await client.get("/v2/models/affine/versions/1")).json() == expected
 
 
-async def test_a_quantized_tensor_says_what_its_values_stand_for(tables: Tables) -> None:
+async def test_a_quantized_tensor_has_its_scale_and_zero_point(tables: Tables) -> None:
     given, made = (TensorSpec(name, "UINT8", (1, 4), Quantization(0.5, 128)) for name in "xy")
     signature = ModelSignature((given,), (made,))
     tables.model("quantized", lambda: FunctionRunner(signature, "__builtin_memcpy(y, x, count_x);"))
@@ -77,7 +78,7 @@ async def test_a_quantized_tensor_says_what_its_values_stand_for(tables: Tables)
     assert described["parameters"] == {"scale": 0.5, "zero_point": 128}
 
 
-async def test_a_model_is_ready_when_the_next_request_finds_it_warm(tables: Tables) -> None:
+async def test_a_model_is_ready_if_the_next_request_need_not_load_it(tables: Tables) -> None:
     async with connect(tables) as client:
         assert (await client.get("/v2/models/digits/ready")).json() == {"name": "digits", "ready": True}
         assert (await client.get("/v2/models/digits/versions/1/ready")).status_code == 200
@@ -85,7 +86,7 @@ async def test_a_model_is_ready_when_the_next_request_finds_it_warm(tables: Tabl
 
 
 @pytest.mark.parametrize("suffix", ["", "/ready"])
-async def test_a_model_that_is_being_built(tables: Tables, suffix: str) -> None:
+async def test_a_model_that_is_being_built_is_not_ready(tables: Tables, suffix: str) -> None:
     tables.build("new", tables.push("new"), BuildState.QUEUED)
     async with connect(tables) as client:
         response = await client.get(f"/v2/models/new{suffix}")
@@ -98,7 +99,7 @@ async def test_a_model_that_is_being_built(tables: Tables, suffix: str) -> None:
     "path",
     ["cats", "cats/ready", "digits/versions/2", "digits/versions/2/ready", "digits/versions/x", "cats/versions/1"],
 )
-async def test_what_does_not_exist(tables: Tables, path: str) -> None:
+async def test_unknown_models_are_not_found(tables: Tables, path: str) -> None:
     async with connect(tables) as client:
         response = await client.get(f"/v2/models/{path}")
     assert response.status_code == 404

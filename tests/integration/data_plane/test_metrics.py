@@ -1,4 +1,4 @@
-"""What `/metrics` says of predict requests."""
+"""The metrics of predict requests in `/metrics`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Samples = dict[frozenset[tuple[str, str]], float]
 
 
 async def scraped(client: httpx.AsyncClient, *names: str) -> list[Samples]:
-    """The samples of some metrics, by their labels."""
+    """Returns the samples of some metrics, by their labels."""
     families = list(text_string_to_metric_families((await client.get("/metrics")).text))
     return [
         {
@@ -44,7 +44,7 @@ def tables() -> Tables:
     return tables
 
 
-async def test_an_answer_is_counted_once_in_every_metric(tables: Tables) -> None:
+async def test_a_response_is_counted_once_in_every_metric(tables: Tables) -> None:
     async with connect(tables) as client:
         for _ in range(3):
             await client.post("/v2/models/digits/infer", json=REQUEST)
@@ -75,18 +75,18 @@ async def test_the_memory_of_loaded_models_is_a_gauge(tables: Tables) -> None:
         assert await scraped(client, "octet_model_memory_bytes") == [{frozenset(): 12_345}]
 
 
-async def test_an_answer_says_where_its_time_went(tables: Tables) -> None:
+async def test_a_response_contains_the_times_of_its_phases(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.post("/v2/models/digits/infer", json=REQUEST)
         refusal = await client.post("/v2/models/digits/infer", json={})
     entries = dict(entry.split(";dur=") for entry in response.headers["server-timing"].split(", "))
     assert list(entries) == ["queue", "batch", "infer", "total"]
     took = {name: float(duration) for name, duration in entries.items()}
-    assert 0 < took["queue"] + took["batch"] + took["infer"] <= took["total"] + 0.002  # each is rounded
+    assert 0 < took["queue"] + took["batch"] + took["infer"] <= took["total"] + 0.002  # each value is rounded
     assert "server-timing" not in refusal.headers
 
 
-async def test_a_refusal_is_counted_by_its_reason(tables: Tables) -> None:
+async def test_a_rejected_request_is_counted_by_reason(tables: Tables) -> None:
     tables.push("empty")
     async with connect(tables) as client:
         for name in ("digits", "cats", "empty"):
@@ -96,14 +96,14 @@ async def test_a_refusal_is_counted_by_its_reason(tables: Tables) -> None:
     assert requests == {labels(protocol="rest", code="400"): 1}
 
 
-async def test_what_a_client_makes_up_is_never_a_label(tables: Tables) -> None:
+async def test_client_input_never_becomes_a_label(tables: Tables) -> None:
     async with connect(tables) as client:
         await client.post("/v2/models/made-up/infer", json=REQUEST)
         await client.post("/v2/models/digits/infer", json={"id": "made-up", "inputs": [{"name": "made-up"}]})
         assert "made-up" not in (await client.get("/metrics")).text
 
 
-async def test_a_version_that_is_loaded_again_goes_on_counting(tables: Tables) -> None:
+async def test_a_reloaded_version_keeps_its_counts(tables: Tables) -> None:
     async with connect(tables) as client:
         for _ in range(2):
             assert (await client.post("/v2/models/digits/infer", json=REQUEST)).status_code == 200
@@ -114,7 +114,7 @@ async def test_a_version_that_is_loaded_again_goes_on_counting(tables: Tables) -
     assert len(artifacts) == 1
 
 
-async def test_a_batch_is_counted_by_its_size(tables: Tables) -> None:
+async def test_a_batch_is_counted_by_size(tables: Tables) -> None:
     async with connect(tables) as client:
         await client.post("/v2/models/digits/infer", json=REQUEST)
         assert await scraped(client, "octet_batch_size_count") == [{labels(): 1}]

@@ -1,4 +1,4 @@
-"""Labels and preprocessing of a model, wherever a picture or a class appears."""
+"""Labels and preprocessing of a model, for every use of pictures and classes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_picture_over_grpc_is_normalized(tables: Tables) -> None:
     np.testing.assert_allclose(np.frombuffer(answer.raw_output_contents[0], "<f4"), NORMALIZED, rtol=1e-6)
 
 
-async def test_a_tensor_is_what_it_is(tables: Tables) -> None:
+async def test_a_tensor_is_not_normalized(tables: Tables) -> None:
     given = PIXELS.astype(np.float32)
     async with connect(tables) as client:
         answer = await client.post("/v2/models/image/infer", json=as_json(given))
@@ -81,12 +81,12 @@ async def test_classes_have_their_labels(tables: Tables) -> None:
         answer = await client.post("/v2/models/classes/infer", json=request)
         tables.said["classes", 1] = ModelMetadata(("too", "few"))
         assert data(answer) == ["9:2:two", "4:3:three"]
-        with fail_after(20):  # what is said while a model is loaded holds soon
+        with fail_after(20):  # metadata that is set during a load takes effect soon
             while data(await client.post("/v2/models/classes/infer", json=request)) != ["9:2", "4:3"]:
                 await sleep(0.02)
 
 
-async def test_the_models_metadata_says_it(tables: Tables) -> None:
+async def test_the_models_metadata_contains_them(tables: Tables) -> None:
     async with connect(tables) as client:
         described = (await client.get("/v2/models/classes")).json()
     assert described["parameters"] == {
@@ -97,7 +97,7 @@ async def test_the_models_metadata_says_it(tables: Tables) -> None:
     }
 
 
-async def test_what_the_file_says_holds_where_nobody_said_otherwise(tables: Tables) -> None:
+async def test_metadata_in_the_file_applies_unless_it_was_overridden(tables: Tables) -> None:
     build = tables.model("other", lambda: identity("INT8", 1, 4))
     assert build.artifact is not None
     tables.files_say[build.artifact] = ModelMetadata(("a", "b", "c", "d"), (0.1,))

@@ -46,7 +46,7 @@ def tables() -> Tables:
 
 
 def as_bytes(data: bytes, shape: Any = (1,), prefix: int | None = None) -> tuple[bytes, dict[str, str]]:
-    """A request with one BYTES element, whose length prefix may lie."""
+    """Returns a request with one BYTES element, whose length prefix may be wrong."""
     blob = struct.pack("<I", len(data) if prefix is None else prefix) + data
     parameters = {"binary_data_size": len(blob)}
     entry = {"name": "image", "datatype": "BYTES", "shape": shape, "parameters": parameters}
@@ -70,7 +70,7 @@ async def test_the_whole_body(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize(("format", "media_type"), [("PNG", "image/png"), ("JPEG", "image/jpeg; q=1")])
-async def test_the_whole_body_by_its_content_type(tables: Tables, format: str, media_type: str) -> None:
+async def test_the_whole_body_by_content_type(tables: Tables, format: str, media_type: str) -> None:
     data = encode(format)
     expected = np.asarray(Image.open(BytesIO(data)).convert("L")).sum(axis=0).tolist()
     async with connect(tables) as client:
@@ -83,7 +83,7 @@ async def test_a_raw_tensor(tables: Tables) -> None:
         assert columns(await client.post(INFER, content=PIXELS.tobytes(), headers=RAW)) == COLUMNS
 
 
-async def test_a_raw_request_may_want_a_binary_answer(tables: Tables) -> None:
+async def test_a_raw_request_may_request_a_binary_response(tables: Tables) -> None:
     headers = {**RAW, "Accept": "application/octet-stream"}
     async with connect(tables) as client:
         document, arrays = unpacked(await client.post(INFER, content=PNG, headers=headers))
@@ -91,10 +91,10 @@ async def test_a_raw_request_may_want_a_binary_answer(tables: Tables) -> None:
     assert arrays["columns"][0].tolist() == COLUMNS
 
 
-async def test_a_body_that_may_be_either_is_refused_unless_its_type_is_given() -> None:
+async def test_an_ambiguous_body_is_rejected_without_a_content_type() -> None:
     size = 200
     picture = Image.new("L", (size, 1), 7)
-    data = encode("PNG", picture).ljust(size, b"\0")  # what follows the end of a PNG does not matter
+    data = encode("PNG", picture).ljust(size, b"\0")  # bytes after the end of a PNG do not matter
     assert len(data) == size
     tables = Tables()
     tables.model("both", lambda: identity("UINT8", 1, 1, size, 1))
@@ -145,7 +145,7 @@ async def test_raw_bodies_that_do_not_fit(
         (as_bytes(PNG[:-30]), "is damaged"),
     ],
 )
-async def test_bytes_tensors_that_are_no_picture(
+async def test_bytes_tensors_that_are_not_a_picture(
     tables: Tables, request_: tuple[bytes, dict[str, str]], error: str
 ) -> None:
     body, headers = request_
@@ -171,7 +171,7 @@ async def test_a_picture_in_json(tables: Tables) -> None:
     assert "binary_data_size" in response.json()["hint"]
 
 
-async def test_bytes_for_an_input_that_is_no_image(tables: Tables) -> None:
+async def test_bytes_for_an_input_that_is_not_an_image(tables: Tables) -> None:
     entry = {"name": "x", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 8}}
     body, headers = packed({"inputs": [entry]}, bytes(8))
     async with connect(tables) as client:
@@ -202,7 +202,7 @@ async def from_address(client: httpx.AsyncClient, address: str) -> AsyncIterator
 
 @asynccontextmanager
 async def flood(client: httpx.AsyncClient, count: int) -> AsyncIterator[list[asyncio.Task[httpx.Response]]]:
-    """Sends large pictures from an address of its own, and leaves at the end."""
+    """Sends large pictures from a separate address, and leaves at the end."""
     async with from_address(client, "127.0.0.9") as greedy:
         tasks = [asyncio.create_task(greedy.post(INFER, content=LARGE, headers=RAW)) for _ in range(count)]
         try:
@@ -213,39 +213,39 @@ async def flood(client: httpx.AsyncClient, count: int) -> AsyncIterator[list[asy
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_client_with_many_large_pictures_is_refused_and_delays_nobody(tables: Tables) -> None:
+async def test_a_client_with_many_large_pictures_is_refused_and_delays_no_other(tables: Tables) -> None:
     async with connect(tables, scheduling={"queue_size": 64}) as client, flood(client, 40) as tasks:
         refused, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         response = refused.pop().result()
         assert (response.status_code, response.headers["Retry-After"]) == (429, "1")
         assert "too many pictures of this client wait to be decoded" in response.json()["error"]
         assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
-        assert not all(task.done() for task in tasks)  # some still wait when the other client has its answer
+        assert not all(task.done() for task in tasks)  # some still wait when the other client has its response
 
 
-async def test_pictures_of_a_client_that_has_left_are_not_decoded(tables: Tables) -> None:
+async def test_pictures_of_a_client_that_left_are_not_decoded(tables: Tables) -> None:
     async with connect(tables) as client:
         async with flood(client, 3) as tasks:
             await asyncio.wait(tasks, timeout=0.1)
-        response = await client.post(INFER, content=LARGE, headers=RAW)  # only after those before it
+        response = await client.post(INFER, content=LARGE, headers=RAW)  # processed only after the earlier pictures
         assert response.status_code == 200
 
 
-async def test_a_deadline_that_passes_while_the_picture_is_decoded(tables: Tables) -> None:
+async def test_a_deadline_may_pass_while_the_picture_is_decoded(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.post(INFER, content=LARGE, headers={**RAW, "octet-timeout-ms": "20"})
         assert (response.status_code, response.json()["code"]) == (504, "deadline_passed")
         assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
 
 
-async def test_a_picture_that_no_client_could_send_is_refused_for_its_size(tables: Tables) -> None:
+async def test_a_picture_that_exceeds_the_limit_is_rejected(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.post(INFER, content=encode("PNG", Image.new("1", (1 << 15, 1 << 15))), headers=RAW)
         assert response.status_code == 413
 
 
-async def test_a_file_that_names_two_sizes_is_damaged(tables: Tables) -> None:
-    second = PNG[8:33]  # another header, of the size that the decoder goes by
+async def test_a_file_with_two_sizes_is_damaged(tables: Tables) -> None:
+    second = PNG[8:33]  # another header, with the size that the decoder uses
     data = bytearray(PNG[:33] + second + PNG[33:])
     data[16:24] = struct.pack(">II", 1, 1)
     data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))

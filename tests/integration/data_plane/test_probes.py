@@ -1,4 +1,4 @@
-"""How the server is, asked where there are too many connections for anything else."""
+"""Health probes while the server has too many connections for any other request."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.plane_models import WIDE, bare_plane, wide
 from tests.support.plane_process import PlaneProcess
 from tests.support.waiting import GIVE_UP_S, eventually
 
-MOST, PROBES = 20, 64  # connections, and those for probes
-NO_OTHER_LIMIT_S = 10 * GIVE_UP_S  # to a connection that says nothing
+MOST, PROBES = 20, 64  # the limit of connections, and the additional ones for probes
+NO_OTHER_LIMIT_S = 10 * GIVE_UP_S  # the timeout of a silent connection, longer than the test
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 REQUEST = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, WIDE], "data": [7] * WIDE}]}
@@ -34,7 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
 
 @pytest.fixture
 def full(served: PlaneProcess) -> Iterator[PlaneProcess]:
-    """Every place is taken, by connections that were answered once."""
+    """All connections are in use by clients that were answered once."""
     with ExitStack() as others:
         for _ in range(MOST):
             connection = others.enter_context(connect(served))
@@ -66,7 +66,7 @@ def test_a_probe_is_answered(full: PlaneProcess, address: str) -> None:
             assert (answer.status_code, answer.headers["connection"]) == (200, "close")
 
 
-def test_nothing_else_is(full: PlaneProcess) -> None:
+def test_other_requests_are_refused(full: PlaneProcess) -> None:
     with client(ELSEWHERE) as other:
         assert other.post(f"{full.url}/v2/models/wide/infer", json=REQUEST).status_code == 429
         refused = other.get(f"{full.url}/v2")
@@ -74,7 +74,7 @@ def test_nothing_else_is(full: PlaneProcess) -> None:
         assert refused.headers["retry-after"]
 
 
-def test_over_grpc_neither(full: PlaneProcess) -> None:
+def test_grpc_requests_are_refused_too(full: PlaneProcess) -> None:
     with grpc.insecure_channel(full.grpc) as channel:
         answer = HealthStub(channel).Check(HealthCheckRequest(), timeout=GIVE_UP_S)
         assert answer.status == HealthCheckResponse.SERVING
@@ -83,7 +83,7 @@ def test_over_grpc_neither(full: PlaneProcess) -> None:
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_who_says_nothing_has_its_place_for_a_moment(full: PlaneProcess) -> None:
+def test_a_silent_connection_is_closed_soon(full: PlaneProcess) -> None:
     with ExitStack() as silent:
         for _ in range(PROBES):
             silent.enter_context(connect(full))

@@ -1,4 +1,4 @@
-"""Streams that are opened and reset at once, from many addresses: those that do it pay, and nobody else."""
+"""Streams that are opened and reset at once, from many addresses: only these addresses are affected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.plane_process import ControlledPlane
 ATTACKERS = [f"127.0.2.{number}" for number in range(1, 41)]
 BYSTANDER = "127.0.3.1"
 ENHANCE_YOUR_CALM = 11
-AT_ONCE = 100  # streams; an address may have reset a thousand, so that none is refused for its own sake
+AT_ONCE = 100  # streams; an address may reset a thousand, so that none is refused because of its own resets
 TURNS = 9
 
 
@@ -38,11 +38,11 @@ def opened_and_reset(first: int, count: int) -> bytes:
 def is_sent_away(attacker: Peer) -> bool:
     try:
         return any(each.type == GOAWAY and each.error == ENHANCE_YOUR_CALM for each in attacker.settled())
-    except AssertionError:  # it hung up, and the frame that says why may have been lost with it
+    except AssertionError:  # it closed the connection, and the frame with the reason may have been lost
         return True
 
 
-def test_forty_addresses_that_reset_cost_a_bystander_nothing(port: int) -> None:
+def test_forty_resetting_addresses_do_not_affect_a_bystander(port: int) -> None:
     attackers = [Peer(port, source=address) for address in ATTACKERS]
     try:
         with Peer(port, source=BYSTANDER) as bystander:

@@ -1,4 +1,4 @@
-"""Clients that have no .proto file: they learn the protocol from the server."""
+"""Clients without a .proto file: they get the protocol from the server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ask(channel: grpc.Channel, request: pytest.FixtureRequest) -> Ask:
     return lambda *requests: list(call(iter(requests), timeout=10))
 
 
-def test_a_stub_is_made_of_reflection_alone(channel: grpc.Channel) -> None:
+def test_a_stub_can_be_built_from_reflection_alone(channel: grpc.Channel) -> None:
     pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
     method = pool.FindServiceByName(SERVICE).methods_by_name["ModelInfer"]
     request_type, answer_type = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
@@ -85,7 +85,7 @@ def test_lists_the_services_and_describes_each(ask: Ask) -> None:
         "grpc.health.v1.HealthCheckResponse.SERVING",
     ],
 )
-def test_finds_every_kind_of_name(ask: Ask, symbol: str) -> None:
+def test_finds_every_type_of_name(ask: Ask, symbol: str) -> None:
     (answer,) = ask(ServerReflectionRequest(host="this", file_containing_symbol=symbol))
     file = FileDescriptorProto.FromString(answer.file_descriptor_response.file_descriptor_proto[0])
     package, _, name = symbol.rpartition(".")
@@ -107,7 +107,7 @@ def test_finds_every_kind_of_name(ask: Ask, symbol: str) -> None:
         (ServerReflectionRequest(file_containing_extension=ExtensionRequest()), 5, "there are no extensions"),
     ],
 )
-def test_says_what_is_not_there_and_goes_on(
+def test_an_unknown_name_is_reported_and_the_stream_continues(
     ask: Ask, request_: ServerReflectionRequest, code: int, message: str
 ) -> None:
     refused, listed = ask(request_, ServerReflectionRequest(list_services="*"))
@@ -122,7 +122,7 @@ def test_a_message_has_no_extensions(ask: Ask) -> None:
     assert not answer.all_extension_numbers_response.extension_number
 
 
-def test_ends_a_stream_of_what_is_no_request(channel: grpc.Channel) -> None:
+def test_an_invalid_request_ends_the_stream(channel: grpc.Channel) -> None:
     call = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
     with pytest.raises(grpc.RpcError) as refused:
         list(call(iter([b"\xff"]), timeout=10))

@@ -29,7 +29,7 @@ async def index(client: httpx.AsyncClient, **request: Any) -> list[tuple[str, st
     return [(each["name"], each["version"], each["state"]) for each in response.json()]
 
 
-async def test_the_index_names_every_version(tables: Tables) -> None:
+async def test_the_index_contains_every_version(tables: Tables) -> None:
     async with connect(tables) as client:
         await client.get("/v2/models/digits/ready")
         expected = [("digits", "1", "READY"), ("unbuilt", "1", "UNAVAILABLE")]
@@ -40,7 +40,7 @@ async def test_the_index_names_every_version(tables: Tables) -> None:
     assert "has not been built" in unbuilt["reason"]
 
 
-async def test_a_model_that_nobody_has_asked_for_is_ready_in_the_index_as_it_is_by_its_name(tables: Tables) -> None:
+async def test_a_model_without_requests_is_ready_in_the_index(tables: Tables) -> None:
     async with connect(tables) as client:
         before = (await client.post("/v2/repository/index")).json()
         answers = {name: await client.get(f"/v2/models/{name}/ready") for name in ("digits", "unbuilt")}
@@ -60,7 +60,7 @@ async def test_a_model_is_loaded_unloaded_and_loaded_again(tables: Tables) -> No
             assert (await client.get("/v2/models/digits/ready")).status_code == ready
 
 
-async def test_a_load_tries_again_what_failed(tables: Tables) -> None:
+async def test_a_load_retries_what_failed(tables: Tables) -> None:
     failing = [True]
 
     def load() -> Any:
@@ -77,7 +77,7 @@ async def test_a_load_tries_again_what_failed(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("action", ["load", "unload"])
-async def test_a_model_that_does_not_exist(tables: Tables, action: str) -> None:
+async def test_an_unknown_model_is_not_found(tables: Tables, action: str) -> None:
     async with connect(tables) as client:
         response = await client.post(f"/v2/repository/models/cats/{action}")
     assert response.status_code == 404
@@ -85,7 +85,7 @@ async def test_a_model_that_does_not_exist(tables: Tables, action: str) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["config", "file:1/model.onnx"])
-async def test_a_load_changes_no_model(tables: Tables, parameter: str) -> None:
+async def test_a_load_with_parameters_is_rejected(tables: Tables, parameter: str) -> None:
     async with connect(tables) as client:
         response = await client.post("/v2/repository/models/digits/load", json={"parameters": {parameter: "{}"}})
     assert response.status_code == 422
@@ -103,6 +103,6 @@ async def test_a_load_changes_no_model(tables: Tables, parameter: str) -> None:
         ("index", b" " * (1 << 20), 413),
     ],
 )
-async def test_requests_that_are_not_well_formed(tables: Tables, path: str, body: bytes, status: int) -> None:
+async def test_malformed_requests_are_rejected(tables: Tables, path: str, body: bytes, status: int) -> None:
     async with connect(tables) as client:
         assert (await client.post(f"/v2/repository/{path}", content=body)).status_code == status

@@ -1,4 +1,4 @@
-"""Requests in the queue and on the wire: deadlines, priorities, refusals, clients that leave half way."""
+"""Requests in the queue and on the wire: deadlines, priorities, rejections, and clients that leave early."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.waiting import GIVE_UP_S, eventually
 
 MODEL, HELD = "/v2/models/sleeping", "/v2/models/held"
 QUEUE, STALL_S = 4, 1.0
-HOLD = -1  # the first element of what stands still at the gate
+HOLD = -1  # the first element of an input that stops at the gate
 
 
 @pytest.fixture(scope="module")
 def gate() -> Gate:
-    """Of the model `held`."""
+    """The gate of the model `held`."""
     return Gate()
 
 
@@ -61,7 +61,7 @@ def ask(
 
 
 def executions(client: httpx.Client) -> int:
-    """Of the model `held`."""
+    """The executions of the model `held`."""
     (stats,) = client.get(f"{HELD}/stats").json()["model_stats"]
     count: int = stats["execution_count"]
     return count
@@ -69,7 +69,7 @@ def executions(client: httpx.Client) -> int:
 
 @contextmanager
 def occupied(client: httpx.Client, gate: Gate) -> Iterator[None]:
-    """While the one instance of `held` computes."""
+    """Keeps the one instance of `held` computing."""
     gate.close()
     with ThreadPoolExecutor(1) as pool:
         before = gate.entered
@@ -108,7 +108,7 @@ def all_of(connection: socket.socket) -> bytes:
 
 
 def settle(client: httpx.Client) -> None:
-    """Returns when the plane has heard of what happened before: one thread of it hears of all clients, in turns."""
+    """Waits until the data plane has handled all earlier events: one of its threads handles all clients, in turns."""
     for _ in range(10):
         executions(client)
 
@@ -116,7 +116,7 @@ def settle(client: httpx.Client) -> None:
 # --- The queue
 
 
-def test_a_full_queue_says_when_to_come_again(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
+def test_a_full_queue_responds_with_retry_after(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
     def over_grpc() -> str:
         with triton.InferenceServerClient(served.grpc) as other:
             try:
@@ -150,7 +150,7 @@ def tensor(first: int = 0) -> Any:
     [({"octet-timeout-ms": "100"}, {}), ({}, {"timeout": 100_000})],
     ids=["header", "parameter"],
 )
-def test_a_deadline_ends_the_waiting(
+def test_a_deadline_ends_the_wait(
     client: httpx.Client, gate: Gate, headers: dict[str, str], parameters: dict[str, int]
 ) -> None:
     with occupied(client, gate):
@@ -158,7 +158,7 @@ def test_a_deadline_ends_the_waiting(
         assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
 
 
-def test_a_deadline_ends_the_waiting_over_grpc(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
+def test_a_deadline_ends_the_wait_over_grpc(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
     with occupied(client, gate), triton.InferenceServerClient(served.grpc) as other:
         with pytest.raises(InferenceServerException, match="DEADLINE_EXCEEDED"):
             other.infer("held", [tensor()], timeout=100_000)
@@ -167,13 +167,13 @@ def test_a_deadline_ends_the_waiting_over_grpc(served: PlaneProcess, client: htt
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "1.5", "", "9" * 30])
-def test_refuses_a_deadline_that_is_none(client: httpx.Client, value: str) -> None:
+def test_an_invalid_deadline_is_rejected(client: httpx.Client, value: str) -> None:
     answer = ask(client, headers={"octet-timeout-ms": value})
     assert answer.status_code == 400
     assert "Octet-Timeout-Ms" in answer.json()["detail"]
 
 
-def test_the_urgent_ones_are_first(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
+def test_urgent_requests_are_first(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
     with ExitStack() as stack:
         waiting = [stack.enter_context(connected(served)) for _ in range(3)]
         with occupied(client, gate):
@@ -198,7 +198,7 @@ def test_head_has_no_body(served: PlaneProcess) -> None:
     assert body == b'{"live":true}'
 
 
-def test_a_slow_reader_gets_what_it_asked_for_in_order(served: PlaneProcess) -> None:
+def test_a_slow_reader_gets_all_responses_in_order(served: PlaneProcess) -> None:
     count = 60
     pieces = []
     for index in range(count):
@@ -228,7 +228,7 @@ def test_a_slow_reader_gets_what_it_asked_for_in_order(served: PlaneProcess) -> 
     assert received == b""
 
 
-def test_who_stops_sending_is_answered(served: PlaneProcess) -> None:
+def test_a_half_closed_client_is_answered(served: PlaneProcess) -> None:
     with connected(served) as connection:
         connection.sendall(request(300))
         connection.shutdown(socket.SHUT_WR)
@@ -240,21 +240,21 @@ def test_who_stops_sending_is_answered(served: PlaneProcess) -> None:
         assert all_of(connection).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_all_requests_of_who_stops_sending_are_answered(served: PlaneProcess) -> None:
+def test_all_requests_of_a_half_closed_client_are_answered(served: PlaneProcess) -> None:
     with connected(served) as connection:
         connection.sendall(request(50) * 3)
         connection.shutdown(socket.SHUT_WR)
         assert all_of(connection).count(b"HTTP/1.1 200 OK") == 3
 
 
-def test_who_stops_sending_within_a_request_is_gone(served: PlaneProcess) -> None:
+def test_half_closing_within_a_request_ends_the_connection(served: PlaneProcess) -> None:
     with connected(served) as connection:
         connection.sendall(request(0)[:-10])
         connection.shutdown(socket.SHUT_WR)
         assert all_of(connection) == b""
 
 
-def test_who_stops_sending_waits_no_longer_than_others_do(
+def test_a_half_closed_client_waits_no_longer_than_others(
     served: PlaneProcess, client: httpx.Client, gate: Gate
 ) -> None:
     with occupied(client, gate), connected(served) as connection:
@@ -264,19 +264,21 @@ def test_who_stops_sending_waits_no_longer_than_others_do(
     assert ask(client, model=HELD).status_code == 200
 
 
-def test_what_a_client_left_behind_is_not_computed(served: PlaneProcess, client: httpx.Client, gate: Gate) -> None:
+def test_the_request_of_a_client_that_left_is_not_computed(
+    served: PlaneProcess, client: httpx.Client, gate: Gate
+) -> None:
     before = executions(client)
     with occupied(client, gate):
         with connected(served) as connection:
             connection.sendall(request(0, model=HELD))
             settle(client)
-        # It closed all of its connection.
+        # It closed the whole connection.
         settle(client)
     assert ask(client, model=HELD).status_code == 200
     assert executions(client) == before + 2
 
 
-# --- What JSON may look like
+# --- The syntax of JSON
 
 DATA = json.dumps([5] * LENGTH)
 ODD = [
@@ -339,7 +341,7 @@ ELEMENTS = [
 
 @pytest.mark.parametrize(("elements", "count", "is_taken"), ELEMENTS, ids=range(len(ELEMENTS)))
 def test_elements(client: httpx.Client, elements: str, count: int, is_taken: bool) -> None:
-    """Behind zeros: the first says how long the model sleeps."""
+    """After zeros: the first element sets how long the model sleeps."""
     zeros = ", ".join(["0"] * (LENGTH - count))
     entry = f'{{"name":"in0","shape":[1,16],"datatype":"INT32","data":[{zeros}, {elements}]}}'
     text = f'{{"inputs":[{entry}]}}'
@@ -347,7 +349,7 @@ def test_elements(client: httpx.Client, elements: str, count: int, is_taken: boo
     assert answer.status_code == (200 if is_taken else 400), answer.text
 
 
-# --- What is asked for
+# --- Requested outputs
 
 
 @pytest.mark.parametrize(
@@ -361,7 +363,7 @@ def test_elements(client: httpx.Client, elements: str, count: int, is_taken: boo
         ({}, "'outputs' is not an array"),
     ],
 )
-def test_refuses_outputs_that_there_are_not(client: httpx.Client, outputs: Any, detail: str) -> None:
+def test_unknown_outputs_are_rejected(client: httpx.Client, outputs: Any, detail: str) -> None:
     answer = ask(client, outputs=outputs)
     assert answer.status_code == 400
     assert detail in answer.json()["detail"]
@@ -382,13 +384,13 @@ def test_classification_over_grpc_and_json_agree(served: PlaneProcess, client: h
 
 
 @pytest.mark.parametrize("id_", ["mine", "ä €", "", "x" * 10_000])
-def test_ids_come_back(served: PlaneProcess, client: httpx.Client, id_: str) -> None:
+def test_ids_are_returned(served: PlaneProcess, client: httpx.Client, id_: str) -> None:
     assert ask(client, id=id_).json()["id"] == id_
     with triton.InferenceServerClient(served.grpc) as other:
         assert other.infer("sleeping", [tensor()], request_id=id_).get_response().id == id_
 
 
-def test_a_header_names_the_request(client: httpx.Client) -> None:
+def test_a_header_contains_the_request_id(client: httpx.Client) -> None:
     assert ask(client, headers={"x-request-id": "mine.1_2-3"}).headers["x-request-id"] == "mine.1_2-3"
     for unusable in (b"two words", b"x" * 129, b"\xe4"):
         answer = client.post(f"{MODEL}/infer", json=body_of(), headers=[(b"x-request-id", unusable)])

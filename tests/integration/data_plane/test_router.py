@@ -1,4 +1,4 @@
-"""A router's data plane before workers' data planes, over HTTP."""
+"""A router's data plane in front of workers' data planes, over HTTP."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def infer(routed: Cluster, content: bytes, model: str = "echo", **headers: str) 
     return httpx.post(url, content=content, headers=named, timeout=GIVE_UP_S)
 
 
-def test_a_prediction_is_a_workers(routed: Cluster) -> None:
+def test_a_prediction_is_answered_by_a_worker(routed: Cluster) -> None:
     worker = routed.worker({"echo": echo()})
     routed.tell()
     for seed in range(5):
@@ -52,11 +52,12 @@ def test_a_prediction_is_a_workers(routed: Cluster) -> None:
         assert not {"octet-hop-id", "octet-cluster-key"} & set(answer.headers)
     assert routed.forwards() == {worker.id: {"forwarded": 5, "retried": 0, "failed": 0}}
     forwards = [each for report in routed.reports for each in report["forwards"]]
-    hops = [each["hop"]["counts"] for each in forwards if "hop" in each]  # a report may come between ask and answer
+    # a report may arrive between request and response
+    hops = [each["hop"]["counts"] for each in forwards if "hop" in each]
     assert sum(map(sum, hops)) == 5
 
 
-def test_large_bodies_and_answers_pass_whole(routed: Cluster) -> None:
+def test_large_bodies_and_responses_are_forwarded_completely(routed: Cluster) -> None:
     routed.worker({"large": runners.identity("UINT8", *LARGE)})
     routed.tell()
     values = np.random.default_rng(1).integers(0, 256, LARGE, np.uint8)
@@ -73,7 +74,7 @@ def test_large_bodies_and_answers_pass_whole(routed: Cluster) -> None:
             assert answer.content[length:] == values.tobytes()
 
 
-def test_bodies_in_chunks_and_compressed_ones_pass(routed: Cluster) -> None:
+def test_chunked_and_compressed_bodies_are_forwarded(routed: Cluster) -> None:
     routed.worker({"echo": echo()})
     routed.tell()
     wanted = vector(3).reshape(-1).tolist()
@@ -89,7 +90,7 @@ def test_bodies_in_chunks_and_compressed_ones_pass(routed: Cluster) -> None:
     assert answer.json()["outputs"][0]["data"] == wanted
 
 
-def test_what_a_worker_refuses_is_told_as_it_says(routed: Cluster) -> None:
+def test_the_error_of_a_worker_is_forwarded(routed: Cluster) -> None:
     routed.worker({"echo": echo()})
     routed.tell()
     answer = infer(routed, b'{"inputs": []}', X_Request_Id="this-one")
@@ -98,7 +99,7 @@ def test_what_a_worker_refuses_is_told_as_it_says(routed: Cluster) -> None:
     assert (answer.json()["request_id"], answer.json()["instance"]) == ("this-one", "/v2/models/echo/infer")
 
 
-def test_a_model_is_described_by_a_worker(routed: Cluster) -> None:
+def test_the_metadata_of_a_model_comes_from_a_worker(routed: Cluster) -> None:
     routed.worker({"echo": echo()})
     routed.tell()
     infer(routed, request(vector(0)))
@@ -112,7 +113,7 @@ def test_a_model_is_described_by_a_worker(routed: Cluster) -> None:
     assert (answer.status_code, int(answer.headers["content-length"]) > 0) == (200, True)
 
 
-def test_the_least_busy_for_its_capacity_is_chosen(routed: Cluster) -> None:
+def test_the_least_busy_worker_for_its_capacity_is_chosen(routed: Cluster) -> None:
     gate = Gate()
     small = routed.worker({"held": runners.held(gate, "UINT8", 1, 16)}, capacity=1)
     large = routed.worker({"held": runners.held(gate, "UINT8", 1, 16)}, capacity=3)
@@ -129,7 +130,7 @@ def test_the_least_busy_for_its_capacity_is_chosen(routed: Cluster) -> None:
         thread.join()
 
 
-def test_a_worker_without_the_model_is_asked_where_its_pool_can_serve_it(routed: Cluster) -> None:
+def test_a_worker_without_the_model_is_used_if_its_pool_can_serve_it(routed: Cluster) -> None:
     first = routed.worker({"echo": echo()}, pool="p")
     other = routed.worker({"echo": echo()}, pool="q")
     first.loaded.clear()
@@ -140,7 +141,7 @@ def test_a_worker_without_the_model_is_asked_where_its_pool_can_serve_it(routed:
     assert set(routed.forwards()) == {other.id}
 
 
-def test_why_nobody_answers_is_said(routed: Cluster) -> None:
+def test_the_error_explains_why_no_worker_can_answer(routed: Cluster) -> None:
     worker = routed.worker({"echo": echo()})
     worker.state = "draining"
     routed.models += [
@@ -156,7 +157,7 @@ def test_why_nobody_answers_is_said(routed: Cluster) -> None:
     assert routed.asked[-1]["kind"] == "resolve"
 
 
-def test_a_name_that_is_not_known_is_asked_once(routed: Cluster) -> None:
+def test_an_unknown_name_is_resolved_once(routed: Cluster) -> None:
     worker = routed.worker({"echo": echo()})
     worker.loaded.clear()
     routed.tell()
@@ -172,7 +173,7 @@ def test_a_name_that_is_not_known_is_asked_once(routed: Cluster) -> None:
     assert [each["kind"] for each in routed.asked].count("resolve") == 1
 
 
-def test_where_the_only_one_that_has_it_drains_it_is_asked_who_else_could_answer(routed: Cluster) -> None:
+def test_if_the_only_loaded_worker_drains_the_name_is_resolved_again(routed: Cluster) -> None:
     leaving, other = (routed.worker({"echo": echo()}, pool=pool) for pool in ("old", "new"))
     other.loaded.clear()
     routed.tell()
@@ -188,7 +189,7 @@ def test_where_the_only_one_that_has_it_drains_it_is_asked_who_else_could_answer
     assert routed.forwards()[other.id]["forwarded"] == 1
 
 
-def test_one_that_says_it_has_not_the_model_is_passed_over(routed: Cluster) -> None:
+def test_a_worker_that_does_not_have_the_model_is_skipped(routed: Cluster) -> None:
     empty = routed.worker({})
     routed.worker({"echo": echo()})
     empty.loaded = [("echo", "")]
@@ -198,7 +199,7 @@ def test_one_that_says_it_has_not_the_model_is_passed_over(routed: Cluster) -> N
     assert routed.forwards()[empty.id]["retried"] > 0
 
 
-def test_without_the_clusters_key_a_worker_asks_for_an_api_key(routed: Cluster) -> None:
+def test_without_the_cluster_key_a_worker_requires_an_api_key(routed: Cluster) -> None:
     worker = routed.worker({"echo": echo()})
     url = f"http://127.0.0.1:{worker.started.http}"
     for headers in ({}, {"octet-cluster-key": "wrong"}):
@@ -208,14 +209,14 @@ def test_without_the_clusters_key_a_worker_asks_for_an_api_key(routed: Cluster) 
         assert answer.status_code == 404
 
 
-def test_a_clients_own_cluster_key_does_not_reach_a_worker(routed: Cluster) -> None:
+def test_a_cluster_key_of_a_client_is_not_forwarded(routed: Cluster) -> None:
     routed.worker({"echo": echo()})
     routed.tell()
     answer = infer(routed, request(vector(1)), octet_cluster_key="wrong", octet_hop_id="7", authorization="Bearer x")
     assert answer.status_code == 200
 
 
-def test_a_deadline_goes_along(routed: Cluster) -> None:
+def test_a_deadline_is_forwarded(routed: Cluster) -> None:
     gate = Gate()
     routed.worker({"held": runners.held(gate, "UINT8", 1, 16)})
     routed.tell()
@@ -253,7 +254,7 @@ def test_a_killed_worker_loses_no_request(routed: Cluster) -> None:
     doomed.kill()
     at_the_kill = outcomes["right"]
     eventually(lambda: outcomes["right"] > at_the_kill + 200)
-    routed.workers.remove(doomed)  # as its heartbeat says by now
+    routed.workers.remove(doomed)  # as its heartbeat would report by now
     routed.tell()
     eventually(lambda: outcomes["right"] > at_the_kill + 300)
     is_over.set()
@@ -263,7 +264,7 @@ def test_a_killed_worker_loses_no_request(routed: Cluster) -> None:
     assert routed.forwards()[other.id]["forwarded"] > 100
 
 
-def test_one_that_stands_still_loses_its_requests_when_the_order_says_it_is_gone(routed: Cluster) -> None:
+def test_a_stopped_worker_loses_its_requests_when_it_is_removed(routed: Cluster) -> None:
     import signal
 
     stopped, other = routed.worker({"echo": echo()}), routed.worker({"echo": echo()})
@@ -287,7 +288,7 @@ def test_one_that_stands_still_loses_its_requests_when_the_order_says_it_is_gone
     assert [each.status_code for each in answers] == [200] * 4
 
 
-def test_a_drained_worker_answers_what_it_has(routed: Cluster) -> None:
+def test_a_draining_worker_answers_its_requests(routed: Cluster) -> None:
     gate = Gate()
     leaving = routed.worker({"held": runners.held(gate, "UINT8", 1, 16)})
     routed.tell()

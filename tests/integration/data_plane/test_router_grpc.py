@@ -1,4 +1,4 @@
-"""A router's data plane before workers' data planes, over gRPC."""
+"""A router's data plane in front of workers' data planes, over gRPC."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tensor(values: np.ndarray[Any, Any], name: str = "x") -> list[triton.InferIn
     return [sent]
 
 
-def test_a_message_goes_to_a_worker_as_it_is(routed: Cluster, client: triton.InferenceServerClient) -> None:
+def test_a_message_is_forwarded_unchanged(routed: Cluster, client: triton.InferenceServerClient) -> None:
     worker = routed.worker({"echo": runners.identity("UINT8", 1, 16)})
     routed.tell()
     for seed in range(5):
@@ -49,7 +49,7 @@ def test_a_message_goes_to_a_worker_as_it_is(routed: Cluster, client: triton.Inf
     assert stats.inference_stats.success.count == 5
 
 
-def test_large_messages_pass_whole(routed: Cluster, client: triton.InferenceServerClient) -> None:
+def test_large_messages_are_forwarded_completely(routed: Cluster, client: triton.InferenceServerClient) -> None:
     shape = (1, 1_500_000)
     routed.worker({"large": runners.identity("UINT8", *shape)})
     routed.tell()
@@ -59,7 +59,7 @@ def test_large_messages_pass_whole(routed: Cluster, client: triton.InferenceServ
         assert np.array_equal(answer.as_numpy("y"), values)
 
 
-def test_refusals_have_their_statuses(routed: Cluster, client: triton.InferenceServerClient) -> None:
+def test_errors_keep_their_statuses(routed: Cluster, client: triton.InferenceServerClient) -> None:
     routed.worker({"echo": runners.identity("UINT8", 1, 16)})
     routed.tell()
     with pytest.raises(InferenceServerException, match="the model has no input 'z'") as caught:
@@ -70,7 +70,7 @@ def test_refusals_have_their_statuses(routed: Cluster, client: triton.InferenceS
     assert caught.value.status() == "StatusCode.NOT_FOUND"
 
 
-def test_a_model_is_described_by_a_worker(routed: Cluster, client: triton.InferenceServerClient) -> None:
+def test_the_metadata_of_a_model_comes_from_a_worker(routed: Cluster, client: triton.InferenceServerClient) -> None:
     routed.worker({"echo": runners.identity("UINT8", 1, 16)})
     routed.tell()
     assert list(client.get_model_metadata("echo").inputs[0].shape) == [1, 16]
@@ -79,9 +79,7 @@ def test_a_model_is_described_by_a_worker(routed: Cluster, client: triton.Infere
     assert not client.is_model_ready("cats")
 
 
-def test_messages_of_a_stream_are_answered_in_their_order(
-    routed: Cluster, client: triton.InferenceServerClient
-) -> None:
+def test_messages_of_a_stream_are_answered_in_order(routed: Cluster, client: triton.InferenceServerClient) -> None:
     for _ in range(2):
         routed.worker({"echo": runners.identity("UINT8", 1, 16)})
     routed.tell()
@@ -96,7 +94,7 @@ def test_messages_of_a_stream_are_answered_in_their_order(
         assert seed == 7 or result.as_numpy("y").tolist() == vector(seed).tolist()
 
 
-def test_a_deadline_passes(routed: Cluster, client: triton.InferenceServerClient) -> None:
+def test_a_deadline_is_enforced(routed: Cluster, client: triton.InferenceServerClient) -> None:
     gate = Gate()
     routed.worker({"held": runners.held(gate, "UINT8", 1, 16)})
     routed.tell()

@@ -1,4 +1,4 @@
-"""Workers that answer a router with what is no answer."""
+"""Workers that send invalid responses to a router."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
 
 class Rogue:
-    """A worker that answers each request with what `answer` makes of its head; None: it ends the connection.
+    """A worker that answers each request with the result of `answer` for its head; None: it ends the connection.
 
     Attributes:
-        heads: of the requests that came.
+        heads: the heads of the requests that it received.
     """
 
     def __init__(self, answer: Callable[[int, bytes], bytes | None]) -> None:
@@ -120,7 +120,9 @@ NO_ANSWERS: dict[str, Callable[[int, bytes], bytes | None]] = {
         for name, answer in NO_ANSWERS.items()
     ],
 )
-def test_what_is_no_answer_is_a_lost_worker(routed: Cluster, answer: Callable[[int, bytes], bytes | None]) -> None:
+def test_an_invalid_response_counts_as_a_lost_worker(
+    routed: Cluster, answer: Callable[[int, bytes], bytes | None]
+) -> None:
     rogue = served_by(routed, answer)
     for _ in range(1 if answer is NO_ANSWERS["silence"] else 2):
         response = infer(routed)
@@ -128,32 +130,32 @@ def test_what_is_no_answer_is_a_lost_worker(routed: Cluster, answer: Callable[[i
     rogue.close()
 
 
-def test_bytes_behind_an_answer_are_nobodys(routed: Cluster) -> None:
+def test_bytes_after_a_response_are_discarded(routed: Cluster) -> None:
     rogue = served_by(routed, lambda hop, head: whole(hop) + whole(hop + 1, b'{"x":2}'))
     for _ in range(4):
         assert infer(routed).json() == {"x": 1}
-    assert rogue.connections >= 4  # none was used again
+    assert rogue.connections >= 4  # no connection was reused
     rogue.close()
 
 
-def test_bytes_that_come_while_nothing_is_asked_end_a_connection(routed: Cluster) -> None:
+def test_unexpected_bytes_end_an_idle_connection(routed: Cluster) -> None:
     rogue = served_by(routed, lambda hop, head: whole(hop))
     connections: list[int] = []
     for _ in range(3):
         assert infer(routed).json() == {"x": 1}
         connections.append(rogue.connections)
-    assert connections[0] == connections[-1]  # they are used again
+    assert connections[0] == connections[-1]  # connections are reused
     rogue.close()
 
 
-def test_an_answer_that_breaks_off_ends_the_clients_connection(routed: Cluster) -> None:
+def test_a_truncated_response_ends_the_clients_connection(routed: Cluster) -> None:
     rogue = served_by(routed, lambda hop, head: whole(hop)[:-3])
     with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
         infer(routed)
     rogue.close()
 
 
-def test_headers_that_are_none_of_a_workers_are_left_out(routed: Cluster) -> None:
+def test_unknown_headers_of_a_worker_are_dropped(routed: Cluster) -> None:
     extra = b"set-cookie: a=b\r\nstrict-transport-security: max-age=1\r\n"
     extra += b"x-request-id: other\r\nserver-timing: total;dur=1\r\n"
     rogue = served_by(routed, lambda hop, head: whole(hop, head=extra))
@@ -166,7 +168,7 @@ def test_headers_that_are_none_of_a_workers_are_left_out(routed: Cluster) -> Non
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"400 Bad Request", b"599 Odd"])
-def test_what_is_no_message_is_an_error_of_its_call(routed: Cluster, status: bytes) -> None:
+def test_an_invalid_message_is_an_error_of_its_call(routed: Cluster, status: bytes) -> None:
     rogue = served_by(routed, lambda hop, head: whole(hop, b"\xff" * 9).replace(b"200 OK", status))
     sent = triton.InferInput("x", [1, 16], "UINT8")
     sent.set_data_from_numpy(vector(1))

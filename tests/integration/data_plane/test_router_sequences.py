@@ -1,4 +1,4 @@
-"""Sequences, whose state is in a worker, through a router."""
+"""Sequences through a router; their state is on a worker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def homes(routed: Cluster) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
-def test_a_sequence_stays_with_its_worker(routed: Cluster, coding: str) -> None:
+def test_a_sequence_stays_on_its_worker(routed: Cluster, coding: str) -> None:
     sequences: list[int | str] = [*range(1, 7), *(f"s{number}" for number in range(6))]
     for sequence in sequences:
         assert total(step(routed, sequence, coding, sequence_start=True)) == 101
@@ -57,7 +57,7 @@ def test_a_sequence_stays_with_its_worker(routed: Cluster, coding: str) -> None:
     assert len(homes(routed)) == 3  # each has some
 
 
-def test_a_name_with_escapes_is_one_too(routed: Cluster) -> None:
+def test_a_sequence_name_may_have_escapes(routed: Cluster) -> None:
     for sequence in range(1, 9):
         assert total(step(routed, sequence, sequence_start=True)) == 101
         entry = {"name": "x", "datatype": "INT32", "shape": [1], "data": [1]}
@@ -66,7 +66,7 @@ def test_a_name_with_escapes_is_one_too(routed: Cluster) -> None:
         assert total(httpx.post(f"{routed.url}/v2/models/tally/infer", content=body)) == 102
 
 
-def test_messages_and_json_of_a_sequence_go_to_the_same(routed: Cluster) -> None:
+def test_messages_and_json_of_a_sequence_go_to_the_same_worker(routed: Cluster) -> None:
     sent = triton.InferInput("x", [1], "INT32")
     sent.set_data_from_numpy(ONE)
     with triton.InferenceServerClient(routed.grpc) as client:
@@ -75,7 +75,7 @@ def test_messages_and_json_of_a_sequence_go_to_the_same(routed: Cluster) -> None
             assert client.infer("tally", [sent], sequence_id=sequence).as_numpy("y").tolist() == [102]
 
 
-def test_where_a_worker_leaves_only_its_sequences_move(routed: Cluster) -> None:
+def test_if_a_worker_leaves_only_its_sequences_move(routed: Cluster) -> None:
     for sequence in range(1, 13):
         assert total(step(routed, sequence, sequence_start=True)) == 101
     gone: WorkerProcess = routed.workers.pop()
@@ -91,13 +91,13 @@ def test_a_step_is_not_sent_twice(routed: Cluster) -> None:
     for sequence in range(1, 13):
         assert total(step(routed, sequence, sequence_start=True)) == 101
     gone = routed.workers[0]
-    gone.kill()  # which the router is not told
+    gone.kill()  # the router is not informed
     answers = [step(routed, sequence) for sequence in range(1, 13)]
     codes = {each.json()["code"] for each in answers if each.status_code != 200}
     assert codes <= {"restarting", "unknown_sequence"}
     assert {total(each) for each in answers if each.status_code == 200} == {102}
 
 
-def test_a_step_of_a_model_that_keeps_state_is_refused_without_a_sequence(routed: Cluster) -> None:
+def test_a_step_without_a_sequence_is_rejected_if_the_model_keeps_state(routed: Cluster) -> None:
     answer = httpx.post(f"{routed.url}/v2/models/tally/infer", content=request(ONE))
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_input")

@@ -1,4 +1,4 @@
-"""A router forwards a tenant's requests to that tenant's models, whatever the request calls them."""
+"""A router forwards a tenant's requests only to that tenant's models, whatever name the request contains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEYS = {tenant: key_of(tenant) for tenant in ("", "acme", "beta")}
 
 @pytest.fixture
 def routed(tmp_path: Path) -> Iterator[Cluster]:
-    """The same name is a model of 16 elements of the operator's, and of 8 of one tenant's."""
+    """The same name is a model with 16 elements of the operator, and one with 8 of a tenant."""
     with cluster(tmp_path) as made:
         sizes = {"echo": 16, "acme~echo": 8, "beta~private": 4}
         made.worker({name: runners.identity("UINT8", 1, size) for name, size in sizes.items()})
@@ -48,7 +48,7 @@ def ask(routed: Cluster, whose: str, path: str, size: int | None = None, **heade
     return httpx.post(f"{routed.url}/v2/models/{path}/infer", content=body, headers=sent, timeout=GIVE_UP_S)
 
 
-def test_a_name_is_the_tenants_over_http(routed: Cluster) -> None:
+def test_a_name_refers_to_the_tenants_model_over_http(routed: Cluster) -> None:
     for whose, name, size in (("acme", "echo", 8), ("", "echo", 16), ("", "acme~echo", 8), ("beta", "private", 4)):
         answer = ask(routed, whose, name, size)
         assert (answer.status_code, answer.json()["model_name"]) == (200, name.rpartition("~")[2])
@@ -57,7 +57,7 @@ def test_a_name_is_the_tenants_over_http(routed: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["private", "beta~private", "acme~echo"])
-def test_anothers_model_is_not_there(routed: Cluster, name: str) -> None:
+def test_a_model_of_another_tenant_is_not_found(routed: Cluster, name: str) -> None:
     for headers in ({}, {"octet-tenant": "beta"}, {"octet-tenant": "beta", "octet-cluster-key": "wrong"}):
         assert ask(routed, "acme", name, 4, **headers).status_code == 404
         assert ask(routed, "acme", name, None, **headers).status_code == 404
@@ -69,7 +69,7 @@ def test_anothers_model_is_not_there(routed: Cluster, name: str) -> None:
             client.get_model_metadata(name, headers=shown)
 
 
-def test_a_name_is_the_tenants_over_grpc(routed: Cluster) -> None:
+def test_a_name_refers_to_the_tenants_model_over_grpc(routed: Cluster) -> None:
     with triton.InferenceServerClient(routed.grpc) as client:
         for whose, name, size in (("acme", "echo", 8), ("", "echo", 16), ("", "acme~echo", 8)):
             shown = {"authorization": f"Bearer {KEYS[whose][1]}"}

@@ -1,4 +1,4 @@
-"""A router's data plane before workers' data planes that encrypt."""
+"""A router's data plane in front of workers' data planes with TLS."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_predictions_are_answered(routed: Cluster, authority: Authority, name: s
     assert routed.distrusted == {}
 
 
-def test_large_tensors_pass_whole_over_grpc(routed: Cluster, authority: Authority) -> None:
+def test_large_tensors_are_forwarded_completely_over_grpc(routed: Cluster, authority: Authority) -> None:
     routed.worker({"large": runners.identity("UINT8", *LARGE)}, authority.server(NAME), server_name=NAME)
     routed.tell()
     values = np.random.default_rng(1).integers(0, 256, LARGE, np.uint8)
@@ -83,7 +83,7 @@ def test_large_tensors_pass_whole_over_grpc(routed: Cluster, authority: Authorit
         ("address", "IP address mismatch"),
     ],
 )
-def test_who_gives_no_proof_is_sent_nothing_and_the_503_says_why(
+def test_an_unverified_worker_gets_no_requests_and_the_503_explains_it(
     routed: Cluster, authority: Authority, tmp_path: Path, wrong: str, reason: str
 ) -> None:
     other = Authority(tmp_path, "another")
@@ -102,7 +102,7 @@ def test_who_gives_no_proof_is_sent_nothing_and_the_503_says_why(
     assert all(each["forwarded"] == 0 for each in routed.forwards().values())
 
 
-def test_others_answer_for_one_that_gives_no_proof(routed: Cluster, authority: Authority, tmp_path: Path) -> None:
+def test_other_workers_replace_an_unverified_one(routed: Cluster, authority: Authority, tmp_path: Path) -> None:
     false = routed.worker({"echo": echo()}, Authority(tmp_path, "another").server(NAME), server_name=NAME)
     routed.worker({"echo": echo()}, authority.server(NAME), server_name=NAME)
     routed.tell()
@@ -110,7 +110,7 @@ def test_others_answer_for_one_that_gives_no_proof(routed: Cluster, authority: A
     assert routed.forwards().get(false.id, {}).get("forwarded", 0) == 0
 
 
-def test_one_that_is_trusted_again_is_sent_requests(routed: Cluster, authority: Authority, tmp_path: Path) -> None:
+def test_a_worker_that_is_verified_again_gets_requests(routed: Cluster, authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path, "another")
     worker = routed.worker({"echo": echo()}, other.server(NAME), server_name=NAME)
     routed.tell()
@@ -121,8 +121,8 @@ def test_one_that_is_trusted_again_is_sent_requests(routed: Cluster, authority: 
     assert routed.distrusted[worker.id] == ""
 
 
-def test_plain_text_is_never_a_way_out(routed: Cluster) -> None:
-    """Neither where the worker speaks no TLS, nor where there is no authority."""
+def test_the_router_never_falls_back_to_plain_text(routed: Cluster) -> None:
+    """Neither if the worker has no TLS, nor if the router has no authority."""
     listening = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         heard: list[bytes] = []
@@ -154,7 +154,7 @@ def test_plain_text_is_never_a_way_out(routed: Cluster) -> None:
         listening.set()
 
 
-def test_a_worker_that_never_shakes_hands_is_left(routed: Cluster, authority: Authority) -> None:
+def test_a_worker_that_does_not_complete_the_handshake_is_abandoned(routed: Cluster, authority: Authority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         routed.places["silent"] = silent.getsockname()[1]
         routed.worker({"echo": echo()}, authority.server(NAME), server_name=NAME)

@@ -1,4 +1,4 @@
-"""A model that keeps state: it adds up what the requests of a sequence bring."""
+"""A model that keeps state: it adds up the values of a sequence's requests."""
 
 from __future__ import annotations
 
@@ -52,27 +52,29 @@ def end(client: httpx.Client, id_: int | str) -> int:
     return total(ask(client, 0, sequence_id=id_, sequence_end=True))
 
 
-def test_sequences_are_kept_apart_by_numbers_and_words(client: httpx.Client) -> None:
+def test_sequences_are_distinguished_by_number_and_name(client: httpx.Client) -> None:
     ids: list[int | str] = [7, "7", "left"]
     assert [start(client, id_, index) for index, id_ in enumerate(ids)] == [0, 1, 2]
     assert [total(ask(client, 10, sequence_id=id_)) for id_ in ids] == [10, 11, 12]
     assert [end(client, id_) for id_ in ids] == [10, 11, 12]
 
 
-def test_a_request_that_starts_and_ends_stands_alone(client: httpx.Client) -> None:
+def test_a_request_that_starts_and_ends_is_independent(client: httpx.Client) -> None:
     for value in (3, 4):
         assert total(ask(client, value, sequence_id=1, sequence_start=True, sequence_end=True)) == value
     assert ask(client, 1, sequence_id=1).status_code == 409
 
 
-def test_starting_again_forgets(client: httpx.Client) -> None:
+def test_starting_again_resets_the_state(client: httpx.Client) -> None:
     assert start(client, 2, 5) == 5
     assert start(client, 2, 6) == 6
     assert end(client, 2) == 6
 
 
 @pytest.mark.parametrize("parameters", [{}, {"sequence_id": 0}, {"sequence_id": ""}, {"sequence_start": True}])
-def test_a_request_of_no_sequence_is_told_what_to_send(client: httpx.Client, parameters: dict[str, Any]) -> None:
+def test_a_request_without_a_sequence_is_rejected_with_an_explanation(
+    client: httpx.Client, parameters: dict[str, Any]
+) -> None:
     answer = ask(client, 1, **parameters)
     assert answer.status_code == 400
     assert "sequence_id" in answer.json()["hint"]
@@ -88,12 +90,12 @@ def test_a_request_of_no_sequence_is_told_what_to_send(client: httpx.Client, par
         {"sequence_id": 1, "sequence_start": 1},
     ],
 )
-def test_refuses_what_is_no_sequence(client: httpx.Client, parameters: dict[str, Any]) -> None:
+def test_an_invalid_sequence_is_rejected(client: httpx.Client, parameters: dict[str, Any]) -> None:
     answer = ask(client, 1, **parameters)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_input")
 
 
-def test_tells_that_a_sequence_is_not_under_way(client: httpx.Client, served: PlaneProcess) -> None:
+def test_an_unknown_sequence_is_reported(client: httpx.Client, served: PlaneProcess) -> None:
     answer = ask(client, 1, sequence_id=99)
     assert (answer.status_code, answer.json()["code"]) == (409, "unknown_sequence")
     assert "the sequence 99 is not under way" in answer.json()["detail"]
@@ -104,7 +106,7 @@ def test_tells_that_a_sequence_is_not_under_way(client: httpx.Client, served: Pl
         other.infer("counting", [_tensor(1)], sequence_id="mine")
 
 
-def test_a_sequence_may_go_on_over_the_other_protocol(client: httpx.Client, served: PlaneProcess) -> None:
+def test_a_sequence_may_continue_over_the_other_protocol(client: httpx.Client, served: PlaneProcess) -> None:
     assert start(client, 5, 1) == 1
     with triton.InferenceServerClient(served.grpc) as other:
         answer = other.infer("counting", [_tensor(2)], sequence_id=5, sequence_end=True)
@@ -117,7 +119,7 @@ def _tensor(value: int) -> Any:
     return tensor
 
 
-def test_a_request_that_is_refused_leaves_its_sequence_as_it_was(client: httpx.Client) -> None:
+def test_a_rejected_request_leaves_its_sequence_unchanged(client: httpx.Client) -> None:
     assert start(client, 6, 1) == 1
     entry = {"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": ["x"]}
     body = {"inputs": [entry], "parameters": {"sequence_id": 6}}
@@ -125,7 +127,7 @@ def test_a_request_that_is_refused_leaves_its_sequence_as_it_was(client: httpx.C
     assert end(client, 6) == 1
 
 
-def test_there_are_so_many_at_most_until_they_are_idle(client: httpx.Client) -> None:
+def test_the_number_of_sequences_is_limited_until_some_are_idle(client: httpx.Client) -> None:
     for id_ in range(1, MOST + 1):
         start(client, id_, 1)
     answer = ask(client, 1, sequence_id=MOST + 1, sequence_start=True)
@@ -134,12 +136,12 @@ def test_there_are_so_many_at_most_until_they_are_idle(client: httpx.Client) -> 
     assert int(answer.headers["retry-after"]) >= 1
     time.sleep(IDLE_S * 1.2)
     assert start(client, MOST + 1, 4) == 4
-    assert ask(client, 1, sequence_id=1).status_code == 409  # nobody asked for it meanwhile
+    assert ask(client, 1, sequence_id=1).status_code == 409  # it had no requests meanwhile
     assert end(client, MOST + 1) == 4
 
 
-def test_requests_of_one_sequence_follow_one_another(client: httpx.Client, served: PlaneProcess) -> None:
-    """However many come at once, none is lost and none counts twice."""
+def test_requests_of_one_sequence_run_one_after_another(client: httpx.Client, served: PlaneProcess) -> None:
+    """However many arrive at once, none is lost and none counts twice."""
     start(client, 3, 0)
     with ThreadPoolExecutor(8) as pool, httpx.Client(base_url=served.url, timeout=30) as shared:
         totals = sorted(pool.map(lambda _: total(ask(shared, 1, sequence_id=3)), range(64)))
@@ -147,7 +149,7 @@ def test_requests_of_one_sequence_follow_one_another(client: httpx.Client, serve
     assert end(client, 3) == 64
 
 
-def test_those_that_wait_for_a_sequence_that_ends_are_told(client: httpx.Client, served: PlaneProcess) -> None:
+def test_requests_that_wait_for_a_sequence_that_ends_get_an_error(client: httpx.Client, served: PlaneProcess) -> None:
     start(client, 4, 1)
     with ThreadPoolExecutor(8) as pool, httpx.Client(base_url=served.url, timeout=30) as shared:
         answers = list(pool.map(lambda _: ask(shared, 0, sequence_id=4, sequence_end=True), range(32)))

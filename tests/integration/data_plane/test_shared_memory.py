@@ -1,4 +1,4 @@
-"""Tensors that clients on the same machine pass in /dev/shm, by Triton's own client and by hand."""
+"""Tensors that clients on the same machine pass in /dev/shm, with Triton's own client and with plain requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VALUES = np.arange(WIDE, dtype=np.int32).reshape(1, WIDE)
 
 @pytest.fixture(scope="module")
 def gate() -> Gate:
-    """Of the model `held`."""
+    """The gate of the model `held`."""
     return Gate()
 
 
@@ -69,7 +69,7 @@ def client(triton: Any, served: PlaneProcess) -> Iterator[Any]:
 
 @pytest.fixture
 def key() -> Iterator[str]:
-    """Of shared memory that has room for an input, and behind it for an output."""
+    """The name of shared memory with room for an input, followed by an output."""
     name = f"octet-{uuid4().hex}"
     handle = shm.create_shared_memory_region("there", f"/{name}", 2 * BYTES)
     shm.set_shared_memory_region(handle, [VALUES])
@@ -94,7 +94,7 @@ def shared_output(triton: Any, **place: Any) -> Any:
     return output
 
 
-def test_tensors_go_both_ways(client: Any, triton: Any, key: str) -> None:
+def test_inputs_and_outputs_use_shared_memory(client: Any, triton: Any, key: str) -> None:
     client.register_system_shared_memory("region", f"/{key}", 2 * BYTES)
     answer = client.infer("wide", [shared_input(triton)], outputs=[shared_output(triton)])
     assert stored(key) == (2 * VALUES).ravel().tolist()
@@ -110,7 +110,7 @@ def test_tensors_go_both_ways(client: Any, triton: Any, key: str) -> None:
     }
 
 
-def test_one_of_them_may_be_in_the_request_or_the_answer(client: Any, triton: Any, key: str) -> None:
+def test_only_the_input_or_only_the_output_may_be_shared(client: Any, triton: Any, key: str) -> None:
     client.register_system_shared_memory("region", key, 2 * BYTES)
     answer = client.infer("wide", [shared_input(triton)])
     assert answer.as_numpy("out0").tolist() == (2 * VALUES).tolist()
@@ -120,14 +120,14 @@ def test_one_of_them_may_be_in_the_request_or_the_answer(client: Any, triton: An
     assert stored(key) == (2 * VALUES + 2).ravel().tolist()
 
 
-def test_regions_begin_where_they_were_said_to(client: Any, triton: Any, key: str) -> None:
+def test_regions_begin_at_their_offset(client: Any, triton: Any, key: str) -> None:
     client.register_system_shared_memory("region", key, BYTES + 4, offset=BYTES - 4)
     np.memmap(f"/dev/shm/{key}", np.int32, "r+")[:] = 5
     client.infer("wide", [shared_input(triton, offset=4)], outputs=[shared_output(triton, offset=4)])
     assert stored(key, 2 * WIDE, 0) == [5] * WIDE + [10] * WIDE
 
 
-def test_tells_which_regions_there_are(client: Any, triton: Any, key: str) -> None:
+def test_the_registered_regions_are_listed(client: Any, triton: Any, key: str) -> None:
     client.register_system_shared_memory("one", f"/{key}", BYTES, offset=8)
     client.register_system_shared_memory("other one", key, 7)
     one = {"name": "one", "key": f"/{key}", "offset": 8, "byte_size": BYTES}
@@ -173,7 +173,7 @@ def regions(client: Any, triton: Any, name: str = "") -> list[dict[str, Any]]:
         ("KEY", 2**63 - 1, 2**63 - 1, "there is no region of"),
     ],
 )
-def test_refuses_what_is_no_shared_memory(
+def test_invalid_shared_memory_is_rejected(
     client: Any, key: str, key_: str, offset: int, size: int, message: str, tmp_path: Path
 ) -> None:
     odd = Path("/dev/shm", f"octet-{uuid4().hex}")
@@ -195,13 +195,13 @@ def test_refuses_what_is_no_shared_memory(
             odd.rmdir() if key_ == "FOLDER" else odd.unlink()
 
 
-def test_refuses_a_name_that_is_taken(client: Any, key: str) -> None:
+def test_a_name_in_use_is_rejected(client: Any, key: str) -> None:
     client.register_system_shared_memory("region", key, BYTES)
     with pytest.raises(InferenceServerException, match="there is a region 'region' already"):
         client.register_system_shared_memory("region", key, BYTES)
 
 
-def test_there_are_so_many_regions_at_most(client: Any, key: str) -> None:
+def test_the_number_of_regions_is_limited(client: Any, key: str) -> None:
     for index in range(256):
         client.register_system_shared_memory(f"r{index}", key, 1)
     with pytest.raises(InferenceServerException, match="there are 256 regions already"):
@@ -218,7 +218,7 @@ def test_there_are_so_many_regions_at_most(client: Any, key: str) -> None:
         ({}, {"byte_size": BYTES - 4}, f"output 'out0' has {BYTES} bytes, and its place .* has {BYTES - 4}"),
     ],
 )
-def test_refuses_places_that_do_not_fit(
+def test_ranges_that_do_not_fit_are_rejected(
     served: PlaneProcess,
     client: Any,
     triton: Any,
@@ -241,7 +241,7 @@ def executions(served: PlaneProcess) -> int:
     return count
 
 
-def test_refuses_a_region_that_is_not_registered(client: Any, triton: Any) -> None:
+def test_an_unregistered_region_is_rejected(client: Any, triton: Any) -> None:
     with pytest.raises(InferenceServerException, match="'in0' is in the region 'region', which is not registered"):
         client.infer("wide", [shared_input(triton)])
     tensor = triton.InferInput("in0", [1, WIDE], "INT32")
@@ -250,8 +250,8 @@ def test_refuses_a_region_that_is_not_registered(client: Any, triton: Any) -> No
         client.infer("wide", [tensor], outputs=[shared_output(triton)])
 
 
-def test_a_file_that_is_cut_off_ends_nothing_and_is_not_extended(client: Any, triton: Any, key: str) -> None:
-    """A mapping of it would end the server: SIGBUS."""
+def test_a_truncated_file_ends_no_process_and_is_not_extended(client: Any, triton: Any, key: str) -> None:
+    """Mapping it would end the server with SIGBUS."""
     client.register_system_shared_memory("region", key, 2 * BYTES)
     os.truncate(f"/dev/shm/{key}", BYTES)
     with pytest.raises(InferenceServerException, match="which has become shorter"):
@@ -264,7 +264,7 @@ def test_a_file_that_is_cut_off_ends_nothing_and_is_not_extended(client: Any, tr
 
 
 def into_region(first: int) -> dict[str, Any]:
-    """A request whose answer goes to the second half of the region."""
+    """Returns a request whose response goes to the second half of the region."""
     place = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
     return {
         "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [first] * LENGTH}],
@@ -274,7 +274,7 @@ def into_region(first: int) -> dict[str, Any]:
 
 @contextmanager
 def holding(gate: Gate) -> Iterator[Callable[[], None]]:
-    """A closed gate; what is given waits until a call stands before it."""
+    """Closes the gate; yields a function that waits until a call stops at it."""
     gate.close()
     before = gate.entered
     try:
@@ -283,7 +283,7 @@ def holding(gate: Gate) -> Iterator[Callable[[], None]]:
         gate.open()
 
 
-def test_a_request_under_way_keeps_its_region(served: PlaneProcess, client: Any, key: str, gate: Gate) -> None:
+def test_a_request_in_progress_keeps_its_region(served: PlaneProcess, client: Any, key: str, gate: Gate) -> None:
     client.register_system_shared_memory("region", key, 2 * BYTES)
     with ThreadPoolExecutor() as pool, httpx.Client(base_url=served.url, timeout=GIVE_UP_S) as other:
         with holding(gate) as is_held:
@@ -294,8 +294,8 @@ def test_a_request_under_way_keeps_its_region(served: PlaneProcess, client: Any,
     assert stored(key, LENGTH) == [-600] * LENGTH
 
 
-def test_who_has_left_has_nothing_written(served: PlaneProcess, client: Any, key: str, gate: Gate) -> None:
-    """The memory may be somebody else's tensor by then."""
+def test_nothing_is_written_for_a_client_that_left(served: PlaneProcess, client: Any, key: str, gate: Gate) -> None:
+    """The memory may contain another client's tensor by then."""
     client.register_system_shared_memory("region", key, 2 * BYTES)
     url = f"{served.url}/v2/models/held/infer"
     with holding(gate) as is_held:
@@ -303,9 +303,10 @@ def test_who_has_left_has_nothing_written(served: PlaneProcess, client: Any, key
             httpx.post(url, json=into_region(-300), timeout=httpx.Timeout(GIVE_UP_S, read=0.1))
         is_held()
         for _ in range(10):
-            assert client.is_server_live()  # so that it has heard of the end, as it hears of all in turns
+            # the server has then handled the earlier end of the connection, because it handles events in turns
+            assert client.is_server_live()
     short = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
-    httpx.post(url, json=short, timeout=GIVE_UP_S).raise_for_status()  # after it, on its instance
+    httpx.post(url, json=short, timeout=GIVE_UP_S).raise_for_status()  # runs after it, on the same instance
     assert stored(key, LENGTH) == [0] * LENGTH
 
 
@@ -323,7 +324,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("parameters", "members", "message"), REFUSED, ids=range(len(REFUSED)))
-def test_refuses_parameters_that_say_too_little_or_too_much(
+def test_incomplete_or_contradictory_parameters_are_rejected(
     served: PlaneProcess, parameters: dict[str, Any], members: dict[str, Any], message: str
 ) -> None:
     entry = {"name": "in0", "datatype": "INT32", "shape": [1, WIDE], "parameters": parameters, **members}
@@ -333,17 +334,17 @@ def test_refuses_parameters_that_say_too_little_or_too_much(
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"key": "x", "offset": -1}', b'{"offset": 1.5}', b"\xff", b" " * 5000])
-def test_refuses_what_is_no_registration(served: PlaneProcess, body: bytes) -> None:
+def test_an_invalid_registration_is_rejected(served: PlaneProcess, body: bytes) -> None:
     answer = httpx.post(f"{served.url}/v2/systemsharedmemory/region/r/register", content=body)
     assert answer.status_code in (400, 413)
 
 
-def test_is_off_unless_it_is_turned_on(digits: Path, triton: Any) -> None:
+def test_shared_memory_is_off_by_default(digits: Path, triton: Any) -> None:
     with plane([f"digits={digits}"]) as served:
         _is_refused(triton, address_of(triton, served), "this server shares no memory", "digits", "image")
 
 
-def test_the_command_turns_it_on(digits: Path, triton: Any, key: str) -> None:
+def test_an_option_turns_it_on(digits: Path, triton: Any, key: str) -> None:
     with plane([f"digits={digits}"], OCTET_SHARED_MEMORY="true") as served, connected(triton, served) as client:
         about = client.get_server_metadata()
         assert "system_shared_memory" in (about["extensions"] if triton is triton_http else about.extensions)
@@ -353,7 +354,7 @@ def test_the_command_turns_it_on(digits: Path, triton: Any, key: str) -> None:
         assert client.infer("digits", [tensor]).as_numpy("probabilities").shape == (1, 10)
 
 
-def test_is_for_clients_on_this_machine(tmp_path: Path, triton: Any) -> None:
+def test_it_is_only_for_clients_on_this_machine(tmp_path: Path, triton: Any) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # nothing is sent
@@ -365,7 +366,7 @@ def test_is_for_clients_on_this_machine(tmp_path: Path, triton: Any) -> None:
         _is_refused(triton, f"{host}:{port}", "only clients on the server's machine", "wide", "in0")
 
 
-def test_wants_a_key_that_may_predict(tmp_path: Path) -> None:
+def test_it_requires_a_key_that_may_predict(tmp_path: Path) -> None:
     keys = {"predict": f"octet_predicts_{'a' * 32}", "read": f"octet_reads_{'b' * 32}"}
     with bare_plane(tmp_path, [wide(tmp_path, 1)], *SHARING, keys=keys, shared_memory=True) as served:
         url = f"{served.url}/v2/systemsharedmemory/status"

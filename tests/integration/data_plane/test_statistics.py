@@ -39,7 +39,7 @@ def counts(stats: dict[str, Any]) -> dict[str, int]:
     return {name: stats["inference_stats"][name]["count"] for name in DURATIONS}
 
 
-async def test_a_model_that_was_never_asked(tables: Tables) -> None:
+async def test_a_model_without_requests(tables: Tables) -> None:
     async with connect(tables) as client:
         found = await stats(client, "digits/stats")
     zero = {"count": 0, "ns": 0}
@@ -83,7 +83,7 @@ async def test_a_batch_is_one_execution_of_several_samples(tables: Tables) -> No
     )
 
 
-async def test_all_models_are_those_that_are_loaded_or_were(tables: Tables) -> None:
+async def test_statistics_cover_loaded_and_unloaded_models(tables: Tables) -> None:
     tables.model("affine", affine)
     async with connect(tables) as client:
         assert (await client.get("/v2/models/stats")).json() == {"model_stats": []}
@@ -95,7 +95,7 @@ async def test_all_models_are_those_that_are_loaded_or_were(tables: Tables) -> N
 
 
 @pytest.mark.parametrize("path", ["cats/stats", "digits/versions/2/stats", "cats/config", "digits/versions/x/config"])
-async def test_there_is_nothing_to_tell_of_what_does_not_exist(tables: Tables, path: str) -> None:
+async def test_unknown_models_are_not_found(tables: Tables, path: str) -> None:
     async with connect(tables) as client:
         assert (await client.get(f"/v2/models/{path}")).status_code == 404
 
@@ -118,7 +118,7 @@ async def test_the_configuration_of_a_model_without_batches(tables: Tables) -> N
         }
 
 
-async def test_a_batch_is_no_part_of_the_configured_shape(tables: Tables) -> None:
+async def test_the_configured_shape_has_no_batch_dimension(tables: Tables) -> None:
     async with connect(tables) as client:
         config = (await client.get("/v2/models/batched/config")).json()
     assert config["max_batch_size"] == 8

@@ -1,4 +1,4 @@
-"""A data plane that is told to end while clients keep their connections: who asks again is answered, and told."""
+"""A data plane that is stopped while clients keep connections: the next request is answered, as the last one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import GIVE_UP_S
 SLEEPING = canonical_json(
     {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
 )
-SOON_S = 0.3  # after which the signal was heard, and before which connections at rest are kept
+SOON_S = 0.3  # after this time the signal was handled; idle connections are kept at least as long
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def kept(address: str) -> Iterator[http.client.HTTPConnection]:
 
 
 def ask(connection: http.client.HTTPConnection, model: str, body: bytes) -> tuple[int, str | None]:
-    """The status, and what the answer says of the connection."""
+    """Returns the status and the `Connection` header of the response."""
     assert connection.sock is not None, "it was closed, and would be opened anew"
     connection.request("POST", f"/v2/models/{model}/infer", body)
     answer = connection.getresponse()
@@ -42,12 +42,12 @@ def ask(connection: http.client.HTTPConnection, model: str, body: bytes) -> tupl
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """Its address and its process, which has ended well."""
+    """The address and the process, which must end with status 0."""
     with bare_plane(tmp_path, [sleeping(tmp_path, 1)]) as process:
         yield process.url.removeprefix("http://"), process.pid
 
 
-def test_who_asks_again_is_answered_and_told_that_it_is_the_last(plane: tuple[str, int]) -> None:
+def test_the_next_request_is_answered_as_the_last_one(plane: tuple[str, int]) -> None:
     address, pid = plane
     with kept(address) as one, kept(address) as fresh, kept(address) as silent:
         assert ask(one, "sleeping", SLEEPING) == (200, None)
@@ -57,26 +57,26 @@ def test_who_asks_again_is_answered_and_told_that_it_is_the_last(plane: tuple[st
         assert ask(one, "sleeping", SLEEPING) == (200, "close")
         assert ask(fresh, "sleeping", SLEEPING) == (200, "close")
         began_s = time.monotonic()
-        assert silent.sock.recv(1) == b""  # who asks nothing is left without a word
+        assert silent.sock.recv(1) == b""  # an idle connection is closed without a response
         assert time.monotonic() - began_s < GIVE_UP_S
 
 
-def test_who_has_never_asked_is_left_without_a_word(plane: tuple[str, int]) -> None:
+def test_a_connection_without_requests_is_closed_without_a_response(plane: tuple[str, int]) -> None:
     address, pid = plane
     with kept(address) as fresh:
         with kept(address) as behind:
-            assert ask(behind, "sleeping", SLEEPING) == (200, None)  # connections are taken in their order
+            assert ask(behind, "sleeping", SLEEPING) == (200, None)  # connections are accepted in order
         os.kill(pid, signal.SIGTERM)
         assert fresh.sock.recv(1) == b""
 
 
-def test_a_router_that_ends_still_reaches_its_workers(tmp_path: Path) -> None:
+def test_a_stopping_router_still_connects_to_its_workers(tmp_path: Path) -> None:
     with cluster(tmp_path) as routed:
         routed.worker({"echo": runners.identity("UINT8", 1, 16)})
         routed.tell()
         with kept(f"127.0.0.1:{routed.router.http}") as client:
             assert ask(client, "echo", request(vector(0))) == (200, None)
-            routed.places[routed.workers[0].id] = 1  # no more connections are to be had
+            routed.places[routed.workers[0].id] = 1  # it can open no more connections
             routed.is_told_to_end = True
             routed.router.process.send_signal(signal.SIGTERM)
             time.sleep(SOON_S)

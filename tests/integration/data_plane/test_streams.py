@@ -1,4 +1,4 @@
-"""gRPC streams that last, and clients that do not read what they asked for."""
+"""Long gRPC streams, and clients that do not read their responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.support.plane_models import WIDE, bare_plane, wide
 from tests.support.plane_process import PlaneProcess
 from tests.support.waiting import WORK_TIMEOUT_S
 
-TOTAL = 8 << 20  # bytes of messages that clients may hold: more than the answers that a slow reader may leave unread
+# bytes of messages that clients may occupy: more than the responses that a slow reader may leave unread
+TOTAL = 8 << 20
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
@@ -27,8 +28,8 @@ def served(tmp_path: Path) -> Iterator[PlaneProcess]:
         yield process
 
 
-def test_a_stream_holds_only_what_is_under_way(served: PlaneProcess) -> None:
-    """All its messages together, and all its answers, are several times what a client may hold."""
+def test_a_stream_occupies_only_its_requests_in_progress(served: PlaneProcess) -> None:
+    """All its messages, and all its responses, are several times the limit of a client."""
     values = np.arange(WIDE, dtype=np.int32)
     request = pb.ModelInferRequest(model_name="wide", raw_input_contents=[values.tobytes()])
     request.inputs.add(name="in0", datatype="INT32", shape=[1, WIDE])
@@ -44,13 +45,13 @@ def test_a_stream_holds_only_what_is_under_way(served: PlaneProcess) -> None:
     assert all(each.infer_response.raw_output_contents[0] == (2 * values).tobytes() for each in answers)
 
 
-def test_who_is_always_an_answer_behind_holds_no_more_than_that(served: PlaneProcess) -> None:
-    """What was sent is given back though there is always something that was not."""
+def test_a_client_that_is_always_one_response_late_occupies_no_more_than_that(served: PlaneProcess) -> None:
+    """The memory of sent data is released even though some data is always unsent."""
     question = message(ServerReflectionRequest(file_by_filename="inference.proto").SerializeToString())
     head = [(":method", "POST"), (":scheme", "http"), (":path", REFLECTION), (":authority", "test")]
     with Peer(int(served.grpc.rpartition(":")[2])) as peer:
         peer.headers(1, [*head, ("content-type", "application/grpc"), ("te", "trailers")])
-        asked = 50  # whose answers are longer than the window
+        asked = 50  # their responses are longer than the window
         peer.send(frame(DATA, 0, 1, question * asked))
         first = peer.expect(DATA, 1).payload
         answer, received = len(message(b"")) + int.from_bytes(first[1:5]), len(first)
@@ -65,8 +66,8 @@ def test_who_is_always_an_answer_behind_holds_no_more_than_that(served: PlanePro
             peer.send(again + frame(WINDOW_UPDATE, 0, 0, window) + frame(WINDOW_UPDATE, 0, 1, window))
 
 
-def test_who_does_not_read_is_answered_no_more(served: PlaneProcess) -> None:
-    """A short question has a long answer: thousands of them are in one window."""
+def test_a_client_that_does_not_read_gets_no_more_responses(served: PlaneProcess) -> None:
+    """A short request has a long response: thousands of requests fit in one window."""
     question = message(ServerReflectionRequest(file_by_filename="inference.proto").SerializeToString())
     count = 60_000 // len(question)
     before_kb = served.memory_kb()
@@ -78,12 +79,12 @@ def test_who_does_not_read_is_answered_no_more(served: PlaneProcess) -> None:
         peer.send(frame(DATA, END_STREAM, 1, question * (count % 500)))
         peer.expect(HEADERS, 1)
         received = 0
-        while received < 65_535:  # all that its window lets through
+        while received < 65_535:  # all that its window allows
             received += len(peer.expect(DATA, 1).payload)
         assert served.memory_kb() - before_kb < 6 << 10
 
 
-def test_who_reads_late_has_all_answers(served: PlaneProcess) -> None:
+def test_a_client_that_reads_late_gets_all_responses(served: PlaneProcess) -> None:
     requests = [ServerReflectionRequest(file_by_filename="inference.proto")] * 1000
     with grpc.insecure_channel(served.grpc) as channel:
         call = channel.stream_stream(REFLECTION, request_serializer=ServerReflectionRequest.SerializeToString)

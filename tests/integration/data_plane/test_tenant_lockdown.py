@@ -1,4 +1,4 @@
-"""An artifact of one tenant, in that tenant's data plane: it cannot read what is another's."""
+"""The code of one tenant's artifact, in that tenant's data plane, cannot read files of another tenant."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FIRST = frame(orders.configure(Settings())) + frame(orders.keys(is_asked=False))
 
 
 @pytest.mark.parametrize(("readable", "is_kept_out"), [("planes/acme", True), (".", False)])
-def test_a_tenants_code_reads_none_of_anothers_files(tmp_path: Path, readable: str, is_kept_out: bool) -> None:
-    """The secret that it reads is beside the store, as another tenant's artifact is in it."""
+def test_code_of_one_tenant_reads_no_files_of_another(tmp_path: Path, readable: str, is_kept_out: bool) -> None:
+    """The secret that it tries to read is beside the store, like another tenant's artifact in it."""
     files = TenantFiles(lambda tenant: tmp_path / "planes" / tenant)
     with trap(tmp_path) as its:
         artifact = StoredArtifact.read(OciLayout.open(its.folder), its.digest, ANYBODY)

@@ -1,4 +1,4 @@
-"""Tenants at the data plane: each finds its models under its own names, and none of another's."""
+"""Tenants at the data plane: each uses its own models under their short names, and cannot see those of others."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def house(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ho
         yield House(served, keys)
 
 
-def test_a_tenants_model_answers_under_its_own_name(house: House) -> None:
+def test_a_tenants_model_has_its_short_name(house: House) -> None:
     answer = house.predict("acme", "digits")
     assert (answer.status_code, answer.json()["model_name"]) == (200, "digits")
     for path in ("/v2/models/digits", "/v2/models/digits/config", "/v2/models/digits/ready"):
@@ -73,7 +73,7 @@ def test_a_tenants_model_answers_under_its_own_name(house: House) -> None:
     assert house.call("acme", "ModelMetadata", request, pb.ModelMetadataResponse).name == "digits"
 
 
-def test_the_operator_says_whole_names(house: House) -> None:
+def test_the_operator_uses_full_names(house: House) -> None:
     for name in ("digits", "acme~digits", "beta~private"):
         assert house.ask("", "GET", f"/v2/models/{name}").json()["name"] == name
         assert house.predict("", name).status_code == 200
@@ -85,7 +85,7 @@ WAYS = ["", "/ready", "/config", "/stats", "/versions/1", "/versions/1/stats", "
 
 @given(name=THEIRS, way=st.sampled_from(WAYS))
 @settings(max_examples=60)
-def test_anothers_model_is_not_there_over_http(house: House, name: str, way: str) -> None:
+def test_a_model_of_another_tenant_is_not_found_over_http(house: House, name: str, way: str) -> None:
     answer = house.ask("acme", "GET", f"/v2/models/{name}{way}")
     assert answer.status_code == 404
     assert house.predict("acme", name).status_code == 404
@@ -93,14 +93,14 @@ def test_anothers_model_is_not_there_over_http(house: House, name: str, way: str
 
 @given(name=THEIRS, rpc=st.sampled_from(["ModelMetadata", "ModelConfig", "ModelStatistics", "ModelInfer"]))
 @settings(max_examples=30)
-def test_anothers_model_is_not_there_over_grpc(house: House, name: str, rpc: str) -> None:
+def test_a_model_of_another_tenant_is_not_found_over_grpc(house: House, name: str, rpc: str) -> None:
     field = "model_name" if rpc == "ModelInfer" else "name"
     with pytest.raises(grpc.RpcError) as refused:
         house.call("acme", rpc, getattr(pb, f"{rpc}Request")(**{field: name}), getattr(pb, f"{rpc}Response"))
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_statistics_are_of_ones_own_models(house: House) -> None:
+def test_statistics_contain_only_the_tenants_own_models(house: House) -> None:
     house.predict("beta", "private")
     found = {whose: house.ask(whose, "GET", "/v2/models/stats").json()["model_stats"] for whose in ("acme", "beta", "")}
     assert [each["name"] for each in found["acme"]] == ["digits"]
@@ -110,7 +110,7 @@ def test_statistics_are_of_ones_own_models(house: House) -> None:
     assert [each.name for each in answer.model_stats] == ["digits"]
 
 
-def test_tenants_share_no_memory_with_the_server(house: House) -> None:
+def test_tenants_cannot_use_shared_memory(house: House) -> None:
     region = {"key": "/octet-test", "byte_size": 64}
     register = house.ask("acme", "POST", "/v2/systemsharedmemory/region/r/register", json=region)
     status = house.ask("acme", "GET", "/v2/systemsharedmemory/status")
@@ -120,7 +120,7 @@ def test_tenants_share_no_memory_with_the_server(house: House) -> None:
         assert "tenants share no memory" in answer.json()["detail"]
 
 
-def test_the_keys_of_a_tenant_have_one_quota(house: House) -> None:
+def test_the_keys_of_a_tenant_share_one_quota(house: House) -> None:
     order = ["frugal", "another of frugal", "frugal", "another of frugal"]
     answers = [house.ask(whose, "GET", "/v2/models/digits") for whose in order]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]

@@ -1,4 +1,4 @@
-"""TLS and HTTP/2 on the data plane's ports, by clients of other people and by bare sockets."""
+"""TLS and HTTP/2 on the data plane's ports, with third-party clients and with plain sockets."""
 
 from __future__ import annotations
 
@@ -95,16 +95,14 @@ def until_the_end(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_http_is_answered_over_both_versions(
-    served: PlaneProcess, trusting: ssl.SSLContext, version: ssl.TLSVersion
-) -> None:
+def test_http_works_over_both_versions(served: PlaneProcess, trusting: ssl.SSLContext, version: ssl.TLSVersion) -> None:
     trusting.minimum_version = trusting.maximum_version = version
     with httpx.Client(verify=trusting, timeout=GIVE_UP_S) as client:
         for _ in range(2):
             assert predict(client, served.url) == expected(FILE)[0].tolist()
 
 
-def test_older_versions_are_refused(served: PlaneProcess) -> None:
+def test_older_tls_versions_are_rejected(served: PlaneProcess) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -117,13 +115,13 @@ def test_older_versions_are_refused(served: PlaneProcess) -> None:
 
 
 @pytest.mark.parametrize("port", ["grpc", "url"])
-def test_grpc_is_answered_on_both_ports(served: PlaneProcess, files: tuple[Path, Path], port: str) -> None:
+def test_grpc_works_on_both_ports(served: PlaneProcess, files: tuple[Path, Path], port: str) -> None:
     where = getattr(served, port).removeprefix("https://")
     with triton_grpc.InferenceServerClient(where, ssl=True, root_certificates=str(files[0])) as client:
         assert infer(client) == [expected(FILE)[0].tolist()]
 
 
-def test_grpc_is_answered_on_the_port_for_http_in_plain_text(plain: PlaneProcess) -> None:
+def test_grpc_works_on_the_http_port_in_plain_text(plain: PlaneProcess) -> None:
     with triton_grpc.InferenceServerClient(plain.url.removeprefix("http://")) as client:
         assert infer(client) == [expected(FILE)[0].tolist()]
     with httpx.Client(timeout=GIVE_UP_S) as client:
@@ -140,7 +138,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("port", "offered", "chosen"), CHOICES)
-def test_alpn_chooses(
+def test_alpn_selects_the_protocol(
     served: PlaneProcess, trusting: ssl.SSLContext, port: str, offered: list[str], chosen: str | None
 ) -> None:
     if offered:
@@ -153,7 +151,7 @@ def test_alpn_chooses(
 
 
 @pytest.mark.parametrize(("port", "offered"), [("url", "spdy/3"), ("grpc", "http/1.1")])
-def test_alpn_refuses_what_is_not_spoken(
+def test_alpn_rejects_unsupported_protocols(
     served: PlaneProcess, trusting: ssl.SSLContext, port: str, offered: str
 ) -> None:
     trusting.set_alpn_protocols([offered])
@@ -161,14 +159,14 @@ def test_alpn_refuses_what_is_not_spoken(
         trusting.wrap_socket(connection, server_hostname="localhost")
 
 
-def test_grpc_is_not_spoken_without_alpn(served: PlaneProcess, trusting: ssl.SSLContext) -> None:
+def test_grpc_requires_alpn(served: PlaneProcess, trusting: ssl.SSLContext) -> None:
     with trusting.wrap_socket(connect(served.grpc), server_hostname="localhost") as connection:
         connection.sendall(PREFACE + settings())
         assert until_the_end(connection) == b""
 
 
 @pytest.mark.parametrize("step", [1, 18, 24, 1000])
-def test_http2_is_recognized_however_it_comes(plain: PlaneProcess, step: int) -> None:
+def test_http2_is_recognized_in_pieces_of_any_size(plain: PlaneProcess, step: int) -> None:
     port = urlsplit(plain.url).port
     assert port
     with Peer(port, greet=False) as peer:
@@ -182,26 +180,26 @@ def test_http2_is_recognized_however_it_comes(plain: PlaneProcess, step: int) ->
         assert b"415" in refused.payload
 
 
-def test_what_only_begins_like_http2_is_refused(plain: PlaneProcess) -> None:
+def test_data_that_only_begins_like_http2_is_rejected(plain: PlaneProcess) -> None:
     with connect(plain.url) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSX\r\n\r\n")
         assert until_the_end(connection).startswith(b"HTTP/1.1 505 ")
 
 
-def test_http2_is_not_spoken_without_grpc(model: str) -> None:
+def test_without_grpc_there_is_no_http2(model: str) -> None:
     with plane([model], OCTET_GRPC="false") as process, connect(process.url) as connection:
         connection.sendall(PREFACE + settings())
         assert until_the_end(connection).startswith(b"HTTP/1.1 505 ")
 
 
-def test_who_speaks_plain_http_is_told(served: PlaneProcess) -> None:
+def test_plain_http_on_a_tls_port_gets_an_explanation(served: PlaneProcess) -> None:
     answer = httpx.get(served.url.replace("https:", "http:") + "/v2")
     assert answer.status_code == 400
     assert answer.text == "this port speaks TLS: ask it by https://"
 
 
 @pytest.mark.parametrize("port", ["url", "grpc"])
-def test_half_a_handshake_ends_while_others_are_served(
+def test_an_unfinished_handshake_ends_while_others_are_served(
     served: PlaneProcess, trusting: ssl.SSLContext, port: str
 ) -> None:
     begun_s = time.monotonic()
@@ -219,14 +217,12 @@ def test_half_a_handshake_ends_while_others_are_served(
             assert predict(other, served.url) == expected(FILE)[0].tolist()
         assert until_the_end(silent) == b""
         assert until_the_end(slow) == b""
-        assert until_the_end(halfway)  # the server's part, and then no more
+        assert until_the_end(halfway)  # the server's part, and then nothing more
     assert time.monotonic() - begun_s > 0.9 * HEAD_TIMEOUT_S
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["instead of a handshake", "behind it"])
-def test_garbage_ends_its_connection_and_no_other(
-    served: PlaneProcess, trusting: ssl.SSLContext, is_open: bool
-) -> None:
+def test_garbage_ends_only_its_own_connection(served: PlaneProcess, trusting: ssl.SSLContext, is_open: bool) -> None:
     for seed in range(20):
         garbage = b"\x17\x03\x03\x01\x00" + np.random.default_rng(seed).bytes(256)
         connection = connect(served.url)
@@ -248,7 +244,7 @@ def test_renegotiation_is_refused(served: PlaneProcess) -> None:
     assert b"no renegotiation" in said
 
 
-def test_the_process_is_locked_in(served: PlaneProcess) -> None:
+def test_the_process_is_sandboxed(served: PlaneProcess) -> None:
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{served.pid}/status").read_text().splitlines() if ":" in line
     )
@@ -256,7 +252,7 @@ def test_the_process_is_locked_in(served: PlaneProcess) -> None:
     assert status["Seccomp"].strip() == "2"
 
 
-def test_what_is_no_certificate_is_named_at_the_start(tmp_path: Path, model: str, files: tuple[Path, Path]) -> None:
+def test_an_invalid_certificate_is_reported_at_the_start(tmp_path: Path, model: str, files: tuple[Path, Path]) -> None:
     command = [sys.executable, "-m", "service.cli", "worker", "serve", model, "--port=0", "--grpc-port=0"]
     (tmp_path / "text.pem").write_text("no certificate")
     tls = [f"--tls-cert={tmp_path / 'text.pem'}", f"--tls-key={files[1]}"]
@@ -265,7 +261,7 @@ def test_what_is_no_certificate_is_named_at_the_start(tmp_path: Path, model: str
     assert "are not a certificate and its key" in " ".join((run.stdout + run.stderr).split())
 
 
-def test_says_what_to_install_where_there_is_no_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openssl_the_error_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     program.require_tls()
     monkeypatch.setattr(program, "_OPENSSL", "libabsent.so.3")
     with pytest.raises(Unsupported, match="TLS needs OpenSSL 3") as raised:

@@ -1,4 +1,4 @@
-"""Certificates that a control plane orders, and long bodies under TLS."""
+"""Certificates that a control plane orders, and long bodies over TLS."""
 
 from __future__ import annotations
 
