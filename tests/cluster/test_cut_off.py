@@ -1,4 +1,4 @@
-"""What clients of the API's Service observe while a worker has no network, a full disk, or no database connection."""
+"""Requests to the API's Service while a worker has no network, a full disk, or no database connection."""
 
 from __future__ import annotations
 

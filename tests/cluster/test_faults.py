@@ -1,4 +1,4 @@
-"""What clients of the API's Service observe while parts of a cluster are replaced, killed and cut off."""
+"""Requests to the API's Service while parts of a cluster are replaced, killed and cut off."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def uncordoned(cluster: Cluster, node: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("pool", ["vnni", "avx2"])
 def test_a_killed_worker_loses_no_request(cluster: Cluster, pool: str) -> None:
-    """The API retries on another worker. There is no pause, so that every worker has requests when it is killed."""
+    """The API retries on another worker. The clients do not pause, so that each worker has requests when killed."""
     pods = cluster.pods(f"octet/pool={pool}")
     with watched(cluster, f"killing {pool}", pause_s=0.0) as seen:
         for pod in pods:

@@ -1,4 +1,4 @@
-"""Where Kubernetes places the pools of examples/pools.yaml: on simulated nodes, since no GPU is available."""
+"""The nodes on which Kubernetes places the pools of examples/pools.yaml. They are simulated, for lack of GPUs."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def showing(browser: Browser, served: Served, build: dict[str, Any], report: dic
         asked.append(route.request.url)
         route.fulfill(json={**build, "id": "q2", "state": "queued"})
 
-    with visit(browser, served.url, may_fail=True) as page:  # there is no such model
+    with visit(browser, served.url, may_fail=True) as page:  # the model does not exist
         page.route("**/api/v1/builds?limit=100", lambda route: route.fulfill(json={"builds": [build]}))
         page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
         page.route("**/quantizations?*", quantized)

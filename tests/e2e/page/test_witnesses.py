@@ -1,4 +1,4 @@
-"""What the page shows a model was checked against: green only if another runtime computed every value."""
+"""The checks of a model that the page shows: green only if another runtime computed every value."""
 
 from __future__ import annotations
 

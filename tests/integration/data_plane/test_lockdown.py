@@ -1,4 +1,4 @@
-"""What an artifact's code can still do in the data plane if it runs while it is loaded."""
+"""The sandbox of the data plane: what an artifact's code can still do if it runs while it is loaded."""
 
 from __future__ import annotations
 

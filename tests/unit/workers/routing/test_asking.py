@@ -43,7 +43,7 @@ def served(files: Files | None) -> Iterator[Worker]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*files)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.handle_error = lambda *_: None  # a client that rejects the certificate
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that rejects the certificate
         scheme = "https://"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
