@@ -120,7 +120,7 @@ def test_an_artifact_that_cannot_be_measured_is_none_the_worse(tmp_path: Path, m
     ("calls", "line"),
     [
         ([{"symbol": "octet_plain_exp2", "seconds": 1.0}], "generated code takes 100 % of the time: exp 100 %"),
-        ([{"symbol": "octet_plain_exp2"}], "not profiled: the profile process did not say what came of it"),
+        ([{"symbol": "octet_plain_exp2"}], "not profiled: the profile process returned a malformed result"),
     ],
 )
 def test_what_the_profile_says_is_logged(
@@ -185,10 +185,10 @@ def test_what_was_answered_before_is_not_asked_again(tmp_path: Path) -> None:
     first, digest = build(INT8, tmp_path / "a", settings=settings)
     second, same = build(INT8, tmp_path / "b", settings=settings, progress=again)
     assert same == digest
-    assert sorted(line for line in again.lines if "answered before" in line) == [
-        "import: answered before",
-        "oracle: answered before",
-        "reference: answered before",
+    assert sorted(line for line in again.lines if "result found in the cache" in line) == [
+        "import: result found in the cache",
+        "oracle: result found in the cache",
+        "reference: result found in the cache",
     ]
     assert second.attached(same, Report.NUMERICS) == first.attached(digest, Report.NUMERICS)
     assert "oracle" not in Provenance.from_bytes(second.attached(same, Report.PROVENANCE) or b"", same).stages_s
@@ -200,8 +200,8 @@ def test_an_answer_serves_its_own_upload_and_mode_alone(tmp_path: Path) -> None:
     other_file, other_mode = Recorder(), Recorder()
     build(UINT8, tmp_path / "b", settings=settings, progress=other_file)
     build(INT8, tmp_path / "c", settings=settings, numerics=XNNPACK, progress=other_mode)
-    assert not any("answered before" in line for line in other_file.lines)
-    assert [line for line in other_mode.lines if "answered before" in line] == ["import: answered before"]
+    assert not any("result found in the cache" in line for line in other_file.lines)
+    assert [line for line in other_mode.lines if "result found in the cache" in line] == ["import: answered before"]
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Expected outputs of an artifact: the oracle's answers and the source framework's, requested while it is built."""
+"""The expected outputs of an artifact: the oracle and the source framework compute them while the artifact is built."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ from service.core.witnesses import CANONICAL
 
 SAMPLES = PATTERNS
 _POLL_S = 0.1
-_SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, a random and a smooth one
-_MOST_INPUTS = 512  # of all samples of a batch: of the largest, the oracle computes but an extreme and a random one
+_SAMPLES_OF_BATCH = 4  # each sample contains a whole batch of inputs: two extremes, a random and a smooth one
+_MOST_INPUTS = 512  # in all samples of a batched model: for large batches, fewer samples are computed
 
 
 @contextmanager
 def answering(
     steps: Steps, signature: ModelSignature, source_format: str, probes: int
 ) -> Iterator[Callable[[], Answers]]:
-    """Runs the oracle, and the source model's own runtime if it is installed, in the background.
+    """Runs the oracle in the background, and the reference runtime of the source format if it is installed.
 
-    The runtime answers to the inputs that the oracle chooses too, so then it runs after the oracle.
+    If the oracle chooses inputs, the runtime computes their outputs too, and therefore runs after the oracle.
 
     Args:
-        probes: how many inputs the oracle chooses for one sample (`compiler.children.probing.probe_count`).
+        probes: the number of inputs that the oracle chooses (`compiler.children.probing.probe_count`).
 
-    Yields a function that waits for both. Their children end with the block.
+    Yields:
+        A function that waits for both and returns their answers. The children end with the block.
     """
     asking = _Asking(steps, signature, source_format, probes)
     with in_background(2) as start:
@@ -63,7 +64,7 @@ class _Asking:
         self._reference = reference_for(source_format, steps.request.numerics)
 
     def oracle(self, poll: Poll) -> tuple[Expected, dict[str, Any]]:
-        """The oracle's answers, and what the operators met in their inputs."""
+        """Runs the oracle. Returns its answers, and which special cases the operators met (`reached`)."""
         module = self._steps.output("import", MODULE_FILE)
         said = self._steps.ask(
             "oracle",
@@ -77,7 +78,7 @@ class _Asking:
         return Expected(CANONICAL, file, probes), dict(said["reached"])
 
     def reference(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> list[Expected]:
-        """Each session of the reference, as `Reference.witnesses`; none if no runtime defines the mode."""
+        """Runs each session of the reference (`Reference.witnesses`). Empty if no runtime defines the mode."""
         steps, reference = self._steps, self._reference
         if reference is None:
             return []
@@ -107,12 +108,12 @@ class _Asking:
                 for witness, file, extra, session in zip(witnesses, files, chosen, said["sessions"], strict=True)
             ]
         except (LookupError, TypeError, ValueError) as error:
-            raise BuildFailed("the reference process did not say what came of its sessions") from error
+            raise BuildFailed("the reference process returned a malformed result") from error
         except BuildFailed as error:
             return [Expected(witness, reason=f"could not run the model: {error.message}") for witness in witnesses]
 
     def _chosen_by(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> Path | None:
-        """The file of the inputs that the oracle chose, when it has ended; None if it chooses none."""
+        """Waits for the oracle and returns the file of the inputs that it chose. None if it chooses none."""
         if not self._probes:
             return None
         while not oracle.done():
@@ -121,7 +122,7 @@ class _Asking:
         return oracle.result()[0].probes
 
     def answers(self, oracle: Future[tuple[Expected, dict[str, Any]]], reference: Future[list[Expected]]) -> Answers:
-        """Waits for all of them. The log says why the reference did not run."""
+        """Waits for both, and logs the reason if the reference did not run."""
         (own, reached), asked = self._steps.awaited(oracle), self._steps.awaited(reference)
         for each in asked[:1]:
             if each.reason:
@@ -139,5 +140,5 @@ class _Asking:
         return f"did not run: this host lacks {', '.join(sorted(missing))}" if missing else ""
 
     def _question(self) -> dict[str, Any]:
-        # The media type of the answers changes with the inputs that they answer to.
+        # The media type is part of the key because it changes whenever the generated inputs change.
         return {**self._request, "batch": self._batch, "probes": self._probes, "vectors": Report.VECTORS}

@@ -1,4 +1,4 @@
-"""Reads the documents of an artifact archive. Called by the API; nothing in the archive is run."""
+"""Reads the JSON documents in an artifact archive. The API uses it; nothing in the archive is executed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _LAYERS = [LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE]
 
 @dataclass(frozen=True)
 class Received:
-    """An archive that holds one artifact.
+    """An archive that contains one artifact.
 
     Attributes:
-        digest: of its manifest.
-        options: that it was built with, as those of a build.
-        reports: the manifests of those that came along, by kind.
+        digest: the digest of the artifact's manifest.
+        options: the options of the build that made it.
+        reports: the manifests of the reports in the archive, by type.
     """
 
     archive: LayoutArchive
@@ -56,16 +56,18 @@ class Received:
 
 @contextmanager
 def archive_of(folder: Path) -> Iterator[Path]:
-    """The only artifact in a folder as an archive to be pushed, as long as the block runs: the same for the same
-    artifact, wherever it was run meanwhile.
+    """Yields the path of a temporary archive of the only artifact in a folder, to be pushed.
+
+    Equal artifacts give equal archives, whatever machines they have run on.
 
     Raises:
-        NotFound: the folder holds none, or several.
-        CorruptBlob: some of it is damaged.
+        NotFound: the folder contains no artifact, or several.
+        CorruptBlob: a blob of the artifact is damaged.
     """
     layout = OciLayout.open(folder)
     digest = only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-    # A report of another machine differs in words; without a difference to carry, equal artifacts are equal archives.
+    # Numerics reports of equal artifacts differ in their texts between machines, so a report is included only if it
+    # records a difference.
     numerics = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
     carries = numerics.get("outcome") == Outcome.DIFFERENT
     reports = TRAVELING if carries else tuple(kind for kind in TRAVELING if kind != Report.NUMERICS)
@@ -78,45 +80,52 @@ def archive_of(folder: Path) -> Iterator[Path]:
 
 
 def check_head(head: bytes) -> None:
-    """Raises `UnsupportedFormat` unless a file that begins with `head` can be an archive of an artifact."""
+    """Checks the first bytes of a file.
+
+    Raises:
+        UnsupportedFormat: the file cannot be an artifact archive.
+    """
     if not head.startswith(MAGIC):
         raise UnsupportedFormat(
-            "the file is not an archive of an artifact",
-            hint="octet push DIR sends one; a model file goes to PUT /api/v1/models",
+            "the file is not an artifact archive",
+            hint="octet push DIR sends an artifact archive; send a model file to PUT /api/v1/models",
         )
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file begins as an archive of an artifact does."""
+    """Returns true if the file begins like an artifact archive."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def received(path: Path) -> Received:
-    """Describes the archive at `path` from its documents alone; nothing in it is run.
+    """Reads the documents of the archive at `path`. Nothing in it is executed.
 
     Raises:
-        MalformedModel: it is no archive of an artifact; NotFound, DigestMismatch: some of it is missing or damaged.
-        InvalidInput: it holds several, or one that cannot be served by itself.
-        UnknownTarget, Unsupported: it is of another release, or for a target or in a numerics mode that is not known
-            here.
+        MalformedModel: the file is not an artifact archive.
+        NotFound, DigestMismatch: a part of it is missing or damaged.
+        InvalidInput: it contains no artifact or several, or one that was compiled for a batch.
+        UnknownTarget, Unsupported: this release does not support its format, target or numerics mode.
     """
     archive = LayoutArchive(path)
     listed = [entry for entry in archive.manifests if entry.media_type == MANIFEST_MEDIA_TYPE]
     manifests = {entry.digest: _manifest(archive, entry) for entry in listed}
     artifacts = {digest: each for digest, each in manifests.items() if each.artifact_type == ARTIFACT_TYPE}
     if len(artifacts) != 1:
-        raise InvalidInput(f"the archive holds {len(artifacts)} artifacts", hint="push one: octet push DIR --artifact")
+        raise InvalidInput(
+            f"the archive contains {len(artifacts)} artifacts instead of one",
+            hint="push one artifact: octet push DIR --artifact",
+        )
     ((digest, manifest),) = artifacts.items()
     check_config_type(manifest.config.media_type)
     if [layer.media_type for layer in manifest.layers] != _LAYERS:
-        raise MalformedModel(f"artifact {digest} has other layers than a library and constants")
+        raise MalformedModel(f"artifact {digest} must have two layers, a library and constants")
     try:
         target, numerics = manifest.annotations[TARGET_ANNOTATION], manifest.annotations[NUMERICS_ANNOTATION]
         options = dict(json.loads(manifest.annotations.get(OPTIONS_ANNOTATION, "{}")))
         batch = batch_of(options)
     except (LookupError, ValueError, TypeError, RecursionError) as error:
-        raise MalformedModel(f"artifact {digest} does not say what it was built for: {error}") from error
+        raise MalformedModel(f"the target, mode or options of artifact {digest} cannot be read: {error}") from error
     if batch != 1:
         raise InvalidInput(f"artifact {digest} takes {batch} samples at a time", hint="compile it with --batch 1")
     kinds = {kind.value: kind for kind in TRAVELING}

@@ -1,4 +1,4 @@
-"""Children that run beside the main thread of a build, and end with the block that started them."""
+"""Runs children in background threads of a build. They end with the block that started them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ Poll = Callable[[], None]
 
 
 class Start(Protocol):
-    """Runs a function in the background; it gives its argument to each child that it runs, as `poll`."""
+    """Runs a function in the background. The function must pass its argument to each child that it runs, as `poll`."""
 
     def __call__(self, function: Callable[[Poll], T], /) -> Future[T]: ...
 
 
 @contextmanager
 def in_background(at_once: int) -> Iterator[Start]:
-    """Yields a function that starts others in background threads, a limited number at a time. When the block ends,
-    functions that still run are ended and awaited.
+    """Yields a function that starts other functions in background threads, at most `at_once` at a time.
+
+    When the block ends, the children of functions that are still running are ended, and the functions are awaited.
     """
     abandoned = threading.Event()
 

@@ -1,4 +1,7 @@
-"""Expected answers, in files that children wrote, and whose they are. This process does not read those files."""
+"""The expected outputs of an artifact, and the witness that computed each of them.
+
+The outputs are in files that children wrote. This process does not read those files.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ _MESSAGE_CHARACTERS = 250
 
 @dataclass(frozen=True)
 class Expected:
-    """A witness and its answers.
+    """A witness and its outputs.
 
     Attributes:
-        file: of its answers; None where it gave none.
-        probes: the file of its answers to the inputs that the oracle chose; None like `file`.
-        reason: why it gave none.
-        refused: number of an input that it did not accept -> its message.
+        file: the file of its outputs; None if it has none.
+        probes: the file of its outputs for the inputs that the oracle chose; None if it has none.
+        reason: why it has no outputs.
+        refused: the number of each input that it rejected -> its error message.
     """
 
     witness: Witness
@@ -33,14 +36,14 @@ class Expected:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers that an artifact is compared with.
+    """The expected outputs that an artifact is compared with.
 
     Attributes:
-        kinds: of the generated inputs (`core.vectors.sample_kinds`), of as many as there are at most.
-        witnesses: the one that decides (our own canonical form), then the source framework's runtime, if there is one.
-        sessions: that runtime, set otherwise.
-        no_witness: why `witnesses` has our own alone, where it does.
-        reached: what the operators met in the inputs, as the oracle's process reported it.
+        kinds: the kind of each generated input (`core.vectors.input_kinds`); there may be fewer inputs.
+        witnesses: first the oracle, which decides; then the source framework's runtime, if one defines the mode.
+        sessions: the same runtime with other settings.
+        no_witness: why `witnesses` contains the oracle only; empty if it contains more.
+        reached: which special cases the operators met in the inputs, as the oracle's process reported it.
     """
 
     kinds: Sequence[str]
@@ -56,22 +59,22 @@ class Answers:
 
 
 def said_by(witness: Witness, file: Path, probes: Path, said: Mapping[str, Any], samples: int) -> Expected:
-    """Reads the result of a session from its child's answer (`checking_roles.reference_role`).
+    """Reads the result of one session from the child's result (`checking_roles.reference_role`).
 
     Raises:
-        LookupError, TypeError, ValueError: the child says something else.
+        LookupError, TypeError, ValueError: the child's result is malformed.
     """
     if "error" in said:
         return Expected(witness, reason=f"refused the model: {_line(said['error'])}")
     refused = {int(number): _line(message) for number, message in said["refused"].items()}
     if not all(0 <= number < samples for number in refused):
-        raise ValueError(f"there are no such inputs: {sorted(refused)}")
+        raise ValueError(f"these inputs do not exist: {sorted(refused)}")
     if not said["answered"]:
         return Expected(witness, reason=f"refused every input: {next(iter(refused.values()), '')}", refused=refused)
     return Expected(witness, file, probes, refused=refused)
 
 
 def _line(message: Any) -> str:
-    """A framework's message in one line, which a terminal may show."""
+    """Returns a framework's message as one line that is safe to show in a terminal."""
     line = " ".join(str(message).split())
     return "".join(character for character in line if character.isprintable())[:_MESSAGE_CHARACTERS]

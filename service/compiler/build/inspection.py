@@ -1,4 +1,4 @@
-"""Looks into a model file without compiling it, in a sandboxed child like every step that reads an upload."""
+"""Reads the facts and the graph of a model file without compiling it, in a sandboxed child."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ GRAPH_FILE = "graph.txt"
 def inspect_file(
     source: Path, within: Path, settings: Settings, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> tuple[Facts | Outline, str]:
-    """A model's facts, and its graph as text; of one that is not compiled an outline, and no graph.
+    """Returns a model's facts and its graph as text; or an outline and no graph, if Octet cannot compile the model.
 
     Args:
         source: the file.
-        within: where the child may have a directory of its own.
-        shapes: of the inputs, as for `importers.auto.import_model`.
+        within: the directory in which the child gets its own directory.
+        shapes: the shapes of inputs, as for `importers.auto.import_model`.
 
     Raises:
-        OctetError: it is no model that can be read; says at which operator and tensor.
+        OctetError: the file is not a model that can be read. The error names the operator and the tensor.
     """
     with scratch_directory(within) as scratch:
         answer = _ask("inspect", source, scratch, settings, {"shapes": dict(shapes or {})})
@@ -43,24 +43,24 @@ def passes_of(
     numerics: str,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[str, dict[str, str]]:
-    """The pipeline of passes, and what each of them makes of a model: text by file name, in order.
+    """Returns the pipeline of passes as text, and the model after each pass: text by file name, in order.
 
     Args:
         source, within, shapes: as for `inspect_file`.
 
     Raises:
-        OctetError: the model cannot be compiled; says at which stage and operator.
+        OctetError: the model cannot be compiled. The error names the stage and the operator.
     """
     with scratch_directory(within) as scratch:
         asked = {"shapes": dict(shapes or {}), "target": target.name, "numerics": numerics}
         answer = _ask("passes", source, scratch, settings, asked)
-        # The child may have been taken over: a link that it left would be read with the rights of this process.
+        # A child that an upload took over could leave a link, which would be read with the rights of this process.
         written = sorted(path for path in scratch.glob("*.txt") if path.is_file() and not path.is_symlink())
         return str(answer["pipeline"]), {path.name: path.read_text() for path in written}
 
 
 def _ask(role: str, source: Path, scratch: Path, settings: Settings, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs a child that may read `source` and write into `scratch`, and returns its answer."""
+    """Runs a child that may read `source` and write into `scratch`, and returns its result."""
     return run_child(
         role,
         {"source": str(source.absolute()), **asked},

@@ -1,10 +1,10 @@
-"""Object files of kernels, each compiled once, for all layers, builds and models.
+"""A cache of the object files of kernels. Each kernel is compiled once for all layers, builds and models.
 
-The build child says which kernels a model needs, and writes their programs: tensor programs, without weights. It has
-read what was made of an upload, so it neither compiles them nor sees this cache. What is kept under a key is what a
-child of its own made of one program, in a sandbox that holds nothing else, and the key is the digest of that program. A
-build child that an upload took over can hand over any program; what it compiles to is kept under that program's digest,
-for which no other build asks.
+The build child names the kernels that a model needs, and writes their programs: tensor programs without weights. It
+has read data derived from an upload, so it does not compile the programs and cannot access this cache. Another child
+compiles one program in a sandbox that contains nothing else, and its object is stored under the digest of the program.
+If an upload takes over the build child, the child can submit any program, but the object is stored under the digest
+of that program, which no other build requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from service.core.elf import ElfError, check_object
 from service.core.errors import BuildFailed
 from service.core.target import Target
 
-_LEFT_BEHIND_S = 3600.0  # no process writes an object for as long
+_LEFT_BEHIND_S = 3600.0  # an incomplete file older than this was left by a killed process
 _SYMBOL = re.compile(r"octet_[a-z0-9_]{1,120}")
 
 
@@ -35,12 +35,12 @@ class KernelProgram:
     """One kernel to compile.
 
     Attributes:
-        symbol: what the model calls it by.
-        path: its program, as `kernels.objects.program_of` writes it.
-        target: what it is compiled for.
+        symbol: the name by which the model calls the kernel.
+        path: the file of its program, as `kernels.objects.program_of` writes it.
+        target: the target to compile for.
 
     Raises:
-        BuildFailed: the symbol is none of a kernel.
+        BuildFailed: `symbol` is not a valid name of a kernel.
     """
 
     symbol: str
@@ -53,7 +53,7 @@ class KernelProgram:
 
     @cached_property
     def key(self) -> Digest:
-        """The digest of everything that decides the object's bytes."""
+        """The digest of everything that determines the bytes of the object."""
         code = codegen_target(self.target)
         return digest_of_json(
             {
@@ -66,17 +66,17 @@ class KernelProgram:
 
 
 class ObjectCache:
-    """Objects by the key of their programs.
+    """Object files by the key of their program.
 
     Args:
-        directory: made where it does not exist; several processes may share it. No child may write there.
+        directory: created if it does not exist. Several processes may share it; children must not write to it.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def find(self, program: KernelProgram) -> Path | None:
-        """The object, where it is kept and whole."""
+        """Returns the path of the object, or None if it is not in the cache or is damaged."""
         path = self._path(program)
         with suppress(FileNotFoundError, ElfError):
             check_object(path.read_bytes(), program.target.architecture, program.symbol)
@@ -84,17 +84,17 @@ class ObjectCache:
         return None
 
     def keep(self, program: KernelProgram, made: Path) -> Path:
-        """Keeps what a child compiled `program` to; where it is from now on.
+        """Stores the object that a child compiled, and returns its path in the cache.
 
         Raises:
-            BuildFailed: it is not an object that defines this kernel and nothing else.
-            StorageFull: there is no room on the disk.
+            BuildFailed: the file is not an object that defines this kernel and nothing else.
+            StorageFull: the disk is full.
         """
         data = made.read_bytes()
         try:
             check_object(data, program.target.architecture, program.symbol)
         except ElfError as error:
-            raise BuildFailed(f"the object of kernel {program.symbol} cannot be kept: {error}") from error
+            raise BuildFailed(f"the object of kernel {program.symbol} is not valid: {error}") from error
         path = self._path(program)
         partial = path.with_name(f".{uuid.uuid4().hex}")
         with storage_errors():
@@ -109,7 +109,7 @@ class ObjectCache:
         return path
 
     def sweep(self) -> None:
-        """Deletes what processes that were killed have left half written."""
+        """Deletes incomplete files that killed processes have left."""
         for left in self._directory.glob(".*"):
             with suppress(FileNotFoundError):
                 if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:

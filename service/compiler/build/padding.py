@@ -1,10 +1,11 @@
-"""Whether a bucket may answer shorter inputs that are filled up with zeros: the oracle says, by doing both.
+"""Checks if a bucket may serve shorter inputs that are padded with zeros.
 
-A mask takes what was filled up out of attention exactly, where scores are real values. It does not where they were
-quantized with a range in which no mask occurred, or where a range is taken over all tokens (dynamic quantization). No
-rule on names tells these apart. So a model that takes a range over a whole tensor is refused, and of others the oracle
-computes random inputs of a few lengths, and the same ones filled up to the bucket. Only if every value of every answer
-is equal does the bucket take lengths between two buckets. The lengths are the shortest and the longest of these.
+If attention scores are real values, a mask removes padding from attention exactly. It does not if the scores were
+quantized with a range that was calibrated without a mask, or if a range is taken over all tokens (dynamic
+quantization). Names in the model do not distinguish these cases. So a model that takes a range over a whole tensor is
+rejected. For other models, the oracle computes random inputs of a few lengths, unpadded and padded to the bucket. The
+bucket serves lengths between itself and the previous bucket only if all values of all outputs are equal. The lengths
+that are checked are the shortest and the longest of these.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from service.core.signature import ModelSignature, TensorSpec
 
 @dataclass(frozen=True)
 class Padding:
-    """What came of it.
+    """The result of the check.
 
     Attributes:
-        exact: whether every value was equal.
-        text: the result, or why nothing was asked.
+        exact: true if every value was equal.
+        text: the result in words, or the reason why nothing was checked.
+        lengths: the lengths that were checked.
+        values: the number of output values that were compared.
+        equal: the number of these that were equal.
     """
 
     exact: bool
@@ -47,10 +51,10 @@ class Padding:
 
 
 def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
-    """Asks the oracle; None where the model has no buckets.
+    """Checks the bucket of this build. Returns None if the model has no buckets.
 
     Args:
-        signature: of the bucket, as it was imported.
+        signature: the signature of the bucket, as it was imported.
     """
     options = steps.request.options
     buckets, place = buckets_of(options), place_of(options)
@@ -59,18 +63,18 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
     varying = _varying(signature, buckets)
     length = padded_length(signature, varying)
     if length is None:
-        return Padding(False, "only inputs of integers that vary in one length are filled up")
+        return Padding(False, "only integer inputs that vary in one length are padded")
     if any(spec.dtype.kind in "iu" and spec.bounds is None for spec in signature.inputs):
-        return Padding(False, "the file does not say which values its inputs take")
+        return Padding(False, "the file does not state which values its inputs may have")
     lengths = sorted({_before(signature, buckets, place, varying) + 1, length - 1} - {0, length})
     if not lengths:
-        return Padding(False, "no length lies between this bucket and the one before")
+        return Padding(False, "there is no length between the previous bucket and this one")
     try:
         return _asked(steps, signature, varying, [each for each in lengths if each < length])
     except BuildTimedOut:
         raise
-    except OctetError as error:  # at another length, the model may be another
-        return Padding(False, f"the model could not be asked at other lengths: {error.message}")
+    except OctetError as error:  # the model may not be valid at another length
+        return Padding(False, f"the model could not be computed at other lengths: {error.message}")
 
 
 def _asked(
@@ -95,17 +99,17 @@ def _asked(
     try:
         values, equal, reason = int(answer["values"]), int(answer["equal"]), str(answer["reason"])
     except (LookupError, TypeError, ValueError) as error:
-        raise BuildFailed("the padding process did not say what came of it", stage=Stage.VERIFY) from error
+        raise BuildFailed("the padding process returned a malformed result", stage=Stage.VERIFY) from error
     if reason:
         return Padding(False, reason)
     exact = 0 < values == equal
     shown = ", ".join(map(str, lengths))
-    text = f"{equal} of {values} values of inputs of length {shown} stayed equal when they were filled up"
+    text = f"{equal} of {values} values for inputs of length {shown} stayed equal when the inputs were padded"
     return Padding(exact, text, tuple(lengths), values, equal)
 
 
 def _varying(signature: ModelSignature, buckets: Sequence[Shapes]) -> list[tuple[int, int]]:
-    """The index of an input and the axis, of each dimension that the buckets' shapes do not agree in."""
+    """Returns (index of the input, axis) of each dimension in which the buckets' shapes differ."""
     return [
         (index, axis)
         for index, spec in enumerate(signature.inputs)
@@ -121,7 +125,7 @@ def _said(shapes: Mapping[str, Sequence[int]], spec: TensorSpec) -> Sequence[int
 def _before(
     signature: ModelSignature, buckets: Sequence[Shapes], place: int, varying: Sequence[tuple[int, int]]
 ) -> int:
-    """The length of the bucket before; 0 of the first."""
+    """Returns the length of the previous bucket, or 0 for the first bucket."""
     index, axis = varying[0]
     return int(_said(buckets[place - 1], signature.inputs[index])[axis]) if place else 0
 

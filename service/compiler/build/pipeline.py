@@ -1,7 +1,8 @@
-"""The whole pipeline: a model file in, a verified artifact out.
+"""The whole pipeline, from a model file to a verified artifact in the store.
 
-Every step that reads the upload, or what was made of it, is a sandboxed child with the files of that step only. This
-process starts them, moves files between them, and writes the result to the store; it loads no TVM.
+Every step that reads the upload, or data derived from it, runs in a sandboxed child that can access only the files of
+that step. This process starts the children, moves files between them, and writes the result to the store. It does not
+load TVM.
 """
 
 from __future__ import annotations
@@ -59,17 +60,18 @@ def compile_model(
     Args:
         layout: where the artifact and its reports go.
         scratch: an empty directory on the store's file system; the caller removes it.
-        tiles: for layers that are to be computed otherwise than the cost model says (`kernels.choices`).
+        tiles: the tile sizes of layers that shall not use the cost model's choice (`kernels.choices`).
 
     Returns:
         The digest of the artifact's manifest.
 
     Raises:
-        OctetError: the model cannot be compiled, or the compiled model is wrong; says at which stage and operator.
-        BuildCanceled: `progress` said so.
+        OctetError: the model cannot be compiled, or the compiled model is wrong. The error names the stage and the
+            operator.
+        BuildCanceled: raised by `progress`, if the build was canceled.
     """
     signer, started_at = signer_of(settings), _now()
-    # The children work elsewhere, so no path may be relative.
+    # The children run in other directories, so paths must be absolute.
     request = replace(request, source=request.source.absolute())
     steps = Steps(request, scratch.absolute(), progress, settings)
     imported = steps.imported()
@@ -83,7 +85,7 @@ def compile_model(
         expected = answers()
     if padding is not None:
         made = made.padding(padding)
-        progress.log(f"shorter inputs are {'' if padding.exact else 'not '}filled up: {padding.text}")
+        progress.log(f"shorter inputs are {'' if padding.exact else 'not '}padded: {padding.text}")
     numerics = steps.verify(made.config, made.library, made.built, expected)
     numerics |= {"padding": padding.to_json()} if padding else {}
     profile = steps.profile(made.config, made.library, made.built)
@@ -107,14 +109,14 @@ def compile_model(
 
 
 def _count(probes: object) -> int:
-    """The import child's word on how many inputs the oracle shall choose."""
+    """Checks the number of inputs that the oracle shall choose, which the import child reported."""
     if type(probes) is not int or not 0 <= probes <= MOST_PROBES:
         raise BuildFailed("the import process did not report how many inputs to check", stage=Stage.IMPORT)
     return probes
 
 
 def _attach_provenance(layout: OciLayout, provenance: Provenance, signer: Signer | None) -> None:
-    """Attaches it to its artifact: as it is, or in an envelope with a signature, where there is a key for that."""
+    """Attaches the provenance to its artifact, in a signed envelope if a signing key is configured."""
     data, kind = provenance.to_bytes(), STATEMENT_MEDIA_TYPE
     if signer is not None:
         data, kind = signer.seal(kind, data).to_bytes(), ENVELOPE_MEDIA_TYPE
@@ -123,10 +125,10 @@ def _attach_provenance(layout: OciLayout, provenance: Provenance, signer: Signer
 
 @dataclass(frozen=True)
 class Made:
-    """A model that was built and linked, and not yet verified.
+    """A model that was built and linked, but not yet verified.
 
     Attributes:
-        built: what the build child said.
+        built: the result of the build child.
     """
 
     config: ArtifactConfig
@@ -135,7 +137,7 @@ class Made:
     built: Mapping[str, Any]
 
     def padding(self, padding: Padding) -> Made:
-        """The same, of which the signature says whether it answers shorter inputs."""
+        """Returns a copy whose signature states whether shorter inputs may be padded."""
         signature = replace(self.config.signature, pads=padding.exact)
         return replace(self, config=replace(self.config, signature=signature))
 
@@ -143,7 +145,7 @@ class Made:
 def make(
     steps: Steps, signature: ModelSignature, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0
 ) -> Made:
-    """Builds and links what `steps` has imported; `tiles` and `rank` as in `kernels.choices`."""
+    """Builds and links the model that `steps` has imported. `tiles` and `rank` are as in `kernels.choices`."""
     built = steps.build(len(signature.states), tiles, rank)
     library = steps.link(steps.kernels(built["kernels"]))
     plan = CallPlan.from_json(built["plan"])
@@ -156,7 +158,7 @@ def _now() -> str:
 
 
 def _publish(layout: OciLayout, made: Made, request: CompileRequest, format_: str) -> Digest:
-    """Writes config, layers and manifest; the digest depends on their bytes and on what they were made of."""
+    """Writes the config, the layers and the manifest. The digest depends on their bytes and on the build's inputs."""
     manifest = Manifest(
         artifact_type=ARTIFACT_TYPE,
         config=layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(made.config.to_json())),

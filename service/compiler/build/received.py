@@ -1,9 +1,10 @@
-"""Artifacts that were compiled elsewhere, and how they come to be served here.
+"""Verifies artifacts that were compiled elsewhere, and publishes them here.
 
-Nothing of one is taken on trust. Its blobs are hashed, its library is loaded and run in the sandbox, on inputs that are
-made here, and only what gives the expected outputs there is published. The expected outputs came with it: so that says
-that the artifact computes here what its compiler saw it compute, and not who compiled it. That is what a signature
-says, where keys are trusted: then one without is refused before anything of it is loaded.
+No part of such an artifact is trusted. Its blobs are hashed, and its library runs in the sandbox on inputs that are
+generated here. The artifact is published only if the outputs equal the expected outputs. Because the expected outputs
+came with the artifact, this shows that the artifact computes here what it computed where it was compiled. It does not
+show who compiled it; a signature does. If trusted keys are configured, an artifact without a trusted signature is
+rejected before anything of it is loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MOST_SAMPLES = 1000
 def publish_received(
     request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
 ) -> Digest:
-    """Verifies the artifact in the archive `request.source`, here, and publishes it.
+    """Verifies the artifact in the archive `request.source` on this machine, and publishes it.
 
     Args:
         scratch: an empty directory on the store's file system; the caller removes it.
@@ -48,13 +49,14 @@ def publish_received(
         The digest of its manifest.
 
     Raises:
-        Untrusted: none of the trusted keys signed it.
-        OctetError: it is damaged, it is not what was asked for, it does not load here, or it computes something else.
-        BuildCanceled: `progress` said so.
+        Untrusted: it is not signed with a trusted key.
+        OctetError: the artifact is damaged, is for another target or mode than requested, does not load here, or
+            computes other outputs than expected.
+        BuildCanceled: raised by `progress`, if the build was canceled.
     """
     found = received(request.source)
     accepts = accepts_differences(request.options)
-    asked = with_acceptance(found.options, accepts)  # which may be accepted when it arrives, too
+    asked = with_acceptance(found.options, accepts)  # differences may also be accepted when the artifact arrives
     if (found.target, found.numerics, asked) != (request.target, request.numerics, dict(request.options)):
         raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
     trust, origin = Trust.of(settings), _origin(found)
@@ -81,7 +83,7 @@ def publish_received(
     answers = Answers(
         input_kinds(_MOST_SAMPLES if probes is None else PATTERNS, _MOST_SAMPLES),
         [Expected(WITNESS, expected, probes)],
-        no_witness="no other runtime was asked here",
+        no_witness="no other runtime was run here",
     )
     numerics = carried_over(steps.verify(config, library, built, answers), _earlier(found), accepts=accepts)
     profile = steps.profile(config, library, built)
@@ -92,12 +94,12 @@ def publish_received(
     artifact = layout.put_manifest(found.manifest).digest
     reports[Report.VECTORS] = expected.read_bytes()
     reports |= {} if probes is None else {Report.PROBES: probes.read_bytes()}
-    if not accepts and _is_verified(layout, artifact):  # it was built and verified here: its own reports stay
+    if not accepts and _is_verified(layout, artifact):  # it was already verified here: keep the existing reports
         is_better = evidence.key is not None and trust.evidence(layout, artifact).key is None
     else:
         found_here = {} if profile is None else {Report.PROFILE: canonical_json(profile)}
         for kind, data in {**reports, **found_here, Report.NUMERICS: canonical_json(numerics)}.items():
-            layout.attach(artifact, kind, data)  # the numerics last: with them it can be served
+            layout.attach(artifact, kind, data)  # the numerics report is last: with it the artifact can be served
         is_better = evidence.provenance is not None
     if is_better and origin is not None:
         layout.attach(artifact, Report.PROVENANCE, origin, media_type=_content(found, Report.PROVENANCE).media_type)
@@ -110,7 +112,7 @@ def _is_verified(layout: OciLayout, artifact: Digest) -> bool:
 
 
 def _earlier(found: Received) -> dict[str, Any]:
-    """The numerics report of the build elsewhere; empty if it did not come along, or cannot be read."""
+    """Returns the numerics report of the original build; empty if it is missing or cannot be read."""
     if Report.NUMERICS not in found.reports:
         return {}
     try:
@@ -121,7 +123,7 @@ def _earlier(found: Received) -> dict[str, Any]:
 
 
 def _origin(found: Received) -> bytes | None:
-    """What is said of who built it, as it came; None where nothing is."""
+    """Returns the provenance that came with the artifact, or None."""
     if Report.PROVENANCE not in found.reports:
         return None
     return found.archive.read(_content(found, Report.PROVENANCE).digest)
@@ -156,7 +158,7 @@ def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
 
 
 def _reports(found: Received, config: ArtifactConfig, progress: Progress) -> dict[Report, bytes]:
-    """The reports of the artifact's compiler, as far as they can be shown."""
+    """Returns those reports of the original build that can be read."""
     checks: dict[Report, Callable[[dict[str, Any]], dict[str, Any]]] = {
         Report.COVERAGE: lambda said: explained(said).to_json() and said,
         Report.FACTS: lambda said: {**Facts.from_json(said).to_json(), "signature": config.signature.to_json()},

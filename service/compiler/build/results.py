@@ -1,8 +1,8 @@
-"""A cache of children's answers, keyed by the content of their inputs.
+"""A cache of the results of children, keyed by the content of their inputs.
 
-Only the parent writes here, and a key names everything that decides the answer: the digest of the upload, the versions
-of our code, the mode. What a hostile upload makes its child answer is therefore found by builds of that upload alone.
-Kept or new, an answer is a child's word: what reads it is a sandboxed child again.
+Only the parent writes to it. A key contains everything that determines the result: the digest of the upload, the
+versions of Octet's code, and the numerics mode. A hostile upload can therefore poison only the results for that same
+upload. A cached result is trusted no more than a new one: only sandboxed children read it.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ _LEFT_BEHIND_S = 3600.0
 
 
 class Results:
-    """Answers and the files that came with them. The least recently used are deleted when they take too much space.
+    """Results and the files that belong to them. The least recently used are deleted when the cache is too large.
 
     Args:
-        directory: made where it does not exist; several processes may share it.
+        directory: created if it does not exist. Several processes may share it.
+        max_bytes: the size above which results are deleted.
     """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self._directory, self._max_bytes = directory, max_bytes
 
     def take(self, question: Mapping[str, Any], into: Path) -> dict[str, Any] | None:
-        """The answer to `question`, its files copied to `into`; None where none is kept."""
+        """Returns the result for `question`, and copies its files to `into`. None if it is not in the cache."""
         entry = self._entry(question)
         try:
-            os.utime(entry)  # this is what counts as use
+            os.utime(entry)  # the modification time is the time of the last use
             answer: dict[str, Any] = json.loads((entry / _ANSWER).read_text())
             for file in answer["files"]:
                 shutil.copyfile(entry / file, into / file)
-        except FileNotFoundError:  # never kept, or dropped while we read
+        except FileNotFoundError:  # not in the cache, or deleted during the read
             return None
         return dict(answer["answer"])
 
     def keep(self, question: Mapping[str, Any], answer: Mapping[str, Any], files: Sequence[Path]) -> None:
-        """Keeps what `take` gives from now on.
+        """Stores a result, so that later calls of `take` return it.
 
         Raises:
-            StorageFull: there is no room on the disk.
+            StorageFull: the disk is full.
         """
         entry = self._entry(question)
         partial = self._directory / f"{_PARTIAL}{uuid.uuid4().hex}"
@@ -64,7 +65,7 @@ class Results:
                 (partial / _ANSWER).write_text(written)
                 for path in partial.iterdir():
                     _sync(path)
-                with suppress(OSError):  # another build kept it meanwhile
+                with suppress(OSError):  # another build has stored it in the meantime
                     partial.rename(entry)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -78,14 +79,14 @@ class Results:
         for entry in self._directory.iterdir():
             with suppress(FileNotFoundError):
                 if entry.name.startswith(_PARTIAL) and time.time() - entry.stat().st_mtime < _LEFT_BEHIND_S:
-                    continue  # another process writes it
+                    continue  # another process is writing it
                 size = sum(path.stat().st_size for path in entry.iterdir())
                 entries.append((entry.stat().st_mtime, size, entry))
         left = sum(size for _, size, _ in entries)
         for _, size, entry in sorted(entries):
             if left <= self._max_bytes:
                 return
-            # Renamed first, so that no process finds half of it.
+            # The entry is renamed first, so that no process reads a half-deleted one.
             dropped = self._directory / f"{_PARTIAL}{uuid.uuid4().hex}"
             with suppress(OSError):
                 entry.rename(dropped)
@@ -94,7 +95,7 @@ class Results:
 
 
 def sweep(directory: Path) -> None:
-    """Deletes what processes that were killed have left half written, or half deleted."""
+    """Deletes incomplete entries that killed processes have left."""
     for left in directory.glob(f"{_PARTIAL}*"):
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:

@@ -1,4 +1,4 @@
-"""The steps of a build, each a sandboxed child with the files of that step only."""
+"""The steps of a build. Each runs in a sandboxed child that can access only the files of that step."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from service.core.witnesses import Statement, float_share
 
 _POLL_S = 0.1
 _LOG_EVERY_S = 10.0
-_PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
+_PROFILE_S = 0.2  # a model that takes longer than a tenth of this is run five times
 MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE, OBJECT_FILE = "module.json", "constants.bin", "library.so", "kernel.o"
-PLAIN_FILE = "plain.o"  # the object of a build child; see `codegen.generate`
+PLAIN_FILE = "plain.o"  # the object that the build child writes; see `codegen.generate`
 
-_RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # which run what was built
+_RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # the roles that run the built artifact
 T = TypeVar("T")
 
 
@@ -53,7 +53,7 @@ class CompileRequest:
 
 
 class Steps:
-    """The steps of one build: each has a directory of its own under `scratch`, and is timed."""
+    """The steps of one build. Each is timed, and has its own directory under `scratch`."""
 
     def __init__(
         self, request: CompileRequest, scratch: Path, progress: Progress, settings: Settings, *, nice: int = 0
@@ -64,14 +64,16 @@ class Steps:
         self.times_s: dict[str, float] = {}
         self._stage, self._fraction = Stage.IMPORT, 0.0
         self._results = Results(settings.results_dir.absolute(), settings.results_max_bytes)
-        self._cpu_s, self._counting = 0.0, threading.Lock()  # processor time of all children until now
+        self._cpu_s, self._counting = 0.0, threading.Lock()  # the processor time of all children so far
 
     def inputs(self) -> BuildInputs:
         request = self.request
         return toolchain.build_inputs(request.source_digest, request.target, request.numerics, request.options)
 
     def output(self, step: str, name: str) -> Path:
-        """A file that `step` wrote. Its name came from the child: it may not lead elsewhere.
+        """Returns the path of a file that `step` wrote.
+
+        The name may come from the child, so it must not lead out of the step's directory.
 
         Raises:
             BuildFailed: there is no such file.
@@ -90,8 +92,10 @@ class Steps:
         within: str = "",
         poll: Callable[[], None] | None = None,
     ) -> Any:
-        """Runs one child in a directory of its own, called `within` or as its role. With a `poll` of its own it runs in
-        the background, and has no stage."""
+        """Runs one child in its own directory, which is named `within` or else after the role, and returns its result.
+
+        A child with a `poll` runs in the background, and does not report stages.
+        """
         directory = self.scratch / (within or role)
         directory.mkdir(exist_ok=True)
         started_s = time.monotonic()
@@ -119,14 +123,14 @@ class Steps:
         *,
         poll: Callable[[], None] | None = None,
     ) -> Any:
-        """As `run`, but where a child was asked the same before, what that answered.
+        """Returns the cached result of an equal request, or runs a child as `run` does and caches its result.
 
         Args:
-            question: what decides the answer, besides the source and our own code.
-            files: what the child leaves in its directory.
+            question: everything that determines the result, besides the source and Octet's own code.
+            files: the names of the files that the child writes into its directory.
 
         Raises:
-            BuildFailed: the child says that it read another source.
+            BuildFailed: the child read a source with another digest.
         """
         code = {**toolchain.fingerprint(), "octet_core": toolchain.core_digest()}
         whole = {"role": role, "source": self.request.source_digest, "code": code, **question}
@@ -140,27 +144,27 @@ class Steps:
                 raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile the file again")
             self._results.keep(whole, answer, [self.output(role, name) for name in files])
         else:
-            self.progress.log(f"{role}: answered before")
+            self.progress.log(f"{role}: result found in the cache")
         return answer
 
     def imported(self) -> Any:
-        """The source -> `module.json`, signature, format and facts."""
+        """Imports the source. Returns its signature, format and facts; the child writes `module.json`."""
         self._enter(Stage.IMPORT)
         source, question = self.request.source, {"shapes": shapes_of(self.request.options)}
         request = {"source": str(source), **question}
         return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
 
     def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> Any:
-        """As `imported`, of inputs that have other `shapes`; `module.json` lies in the directory `within`."""
+        """Imports the source with other input `shapes`, like `imported`. `module.json` is in the directory `within`."""
         source = self.request.source
         request = {"source": str(source), "shapes": {name: list(shape) for name, shape in shapes.items()}}
         return self.run("import", request, [source], within=within, poll=self._poll)
 
     def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
-        """The imported module -> an object, constants, kernels' programs, and the call plan.
+        """Builds the imported module: an object, the constants, the kernels' programs and the call plan.
 
         Args:
-            states: how many tensors the model keeps between calls.
+            states: the number of tensors that the model keeps between calls.
             tiles, rank: as in `kernels.choices`.
         """
         module = self.output("import", MODULE_FILE)
@@ -176,10 +180,10 @@ class Steps:
         return self.run("build", request, readable=[module])
 
     def kernels(self, symbols: Sequence[str]) -> list[Path]:
-        """The object of each kernel of which the build child wrote a program, compiled here if no build did before.
+        """Returns the object file of each kernel, from the cache or compiled from the build child's program.
 
         Raises:
-            BuildFailed: there is no such program, or it does not compile to what its name says.
+            BuildFailed: a program is missing, or its object does not define the kernel of that name.
         """
         started_s = time.monotonic()
         cache = ObjectCache(self.settings.objects_dir.absolute())
@@ -187,7 +191,7 @@ class Steps:
         programs = [KernelProgram(str(name), self.output("build", f"{name}.json"), target) for name in symbols]
         found = {program.symbol: path for program in programs if (path := cache.find(program)) is not None}
         missing = [program for program in programs if program.symbol not in found]
-        self.progress.log(f"kernels: {len(programs)}, {len(found)} of them compiled before")
+        self.progress.log(f"kernels: {len(programs)}, {len(found)} of them found in the cache")
         with in_background(len(self._processors)) as start:
             made = [start(partial(self._kernel, cache, program)) for program in missing]
             self._await_kernels(made)
@@ -196,8 +200,9 @@ class Steps:
         return [found[program.symbol] for program in programs]
 
     def _await_kernels(self, objects: Sequence[Future[Path]]) -> None:
-        """Waits for all, and reports how many are done: as a share of the stage, and now and then in the log. Raises
-        the first error at once.
+        """Waits for all objects. Reports progress as a fraction of the stage, and from time to time in the log.
+
+        Raises the first error at once.
         """
         logged_s = time.monotonic()
         while pending := [each for each in objects if not each.done()]:
@@ -212,14 +217,14 @@ class Steps:
                     each.result()
 
     def _kernel(self, cache: ObjectCache, program: KernelProgram, poll: Callable[[], None]) -> Path:
-        """One kernel, compiled by a child that is given nothing but its program."""
+        """Compiles one kernel in a child that can access nothing but the kernel's program."""
         request = {"program": str(program.path), "symbol": program.symbol, "target": program.target.name}
         within = f"kernel-{program.symbol}"
         self.run("kernel", request, readable=[program.path], within=within, poll=poll)
         return cache.keep(program, self.output(within, OBJECT_FILE))
 
     def link(self, kernels: list[Path]) -> Path:
-        """The build child's own objects and those of `kernels`, as one library; nothing else is linked."""
+        """Links the build child's object and those of `kernels`, and nothing else, into one library."""
         self._enter(Stage.LINK)
         objects = [self.output("build", PLAIN_FILE), *kernels]
         directory = self.scratch / "link"
@@ -239,13 +244,13 @@ class Steps:
     def verify(
         self, config: ArtifactConfig, library: Path, built: Mapping[str, Any], answers: Answers
     ) -> dict[str, Any]:
-        """Runs the artifact, and compares its outputs with each witness's.
+        """Runs the artifact, and compares its outputs with those of each witness.
 
         Returns:
             The numerics report; see docs/how-to/reports.md.
 
         Raises:
-            VerificationFailed: they are not those of our canonical form.
+            VerificationFailed: the outputs differ from the oracle's.
         """
         self._enter(Stage.VERIFY)
         about = {
@@ -292,7 +297,7 @@ class Steps:
         try:
             made = [Comparison.from_json(each) for each in outcome["comparisons"]]
             if any(not 0 <= number < len(answers.kinds) for each in made for number in each.inputs):
-                raise ValueError("there are no such inputs")
+                raise ValueError("a comparison contains the number of an input that does not exist")
             comparisons = iter(made)
             return [
                 Statement(
@@ -305,15 +310,16 @@ class Steps:
                 for each in expected
             ]
         except (LookupError, TypeError, ValueError, StopIteration) as error:
-            raise BuildFailed("the verify process did not say what came of it", stage=Stage.VERIFY) from error
+            raise BuildFailed("the verify process returned a malformed result", stage=Stage.VERIFY) from error
 
     def profile(self, config: ArtifactConfig, library: Path, built: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Measures the time of each call of a verified artifact on this machine, within a bounded time. The log says
-        which operators' generated code takes much of it.
+        """Measures the time of each call of a verified artifact on this machine, within a bounded time.
+
+        Logs the operators whose generated code takes a large part of that time.
 
         Returns:
-            `runtime.profile.Profile`; None where the target's code does not run here, or measuring it failed: the
-            artifact is none the worse, and the log says why.
+            A `runtime.profile.Profile` as JSON. None if the target's code does not run on this machine, or if the
+            measurement failed. A failure is logged, and does not affect the artifact.
         """
         if self.request.target.missing_on(detect_host()):
             return None
@@ -332,14 +338,14 @@ class Steps:
             self.progress.log(f"not profiled: {error.message}")
             return None
         except (LookupError, TypeError, ValueError, AttributeError):
-            self.progress.log("not profiled: the profile process did not say what came of it")
+            self.progress.log("not profiled: the profile process returned a malformed result")
             return None
         if warning:
             self.progress.log(warning)
         return profile
 
     def awaited(self, answer: Future[T]) -> T:
-        """The result of what runs in the background, with the build kept alive while it is waited for."""
+        """Waits for a background result, and reports that the build is alive meanwhile."""
         while not answer.done():
             self._poll()
             wait([answer], timeout=_POLL_S)
@@ -377,7 +383,7 @@ class Steps:
 
 
 def _deviations(built: Mapping[str, Any]) -> list[Deviation]:
-    """The documented deviations of the model, as the build child reported them."""
+    """Returns the model's documented deviations from the reference runtime, as the build child reported them."""
     try:
         return [Deviation.from_json(each) for each in built["deviations"]]
     except (LookupError, TypeError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""Tiles that were measured, by content: the machine, and the layer with its instruction set.
+"""The measured tile sizes, by machine, layer and instruction set.
 
-Written by parents alone, from the measurements of sandboxed children. A hostile model could have its child lie about a
-layer that it shares with others: their kernels would be slower than they could be, never wrong (`kernels.choices`), and
-an artifact is promoted only if it is faster.
+Only parent processes write them, from the measurements of sandboxed children. A hostile model could make its child
+report false times for a layer that other models have too. Their kernels would then be slower than possible, but never
+wrong (`kernels.choices`), and a tuned artifact is used only if it is faster.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Tile = tuple[int, ...]
 
 
 class TileStore:
-    """The fastest tiles of one kind of machine.
+    """The fastest tile sizes on one processor model.
 
     Args:
-        directory: made where it does not exist; several processes may share it.
-        machine: the processor's name.
+        directory: created if it does not exist. Several processes may share it.
+        machine: the name of the processor model.
     """
 
     def __init__(self, directory: Path, machine: str) -> None:
         self._directory, self._machine = directory, machine
 
     def known(self, keys: Iterable[str]) -> dict[str, Tile]:
-        """The measured tiles of the layers with these keys."""
+        """Returns the measured tiles of those layers in `keys` that have been measured."""
         found: dict[str, Tile] = {}
         for key in keys:
             with suppress(FileNotFoundError):
@@ -38,7 +38,7 @@ class TileStore:
         return found
 
     def keep(self, key: str, tile: Tile, seconds: float, default_seconds: float) -> None:
-        """`tile` is the fastest for a layer; the others are what it takes and what the cost model's tile takes."""
+        """Stores the fastest tile of a layer, with its time and the time of the cost model's tile."""
         self._directory.mkdir(parents=True, exist_ok=True)
         about = {"machine": self._machine, "layer": key, "seconds": seconds, "default_seconds": default_seconds}
         partial = self._directory / f".{uuid.uuid4().hex}"

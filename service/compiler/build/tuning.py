@@ -1,8 +1,8 @@
-"""Tuning: other tiles than the cost model's, where they are faster on this machine.
+"""Tuning: measures other tile sizes than those that the cost model chose, and uses the faster ones.
 
-A round builds the whole model with the next best tile for every layer, so that a kernel is timed where it stands, among
-the data that the layers around it leave in the caches. The fastest tile of each layer makes one more build, which is
-verified like any other and takes the place of the first if it wins a race against it.
+Each round builds the whole model with the next best tile of every layer, so that a kernel is timed in its place in the
+model, with the cache contents that the layers around it leave. The fastest tile of each layer goes into one more build.
+It is verified like any other build, and replaces the first one if it is faster in a race between the two.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from service.core.settings import Settings
 from service.core.signature import ModelSignature
 from service.core.target import detect_host
 
-MARGIN = 1.02  # times as fast as what is served, to take its place
-_LAYER_MARGIN = 1.01  # times as fast as the cost model's tile, to be chosen over it
+MARGIN = 1.02  # a tuned artifact must be this many times as fast as the plain one to replace it
+_LAYER_MARGIN = 1.01  # a tile must be this many times as fast as the cost model's to be chosen
 _MOST_ROUNDS = 8
-# Shares of the budget: after the first no round is begun; the others are what measuring may take.
+# Fractions of the budget: no round starts after the first one; the others are spent on timing and on the race.
 _BUILDING, _TIMING, _RACING = 0.5, 0.25, 0.1
 _NICE = 10
 
@@ -41,7 +41,7 @@ _NICE = 10
 def build_artifact(
     request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
 ) -> Digest:
-    """`compile_model`, tuned where the request's options say so; or `publish_received`, where it is compiled."""
+    """Compiles a model, with tuning if the options request it; or verifies and publishes an uploaded artifact."""
     if is_archive(request.source):
         return publish_received(request, layout, scratch, progress, settings)
     if tune_s_of(request.options) is None:
@@ -51,7 +51,7 @@ def build_artifact(
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer in a build's report of choices: see `kernels.choices`."""
+    """A layer in a build's list of tile choices; see `kernels.choices`."""
 
     key: str
     tile: Tile
@@ -59,7 +59,7 @@ class _Layer:
 
 
 class _Told:
-    """A `Progress` for builds within the build: all that they do is tuning."""
+    """A `Progress` for the builds inside a tuned build, which reports all their stages as `Stage.TUNE`."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self.fraction = progress, 0.0
@@ -88,7 +88,7 @@ class _Tuning:
         self._store = TileStore(settings.tiles_dir, detect_host().model_name)
 
     def run(self) -> Digest:
-        """The digest of the faster artifact: the plain one, or that with measured tiles."""
+        """Returns the digest of the faster artifact: the plain one or the one with measured tiles."""
         log = self._progress.log
         plain = compile_model(self._plain, self._layout, self._directory("plain"), self._inner, self._settings)
         if self._request.target.missing_on(detect_host()):
@@ -113,7 +113,7 @@ class _Tuning:
         return tuned
 
     def _table(self) -> dict[str, Tile]:
-        """The layers for which another tile than the cost model's is faster."""
+        """Returns the tiles of the layers for which another tile is faster than the cost model's."""
         first = self._round(0, {})
         default = {layer.key: layer.tile for layer in first.layers}
         known = self._store.known(default)
@@ -123,7 +123,7 @@ class _Tuning:
         return {key: tile for key, tile in known.items() if tile != default[key]}
 
     def _search(self, first: _Round, known: Mapping[str, Tile]) -> dict[str, Tile]:
-        """Measures the layers that are not known."""
+        """Measures the layers that are not in `known`, and returns their fastest tiles."""
         rounds, until_s = [first], time.monotonic() + _BUILDING * self._budget_s
         while len(rounds) < _MOST_ROUNDS and (len(rounds) == 1 or time.monotonic() < until_s):
             rounds.append(self._round(len(rounds), known))
@@ -159,7 +159,7 @@ class _Tuning:
         seconds = max(1.0, _TIMING * self._budget_s)
         answer = self._measure("time", models, files, seconds)["seconds"]
         if not isinstance(answer, list) or len(answer) != len(rounds):
-            raise BuildFailed("the time process did not answer for every round", stage=Stage.TUNE)
+            raise BuildFailed("the time process did not return the times of every round", stage=Stage.TUNE)
         return [{str(symbol): float(taken) for symbol, taken in each.items()} for each in answer]
 
     def _race(self, plain: Digest, tuned: Digest) -> Any:
@@ -188,11 +188,11 @@ class _Tuning:
 
 
 class _Round:
-    """A build with one tile for each kind of layer.
+    """A build with one tile for each distinct layer.
 
     Attributes:
-        tiles: by the layer's key.
-        symbols: the kernels that compute it.
+        tiles: layer key -> tile.
+        symbols: layer key -> symbols of the kernels that compute such layers.
     """
 
     def __init__(self, made: Made) -> None:
@@ -203,12 +203,12 @@ class _Round:
                 for each in made.built["tiles"]
             ]
         except (KeyError, TypeError, ValueError) as error:
-            raise BuildFailed("the build process does not say which tiles it chose", stage=Stage.TUNE) from error
+            raise BuildFailed("the build process did not report which tiles it chose", stage=Stage.TUNE) from error
         self.tiles = {layer.key: layer.tile for layer in self.layers}
         self.symbols: dict[str, set[str]] = {}
         for layer in self.layers:
             self.symbols.setdefault(layer.key, set()).add(layer.symbol)
 
     def seconds(self, key: str, taken: Mapping[str, float]) -> float:
-        """The time of a kind of layer, from the times of its kernels; one that was not timed is never the fastest."""
+        """Returns the time of a layer: the sum of its kernels' times, or infinity if one was not timed."""
         return sum(taken.get(symbol, inf) for symbol in self.symbols.get(key, ())) or inf
