@@ -1,8 +1,8 @@
-"""Names the operator and the tensor of an error, and keeps three kinds of failure apart.
+"""Adds the operator and the tensor to errors, and distinguishes three types of failure.
 
-- `Declined`: a kernel cannot compute an operator. Selection catches it, and another kernel or generated code is used.
-- An `OctetError`: the model cannot be compiled, and the message says why. `located` adds the operator and the tensor.
-- Any other exception is a defect of Octet. `located` raises `InternalError` instead, which says so.
+- `Declined`: a kernel cannot compute an operator. Selection catches it, and uses another kernel or generated code.
+- `OctetError`: the model cannot be compiled, and the message states why. `located` adds the operator and the tensor.
+- Any other exception is a bug in Octet. `located` raises an `InternalError` instead.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from service.core.errors import InternalError, InvalidInput, OctetError, Unsuppo
 
 
 class Declined(Exception):
-    """A kernel library has no kernel for this; the text says why, and stands in the coverage report."""
+    """A kernel library has no kernel for an operator. The coverage report shows the text as the reason."""
 
 
 @contextmanager
 def located(op: str, tensor: str) -> Iterator[None]:
-    """Adds the operator and the tensor to errors that are raised inside and do not name them.
+    """Adds the operator and the tensor to errors raised in the block, if they do not name them already.
 
     Args:
-        op: the operator, as the passes name it: `qnn.add`.
-        tensor: its result. The names that importers give contain the operator's name and place in the file.
+        op: the operator, as the passes name it, for example `qnn.add`.
+        tensor: its result. Importers give names that contain the operator's name and index in the file.
 
     Raises:
-        InternalError: for an exception that is none of ours, which is its cause.
+        InternalError: the block raised an exception that is neither an `OctetError` nor `Declined`. It is the cause.
     """
     try:
         yield
@@ -41,8 +41,10 @@ def located(op: str, tensor: str) -> Iterator[None]:
 
 @contextmanager
 def declining() -> Iterator[None]:
-    """Raises `Declined` for a formula or a type that refuses an operator: another way may compute it, and if none
-    does, the last one raises the error."""
+    """Converts an error of a formula or a type in the block to `Declined`.
+
+    Another implementation may be able to compute the operator. If none can, the last one raises the error.
+    """
     try:
         yield
     except (InvalidInput, Unsupported) as error:
@@ -50,7 +52,10 @@ def declining() -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """The message of an `InternalError`: the type and the last line of `error`. Those of TVM begin with a C++ stack."""
+    """Returns the message for an `InternalError`: the type and the last line of `error`.
+
+    The other lines are left out, because the messages of TVM begin with a C++ stack trace.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
     return f"Octet failed on a model that may be valid: {text}"

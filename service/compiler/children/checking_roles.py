@@ -1,7 +1,7 @@
-"""Roles of the children that check an artifact. They load the runtime at most, never the compiler.
+"""The roles of children that check an artifact. They never load the compiler.
 
-`reference` asks the source framework itself; `verify` loads the linked library, which is native code that a hostile
-model shaped.
+`reference` runs the model in the source framework. The other roles load the linked library, which is native code that
+a hostile model may have influenced.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ EXPECTED_FILE, PROBES_FILE = "expected.npz", "probes.npz"
 
 
 def reference_file(session: int) -> str:
-    """The name of the file that holds the answers of one of the reference's sessions."""
+    """Returns the name of the file of the outputs of one session of the reference runtime."""
     return f"reference-{session}.npz"
 
 
 def reference_probes_file(session: int) -> str:
-    """The same, of its answers to the inputs that the oracle chose."""
+    """Returns the name of the file of that session's outputs for the inputs that the oracle chose."""
     return f"reference-{session}-probes.npz"
 
 
 def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> None:
-    """The outputs of samples by their number, as arrays called `sample.output`."""
+    """Writes the outputs of samples, by the number of the sample, as arrays that are named `sample.output`."""
     answers: dict[str, Any] = {
         f"{number}.{position}": output for number, sample in outputs.items() for position, output in enumerate(sample)
     }
@@ -43,12 +43,13 @@ def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> N
 
 
 def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The source model in the sessions of its own runtime -> their answers to the generated inputs, and to those that
-    the oracle chose, in the file `probes` of the request, if any.
+    """Runs the source model in each session of its own runtime, on the generated inputs and on those that the oracle
+    chose (in the file `probes` of the request, if there is one).
 
     Returns:
-        For each session either `error`, why it could not load the model, or `refused`: number of an input that it did
-        not accept -> its message, chosen ones after the others; and `answered`, how many answers are in
+        For each session either `error`, the reason why it could not load the model; or `refused` and `answered`.
+        `refused` maps the number of each input that the session rejected to its error message; the inputs that the
+        oracle chose are numbered after the others. `answered` is the number of samples whose outputs are in
         `reference_file(session)` and `reference_probes_file(session)`.
     """
     report.at(stage=Stage.VERIFY)
@@ -64,7 +65,7 @@ def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, A
         refused: dict[str, str] = {}
         try:
             answer = reference.open(request["source"], session)
-        except Exception as error:  # whatever a framework raises is its answer
+        except Exception as error:  # any exception of a framework is reported as its result
             said.append({"error": str(error) or type(error).__name__})
         else:
             for number, sample in enumerate(samples):
@@ -72,7 +73,7 @@ def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, A
                     answers[number] = answer(sample)
                 except Exception as error:
                     refused[str(number)] = str(error) or type(error).__name__
-                    if signature.states:  # the calls that follow have no beginning
+                    if signature.states:  # the later calls of the sequence depend on this one
                         break
             said.append({"refused": refused, "answered": len(answers)})
         probes = {number - patterns: answer for number, answer in answers.items() if number >= patterns}
@@ -82,7 +83,7 @@ def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, A
 
 
 def verify_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The linked artifact beside expected answers: `runtime.compare`'s comparisons."""
+    """Runs the linked artifact and compares its outputs with the expected ones (`runtime.compare`)."""
     from service import runtime
 
     report.at(stage=Stage.VERIFY)
@@ -94,7 +95,7 @@ def verify_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]
 
 
 def profile_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The linked artifact, on one thread -> how long each of its calls takes (`runtime.profile.Profile`)."""
+    """Measures the time of each call of the linked artifact, on one thread (`runtime.profile.Profile`)."""
     from service import runtime
     from service.runtime.profile import profile
 
@@ -104,14 +105,14 @@ def profile_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
 
 
 def time_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Artifacts of one model -> how long the kernels of each take (`runtime.racing.time_calls`)."""
+    """Measures the times of the kernels of several artifacts of one model (`runtime.racing.time_calls`)."""
     from service.runtime.racing import time_calls
 
     return {"seconds": time_calls(_models(request), request["seconds"])}
 
 
 def race_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Two artifacts of one model -> which is faster (`runtime.racing.race`)."""
+    """Compares the speed of two artifacts of one model (`runtime.racing.race`)."""
     from service.runtime.racing import race
 
     first, second = _models(request)
@@ -119,7 +120,7 @@ def race_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
 
 
 def _models(request: Mapping[str, Any]) -> list[Any]:
-    """Loads the request's models. They share their threads, as models of one server do."""
+    """Loads the models of the request. They share threads, as the models of one server do."""
     from service import runtime
     from service.runtime.threads import Threads
 

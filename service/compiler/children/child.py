@@ -1,8 +1,9 @@
-"""The process that an upload is read in: `python -m service.compiler.children.child ROLE DESCRIPTOR PARENT_DEATH`.
+"""The entry point of sandboxed children: `python -m service.compiler.children.child ROLE DESCRIPTOR PARENT_DEATH`.
 
-Started by `sandbox.run_child`, or forked, with its orders on stdin and the pipe to report on as DESCRIPTOR. It closes
-off all files but those it was given, imports the role's modules (ours, trusted; who forked it has done so before),
-closes off system calls, and only then looks at the request.
+`sandbox.run_child` starts a child, or a zygote forks it. The child reads its orders from stdin, and reports through the
+pipe DESCRIPTOR. It first gives up access to all files except those in its orders. Then it imports the modules of the
+role, which are trusted (in a forked child they are already imported). Then it gives up all system calls that it does
+not need, and only after that it handles the request, which may contain an upload.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ ROLES: Mapping[str, str] = {
 
 
 def load(role: str) -> None:
-    """Imports what `role` needs: before a process is forked for it. What is no role of ours is imported there."""
+    """Imports the modules of `role` before a process is forked for it. Other roles are imported in the child."""
     if role in ROLES:
         importlib.import_module(ROLES[role].split(":")[0])
 
@@ -70,40 +71,40 @@ def load(role: str) -> None:
 def become(
     role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str], keep: Collection[int] = ()
 ) -> None:
-    """Sets up a forked process as `subprocess` would between fork and exec, and does `main`.
+    """Sets up a forked process as `subprocess` would between fork and exec, and runs `main`.
 
     Args:
-        keep: descriptors that stay open besides `ends`, by their numbers.
+        keep: the numbers of descriptors that stay open besides `ends`.
     """
     os.chdir(directory)
     for source, place in ((ends.stdin, 0), (ends.log, 1), (ends.log, 2)):
         os.dup2(source, place)
     _close_all_but({0, 1, 2, ends.messages, ends.parent_death, *keep})
-    # Those of the parent may stand for other descriptors, and hold what it has not written yet.
+    # The parent's file objects may refer to other descriptors, and their buffers may contain unwritten data.
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww"))
     os.environ.update(env)
-    tempfile.tempdir = None  # it is determined again
+    tempfile.tempdir = None  # the next use determines it again, from the new environment
     main(role, ends.messages, ends.parent_death)
 
 
 def _close_all_but(kept: Iterable[int]) -> None:
     first = 0
     for descriptor in sorted(kept):
-        if first < descriptor:  # of an empty range, close_range(2) would make one without end
+        if first < descriptor:  # for an empty range, closerange would close all higher descriptors
             os.closerange(first, descriptor)
         first = descriptor + 1
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def main(role: str, descriptor: int, parent_death_end: int) -> None:
-    """Does what it was told on stdin and exits; never returns.
+    """Reads the orders from stdin, carries them out and exits. Never returns.
 
     Args:
         role: one of `ROLES`, or `EXECUTE`.
-        descriptor: to report on.
+        descriptor: the pipe for reports.
         parent_death_end: see `parent_death.die_with`.
     """
-    faulthandler.enable()  # a native crash leaves the Python frames in the log
+    faulthandler.enable()  # writes the Python stack to the log after a native crash
     os.set_inheritable(descriptor, False)
     report = Report(descriptor)
     orders = json.load(sys.stdin.buffer)
@@ -129,7 +130,7 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
         report.error(_explain(error, role, limits))
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: what libraries do at exit can only crash, and the scratch directory is the parent's to clean.
+    # Not sys.exit: exit handlers of libraries could crash, and the parent removes the scratch directory.
     os._exit(0)
 
 
@@ -158,7 +159,7 @@ def _close_stdin() -> None:
 
 
 def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
-    """The error that is sent to the parent. The traceback goes to the log."""
+    """Returns the error to send to the parent. The traceback is in the log."""
     who = f"the {role} process"
     if isinstance(error, InternalError):
         error.hint, error.report = error.hint or BUG, _incident(role, error)
@@ -170,21 +171,22 @@ def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
         return too_much_written(limits)
     if isinstance(error, PermissionError) and error.filename is not None and os.geteuid() == 0:
         return BuildFailed(
-            f"{who} may not read {error.filename}",
-            hint="it gives up root's right to the files of others: run it as their owner, or let others read them",
+            f"{who} is not allowed to read {error.filename}",
+            hint="it gives up root's access to the files of other users: run Octet as the owner of the file, or make "
+            "the file readable for other users",
         )
     return InternalError(described(error), hint=BUG, report=_incident(role, error))
 
 
 def _incident(role: str, error: BaseException) -> dict[str, Any]:
-    """`compiler.children.incident.report`, if this process has loaded the compiler, and the report can be sent."""
+    """Returns the report of `compiler.children.incident`, or {} if this process has not loaded the compiler."""
     module = sys.modules.get("service.compiler.children.incident")
     if module is None:
         return {}
     try:
         report: dict[str, Any] = module.report(role, error)
         return report if len(json.dumps(report)) <= _MOST_REPORT_BYTES else {**report, "operators": []}
-    except Exception:  # the error itself is worth more than what is said about it
+    except Exception:  # a failure to write the report must not hide the error itself
         traceback.print_exc()
         return {}
 

@@ -1,5 +1,8 @@
-"""What a layer's weights are multiplied with: the columns of its operand, `[groups, K, positions]`, each the window
-that one result is a sum of products over; and their moments, which say what changed weights do to the results."""
+"""The columns that a layer's weights are multiplied by, `[groups, K, positions]`.
+
+A column is the window of the operand from which one result is computed, as a sum of products. The moments of the
+columns show how a change of the weights changes the results.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ import numpy as np
 
 from service.core.arrays import Array
 
-POSITIONS = 2048  # of an input, at most, of which products are summed
+POSITIONS = 2048  # the largest number of columns of one input whose products are summed
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How a layer reads its operand; as ONNX's Conv has it.
+    """The windows in which a layer reads its operand, with the attributes of ONNX's Conv.
 
     Attributes:
-        kernel: of each spatial axis of `[N, C, …]`; None of a matrix product, which reads the last axis.
-        pads: before each axis, then behind each.
-        auto_pad: `NOTSET` or `VALID`, or `SAME_UPPER` or `SAME_LOWER`, which decide `pads`.
+        kernel: the size along each spatial axis of `[N, C, …]`; None for a matrix product, which reads the last axis.
+        pads: the padding before each axis, then after each axis.
+        auto_pad: `NOTSET`; or `VALID`, `SAME_UPPER` or `SAME_LOWER`, which override `pads`.
     """
 
     kernel: tuple[int, ...] | None = None
@@ -45,7 +48,7 @@ class Windows:
 
 
 def taps(x: Array, windows: Windows) -> Iterator[Array]:
-    """For each place in the kernel what it reads, `[C, positions]`; of a matrix product `[K, positions]`, once."""
+    """Yields the values that each kernel tap reads, `[C, positions]`; for a matrix product `[K, positions]`, once."""
     if windows.kernel is None:
         yield x.reshape(-1, x.shape[-1]).T
         return
@@ -63,7 +66,11 @@ def taps(x: Array, windows: Windows) -> Iterator[Array]:
 
 
 def columns(x: Array, windows: Windows, positions: int | None = None) -> Array:
-    """`[groups, K, positions]`, K in the order of ONNX's weights; with `positions`, at most so many, spread evenly."""
+    """Returns the columns `[groups, K, positions]`, with K in the order of ONNX's weights.
+
+    Args:
+        positions: the largest number of columns, which are then evenly spaced; None for all columns.
+    """
     rows = []
     for tap in taps(x, windows):
         total = tap.shape[1]
@@ -74,14 +81,17 @@ def columns(x: Array, windows: Windows, positions: int | None = None) -> Array:
 
 
 def means(x: Array, windows: Windows) -> Array:
-    """Of all columns: `[groups, K]` float64."""
+    """Returns the mean of all columns, `[groups, K]` float64."""
     rows = [tap.mean(axis=1, dtype=np.float64) for tap in taps(x, windows)]
     return np.asarray(np.stack(rows, axis=1).reshape(windows.groups, -1))
 
 
 def products(x: Array, windows: Windows) -> Array:
-    """The sums of products of columns with themselves and with a one, which counts them: `[groups, K + 1, K + 1]`
-    float64, of at most `POSITIONS` columns."""
+    """Returns the sums of the products of each column with itself, `[groups, K + 1, K + 1]` float64.
+
+    A one is appended to each column, so that the result also contains the sums and the number of the columns. At most
+    `POSITIONS` columns are used.
+    """
     found = columns(x, windows, POSITIONS)
     ones = np.ones((len(found), 1, found.shape[2]), found.dtype)
     wide = np.concatenate([found, ones], axis=1).astype(np.float64)
@@ -89,7 +99,7 @@ def products(x: Array, windows: Windows) -> Array:
 
 
 def rounded(x: Array, low: int, high: int, scale: float, zero_point: int) -> Array:
-    """`x` as a layer reads it that stores its operand: quantized and dequantized, float32."""
+    """Quantizes and dequantizes `x`, as for a layer with a quantized operand. Returns float32."""
     steps = np.clip(np.rint(x / np.float32(scale)) + zero_point, low, high)
     return np.asarray((steps - zero_point) * np.float32(scale), np.float32)
 

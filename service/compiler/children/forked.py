@@ -1,7 +1,8 @@
-"""Children that are forks of this process: for a command that has loaded what they need, and runs but a moment.
+"""Starts children as forks of this process, for short commands that have already loaded what the child needs.
 
-A new interpreter with NumPy takes longer to start than most models take to answer. What a fork gets is the memory of
-this process as it is, so it is for what has not looked at anything hostile yet; descriptors it keeps none but its own.
+Starting a new interpreter and importing NumPy takes longer than most models take to run. A fork inherits the memory of
+this process, so this process must not have read anything hostile before. The fork closes every inherited file
+descriptor that it was not explicitly given.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from service.core.own_threads import own_threads
 
 
 def keeping(*descriptors: int) -> Fork:
-    """For `run_child`: its child is a fork of this process, which keeps these descriptors, by their numbers."""
+    """Returns a `fork` function for `run_child`. The child is a fork of this process and keeps these descriptors."""
 
     def fork(role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
-        """Raises `RuntimeError`: this process has other threads, whose locks the child would find closed for ever."""
+        """Forks. Raises `RuntimeError` if this process has other threads, whose locks would stay locked in the child."""
         child.load(role)
         threads = own_threads()
         if threads > 1:
-            raise RuntimeError(f"a process with {threads} threads is forked for the {role} process")
+            raise RuntimeError(f"cannot fork the {role} process from a process with {threads} threads")
         pid = os.fork()
         if pid == 0:
             try:
@@ -37,7 +38,7 @@ def keeping(*descriptors: int) -> Fork:
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
-            finally:  # whatever happened: it is no copy of its parent
+            finally:  # the child must never continue to run the parent's code
                 os._exit(1)
         return pid
 

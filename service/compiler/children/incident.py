@@ -1,9 +1,9 @@
-"""A report of an internal error: enough to reproduce it, and nothing of the model that is not structure.
+"""Reports of internal errors. A report contains enough to reproduce the error, but only the structure of the model.
 
-A role tells what it works on (`about`). If an exception that is none of ours ends it, `report` describes the smallest
-part of the graph that still fails, or all of it: operators, types, quantization parameters and shapes. Constants are
-named by type and shape, tensors by numbers; no weight, no name and no metadata of the model is in it. Whoever looks
-into the error fills constants with values drawn from a seed.
+A role calls `about` to set what it works on. If it ends with an exception that is not an `OctetError`, `report`
+describes the smallest part of the graph that still fails, or else the whole graph: operators, types, quantization
+parameters and shapes. Constants are described by type and shape, and tensors by numbers. The report contains no
+weights, no names and no metadata of the model. To reproduce the error, constants are filled with random values.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ Again = Callable[[tvm.IRModule], object]
 
 @dataclass
 class _Subject:
-    """What this process works on.
+    """The work of this process.
 
     Attributes:
-        again: does with a module what failed.
+        request: target, numerics mode or format.
+        module: the module that is being compiled.
+        again: repeats the work on another module.
     """
 
     request: Mapping[str, str]
@@ -52,16 +54,18 @@ _subjects: list[_Subject] = []
 
 
 def about(request: Mapping[str, str], module: tvm.IRModule | None = None, again: Again | None = None) -> None:
-    """Sets what a report of an error from now on describes.
+    """Sets what the report of a later error describes.
 
     Args:
         request: target, numerics mode or format, as far as the role has them.
+        module: the module that is being compiled.
+        again: repeats the work on another module, to find the smallest part that fails.
     """
     _subjects[:] = [_Subject(dict(request), module, again)]
 
 
 def report(role: str, error: BaseException) -> dict[str, Any]:
-    """The report of `error`, as JSON."""
+    """Returns the report of `error`, as JSON."""
     error = _cause(error)
     subject = _subjects[0] if _subjects else _Subject({})
     found: dict[str, Any] = {
@@ -81,12 +85,12 @@ def report(role: str, error: BaseException) -> dict[str, Any]:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What an `InternalError` that names the operator stands for."""
+    """Returns the original exception of an `InternalError` that was raised to add the operator."""
     return error.__cause__ if isinstance(error, InternalError) and error.__cause__ is not None else error
 
 
 def _frames(error: BaseException) -> Iterator[str]:
-    """Files, lines and functions: no values, which messages and locals may contain."""
+    """Yields files, lines and functions. Messages and local variables are left out, because they may contain values."""
     for frame in traceback.extract_tb(error.__traceback__)[-_MOST_FRAMES:]:
         path = Path(frame.filename)
         file = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-3:])
@@ -101,8 +105,10 @@ def _version(package: str) -> str | None:
 
 
 def _smallest(subject: _Subject, kind: type[BaseException]) -> tvm.IRModule | None:
-    """An operator alone, or with the one that makes its operand, that ends in the same error; None if none was found
-    in time."""
+    """Finds one operator, or two of which one computes an operand of the other, that causes the same error.
+
+    Returns None if there is none, or if it was not found in time.
+    """
     if subject.module is None or subject.again is None:
         return None
     until_s = time.monotonic() + _SEARCH_S
@@ -124,12 +130,12 @@ def _smallest(subject: _Subject, kind: type[BaseException]) -> tvm.IRModule | No
             except Exception as failure:
                 if type(_cause(failure)) is kind:
                     return part
-                # Else it fails otherwise alone: it is not this one.
+                # If it fails with another error by itself, it is not the cause.
     return None
 
 
 def _module_of(bindings: list[tuple[relax.Var, relax.Expr]]) -> tvm.IRModule:
-    """A function of these bindings alone; what they read of others are its parameters."""
+    """Returns a module of these bindings only. Results of other bindings become parameters."""
     bound = {var for var, _ in bindings}
     read = [var for _, value in bindings for var in graph.variables(value) if var not in bound]
     outside = list(dict.fromkeys(read))
@@ -147,7 +153,7 @@ def _module_of(bindings: list[tuple[relax.Var, relax.Expr]]) -> tvm.IRModule:
 
 
 def _described(module: tvm.IRModule) -> Iterator[dict[str, Any]]:
-    """The operators of a module, in order, with numbers in place of names."""
+    """Describes the operators of a module, in order, with numbers instead of names."""
     function = graph.main_of(module)
     names = {var: f"x{place}" for place, var in enumerate(function.params)}
     for var in function.params:

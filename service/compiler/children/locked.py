@@ -1,7 +1,8 @@
-"""Artifacts run in a locked child: their code computes, and reaches no file, no program and no network.
+"""Runs artifacts in a sandboxed child, in which their code cannot reach files, programs or the network.
 
-This process reads the folder, hashes its blobs and checks the library; the child (`running_roles`) gets those files
-alone, and tensors in shared memory. All that it says may be the artifact's word.
+This process reads the folder, checks the digests of its blobs and checks the library. The child (`running_roles`) can
+access only those files, and tensors in shared memory. Everything that the child reports may come from the artifact's
+code, so it is not trusted.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ _ELSEWHERE = "use Linux 5.13 or newer with landlock in /sys/kernel/security/lsm"
 
 
 def _nothing() -> None:
-    """To do meanwhile."""
+    """The default `poll`, which does nothing."""
 
 
 @dataclass(frozen=True)
 class LockedArtifact:
-    """One artifact of a folder. Each call loads it in a process of its own.
+    """One artifact of a folder. Each method loads the artifact in a new child process.
 
-    Raises, whatever it is asked:
-        BuildCrashed: the artifact's code did.
-        BuildFailed: the child did not say what came of it.
-        SandboxUnavailable: this kernel cannot lock it in, and that is not allowed.
-        OctetError: its library does not load.
+    All methods raise:
+        BuildCrashed: the artifact's code crashed.
+        BuildFailed: the child returned a malformed result.
+        SandboxUnavailable: the kernel cannot sandbox the child, and `allow_unsandboxed` is false.
+        OctetError: the library cannot be loaded.
 
     Attributes:
-        allow_unsandboxed: go on where this kernel cannot lock it in.
-        unsandboxed: whether its code may do all that this process may.
-        limits: None for a child that somebody waits for, and may end: a fork of this process, which has one thread
-            and holds no secrets. One with limits is started anew.
+        allow_unsandboxed: run without a complete sandbox if the kernel lacks features for it.
+        unsandboxed: do not sandbox the child at all.
+        limits: the child's resource limits. If None, the child has no limits and is a fork of this process, which must
+            have one thread and contain no secrets. This is for commands whose user waits and can interrupt them.
     """
 
     stored: StoredArtifact
@@ -74,10 +75,10 @@ class LockedArtifact:
         unsandboxed: bool = False,
         limits: Limits | None = None,
     ) -> LockedArtifact:
-        """The artifact `digest`; without a digest, the only one.
+        """Reads the artifact `digest` in `layout`, or the only artifact if `digest` is None.
 
         Raises:
-            OctetError: as `runtime.load`, before it loads anything.
+            OctetError: the same errors as `runtime.load` raises before it loads code.
         """
         digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
         stored = StoredArtifact.read(layout, digest, Trust.of(settings))
@@ -97,7 +98,7 @@ class LockedArtifact:
         return parse_target(self.stored.config.target)
 
     def run(self, inputs: Sequence[Array], threads: int) -> tuple[list[Array], float]:
-        """The outputs for `inputs`, which fit the signature, and how long the call took, in seconds."""
+        """Returns the outputs for `inputs`, which must match the signature, and the duration of the call in seconds."""
         shared = SharedTensors.create(self.signature)
         try:
             for place, given in zip(shared.inputs, inputs, strict=True):
@@ -109,11 +110,11 @@ class LockedArtifact:
         return list(shared.outputs), _understood("run", lambda: _number(said["seconds"]))
 
     def compare(self, vectors: Path, probes: Path | None = None, poll: Poll = _nothing) -> Comparison:
-        """With the expected outputs in the file `vectors`: `runtime.compare`.
+        """Compares the outputs with the expected outputs in the file `vectors` (`runtime.compare`).
 
         Args:
-            probes: inputs that the oracle chose, with the expected outputs, if the artifact carries some.
-            poll: called about every 100 ms meanwhile, and may raise; likewise below.
+            probes: the file of the inputs that the oracle chose and their expected outputs, if the artifact has one.
+            poll: called about every 100 ms during the run; it may raise. The same applies to the methods below.
         """
         chosen = [] if probes is None else [probes]
         asked = {"vectors": [str(vectors.absolute())], "probes": [str(file.absolute()) for file in chosen]}
@@ -121,12 +122,12 @@ class LockedArtifact:
         return _understood("verify", lambda: Comparison.from_json(said["comparisons"][0]))
 
     def bench(self, threads: int, seconds: float, poll: Poll) -> dict[str, Any]:
-        """`runtime.latency.Latency` of so many threads, each on its own core, and which cores."""
+        """Measures `runtime.latency.Latency` with `threads` threads, each on its own core, and reports the cores."""
         said = self._ask("bench", {"threads": threads, "seconds": seconds}, poll=poll)
         return _understood("bench", lambda: _latency(said))
 
     def explain(self, threads: int, seconds: float, peak: object, poll: Poll = _nothing) -> dict[str, Any]:
-        """`runtime.profile.Profile` of so many threads, each on its own core."""
+        """Measures `runtime.profile.Profile` with `threads` threads, each on its own core."""
         said = self._ask("explain", {"threads": threads, "seconds": seconds, "peak": peak}, poll=poll)
         symbols = [call.symbol for call in self.stored.config.plan.calls]
         return _understood("explain", lambda: _profile(said, symbols, machine_name(self.target)))
@@ -156,24 +157,24 @@ class LockedArtifact:
                 fork=keeping(*keep) if self.limits is None else None,
             )
         except SandboxUnavailable as error:
-            error.hint = f"{_ELSEWHERE}; or, if you trust whoever compiled the artifact, run it with --unsandboxed"
+            error.hint = f"{_ELSEWHERE}; or, if you trust the source of the artifact, run it with --unsandboxed"
             raise
 
 
 class LockedModel:
-    """A model of a folder: its only artifact, or those that are its buckets.
+    """A model of a folder: its only artifact, or one artifact for each bucket.
 
     Attributes:
-        signature: as `runtime.load_model` gives it.
+        signature: the signature that `runtime.load_model` would return.
     """
 
     def __init__(self, layout: OciLayout, digest: Digest | None, settings: Settings, *, unsandboxed: bool) -> None:
         """
         Args:
-            digest: of one artifact; None for the model in `layout`.
+            digest: the digest of one artifact, or None for the whole model in `layout`.
 
         Raises:
-            OctetError: as `runtime.load_model`, before it loads anything.
+            OctetError: the same errors as `runtime.load_model` raises before it loads code.
         """
         digests = [digest] if digest else artifacts_of_model(layout)
         parts = [LockedArtifact.read(layout, each, settings, unsandboxed=unsandboxed) for each in digests]
@@ -185,14 +186,14 @@ class LockedModel:
 
     @property
     def digest(self) -> Digest:
-        """That of the smallest bucket's artifact, which stands for all of them."""
+        """The digest of the artifact of the smallest bucket, which identifies the model."""
         return self._parts[0].digest
 
     def run(self, inputs: Sequence[Array], threads: int) -> tuple[list[Array], float]:
-        """The outputs, in the signature's order, and how long the call took, in seconds.
+        """Returns the outputs in the signature's order, and the duration of the call in seconds.
 
         Raises:
-            InvalidTensor: an input does not fit the signature, or no bucket takes its size.
+            InvalidTensor: an input does not match the signature, or no bucket accepts its size.
             OctetError: see `LockedArtifact`.
         """
         if not self.signature.buckets:
@@ -206,7 +207,7 @@ def _understood(role: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise BuildFailed(f"the {role} process did not say what came of it") from error
+        raise BuildFailed(f"the {role} process returned a malformed result") from error
 
 
 def _latency(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,11 +238,11 @@ def _profile(said: Mapping[str, Any], symbols: Sequence[str], machine: str) -> d
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{value!r} is no number of seconds, or of anything")
+        raise ValueError(f"{value!r} is not a finite number of 0 or more")
     return float(value)
 
 
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not an integer of 0 or more")
     return value

@@ -1,7 +1,7 @@
-"""Roles of the children that run models for their quantization, on inputs that the parent wrote into a file: they see
-what values tensors have, and how far two models' are apart.
+"""The roles of children that run models for quantization, on inputs that the parent wrote into a file.
 
-The file is one input after another, each the model's tensors in the signature's order, C-ordered, without gaps.
+They measure the values of tensors, and the differences between two models. The file contains one input after another.
+An input is the model's tensors in the signature's order, in C order and without gaps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ SEEN_FILE, OUTPUTS_FILE, CLASSES_FILE = "seen.npy", "outputs-{}.bin", "classes.n
 
 
 def extremes_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The least and the largest value of every input and output, for each set of inputs: `SEEN_FILE`, `[sets, tensors,
-    2]` float32. A tensor with a value that is not finite has NaN for both."""
+    """Writes the minimum and the maximum of every input and output, for each set of inputs.
+
+    `SEEN_FILE` is `[sets, tensors, 2]` float32. If a tensor contains a value that is not finite, both are NaN.
+    """
     model = _model(request["model"], request["threads"])
     seen = [
         [_extremes(tensor) for tensor in (*inputs, *model.run(inputs))]
@@ -37,8 +39,11 @@ def extremes_role(request: Mapping[str, Any], report: Report) -> Mapping[str, An
 
 
 def channels_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The least and the largest value of each channel of some outputs `[N, C, ...]`, whose places are `outputs`, of all
-    inputs: `SEEN_FILE`, `[channels, 2]` float32, one output after the other."""
+    """Writes the minimum and the maximum of each channel over all inputs, for the outputs `[N, C, ...]` with the
+    indices `outputs`.
+
+    `SEEN_FILE` is `[channels, 2]` float32, one output after another.
+    """
     model = _model(request["model"], request["threads"])
     seen, number = np.zeros((0, 0), np.float32), 0
     for inputs in _inputs(request["inputs"], model.signature.inputs):
@@ -54,8 +59,10 @@ def channels_role(request: Mapping[str, Any], report: Report) -> Mapping[str, An
 
 
 def histograms_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """How many values of every input and output lie in each of `bins` between its `ranges`: `SEEN_FILE`, `[tensors,
-    bins]` int64."""
+    """Writes a histogram of every input and output, with `bins` equal bins over the range in `ranges`.
+
+    `SEEN_FILE` is `[tensors, bins]` int64.
+    """
     model = _model(request["model"], request["threads"])
     bins, ranges = int(request["bins"]), request["ranges"]
     counts = np.zeros((len(ranges), bins), np.int64)
@@ -69,8 +76,11 @@ def histograms_role(request: Mapping[str, Any], report: Report) -> Mapping[str, 
 
 
 def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Two models of as many outputs of the same shapes: the sums of squares of the first one's outputs, and of their
-    differences: `SEEN_FILE`, `[outputs, 2]` float64. The first output of each goes to `OUTPUTS_FILE`, as float32."""
+    """Compares two models with outputs of equal shapes.
+
+    Writes the sum of squares of the first model's outputs and that of the differences to `SEEN_FILE`, `[outputs, 2]`
+    float64; and the first output of each model to `OUTPUTS_FILE`, float32.
+    """
     models = [_model(each, request["threads"]) for each in request["models"]]
     sums = np.zeros((len(models[0].signature.outputs), 2), np.float64)
     number = 0
@@ -88,9 +98,12 @@ def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
 
 
 def moments_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Of each of `layers` the sums over all inputs of what its columns are on average and, if it asks for these, of
-    their products: `SEEN_FILE`, one after the other, flat, float64 (`columns.means`, `columns.products`). A layer is
-    the place of its operand among inputs and outputs, how that is rounded, and its windows."""
+    """Writes, for each of `layers`, the sums over all inputs of `columns.means` and, if requested, of
+    `columns.products`.
+
+    `SEEN_FILE` contains them one after another, flat, as float64. A layer is described by the index of its operand
+    among inputs and outputs, the operand's rounding, and the windows.
+    """
     model = _model(request["model"], request["threads"])
     layers = [(each, Windows.from_json(each["windows"])) for each in request["layers"]]
     sums: list[Array] = []
@@ -107,9 +120,12 @@ def moments_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
 
 
 def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """A model whose last input are switches, with each row of `switches`. The sums of squares of the first output with
-    the first row, and of what it differs by with each: `SEEN_FILE`, `[rows, 2]` float64. The most likely class of each:
-    `CLASSES_FILE`, `[inputs, rows]` int64."""
+    """Runs a model whose last input is a vector of switches, once for each row of `switches`.
+
+    Writes to `SEEN_FILE`, `[rows, 2]` float64: the sum of squares of the first output with the first row, and the sum
+    of squares of its difference from the output with each row. Writes the index of the largest value of each output to
+    `CLASSES_FILE`, `[inputs, rows]` int64.
+    """
     model = _model(request["model"], request["threads"])
     rows = [np.array(row, np.float32) for row in request["switches"]]
     sums, classes = np.zeros((len(rows), 2), np.float64), []
@@ -124,7 +140,7 @@ def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, An
 
 
 def pair_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The medians of calls of two models in turns, for `seconds`, in s: `SEEN_FILE`, `[2]` float64."""
+    """Runs two models in turns for `seconds`. Writes the median duration of each, in s: `SEEN_FILE`, `[2]` float64."""
     first, second = (_model(each, request["threads"]) for each in request["models"])
     found = race(first, second, request["seconds"])
     np.save(SEEN_FILE, np.array([found.first_s, found.second_s]), allow_pickle=False)
@@ -132,7 +148,7 @@ def pair_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
 
 
 def histogram(values: Array, low: float, high: float, bins: int) -> Array:
-    """Counts of `values` in equal bins from `low` to `high`; what lies outside is in the first or the last."""
+    """Counts `values` in equal bins from `low` to `high`. The first and last bin include the values outside."""
     if high <= low:
         return np.bincount([0], [values.size], bins).astype(np.int64)
     places = (values.reshape(-1) - np.float32(low)) * np.float32(bins / (high - low))
@@ -145,14 +161,14 @@ def _extremes(output: Array) -> tuple[float, float]:
 
 
 def _inputs(path: str, specs: Sequence[TensorSpec]) -> Iterator[list[Array]]:
-    """The inputs in the file."""
+    """Yields the inputs in the file."""
     tensors = [aligned_empty(spec.shape, spec.dtype) for spec in specs]
     with Path(path).open("rb") as file:
         while True:
             for place, tensor in enumerate(tensors):
                 if file.readinto(tensor.reshape(-1).view(np.uint8).data) != tensor.nbytes:
                     if place:
-                        raise ValueError("the last input is cut short")
+                        raise ValueError("the file ends in the middle of an input")
                     return
             yield tensors
 

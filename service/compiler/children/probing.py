@@ -1,12 +1,12 @@
-"""Inputs of a build's check that the oracle chooses, besides the fixed patterns of `core.vectors`.
+"""Chooses inputs to verify an artifact with, in addition to the fixed patterns of `core.vectors`.
 
-Cheap models are checked on hundreds of inputs, expensive ones on the patterns alone. The inputs are drawn at random, in
-rounds. The oracle runs them and observes what each operator meets: ties before rounding, both bounds of its storage,
-the extremes of its accumulators, and the entries of a table that it looks up. Inputs that reach something new are the
-parents of later ones.
+Small models are checked on hundreds of inputs, large ones on the patterns alone. The inputs are drawn at random, in
+rounds. The oracle computes each of them and records which special cases every operator meets: ties before rounding,
+both bounds of its storage type, the extremes of its accumulators, and the entries of a lookup table. Later inputs are
+variations of those inputs that reached a new case.
 
-All is decided by the model and a seed, never by a clock, so equal builds choose equal inputs. They are stored with the
-expected outputs, for the machines of the target that verify the artifact.
+The choice depends only on the model and a seed, never on time, so equal builds choose equal inputs. They are stored
+with the expected outputs, so that other machines can verify the artifact too.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from service.core.arrays import Array
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.vectors import MOST_PROBES, InputFill
 
-# What the inputs of one model may cost, by estimates of the oracle's time and of the slowest reference kernels'.
+# The time budget of a model's inputs, by estimates of the time of the oracle and of the slowest reference kernels.
 _BUDGET_S = 1.5
 _CALL_S, _ELEMENT_S, _MAC_S = 1e-4, 4e-8, 1e-8
 _FEWEST = 4
-_MOST_BYTES = 2 << 20  # of inputs and outputs: they are stored
+_MOST_BYTES = 2 << 20  # the size of all inputs and outputs, which are stored with the artifact
 _ROUND = 16
-_WORDS = 256  # values of an 8-bit type
+_WORDS = 256  # the number of values of an 8-bit type
 
 
 def probe_count(module: tvm.IRModule, signature: ModelSignature) -> int:
-    """The number of inputs that a build of `module` is checked on besides the fixed patterns; 0 for models that are
-    expensive, or that keep state."""
+    """Returns how many inputs to choose for a build of `module`; 0 for large models and for models that keep state."""
     if signature.states:
         return 0
     function = graph.main_of(module)
@@ -56,19 +55,20 @@ def probe_count(module: tvm.IRModule, signature: ModelSignature) -> int:
 def _elements(var: tvm.relax.Var) -> int:
     try:
         return math.prod(graph.shape_of(var))
-    except (AttributeError, TypeError):  # a tuple, or a shape
+    except (AttributeError, TypeError):  # a tuple or a shape
         return 0
 
 
 @dataclass
 class Reached:
-    """What the inputs so far have met in one operator.
+    """The special cases that the inputs so far have reached in one operator.
 
     Attributes:
-        ties: values exactly between two integers that it rounded.
-        low, high: True if its output has reached that bound of its storage.
+        ties: the number of rounded values that were exactly between two integers.
+        low, high: true if an output has reached that bound of its storage type.
         least, most: the extremes of its accumulators; None if it has none.
-        entries: which of the 256 values of its 8-bit operand it has seen; None if it does not map single values.
+        entries: true for each of the 256 values that its 8-bit operand has had; None if the operator is not a function
+            of single values.
     """
 
     ties: int = 0
@@ -81,11 +81,11 @@ class Reached:
 
 @dataclass
 class Observer:
-    """Records what each operator meets while the oracle runs: an `oracle.Observe`.
+    """Records the special cases that each operator reaches while the oracle runs. Implements `oracle.Observe`.
 
     Attributes:
-        reached: by the name of the operator's result.
-        news: for each sample of the current round, how much it was the first to reach.
+        reached: the cases reached so far, by the name of the operator's result.
+        news: for each sample of the current round, the number of cases that it was the first to reach.
     """
 
     reached: dict[str, Reached] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Observer:
         self.news[sample] += news
 
     def report(self) -> dict[str, Any]:
-        """What was reached, as the numerics report has it: counts of operators, and a sentence."""
+        """Returns the counts of operators and a sentence for the numerics report."""
         bounded = [each for each in self.reached.values() if each.least is None]
         tables = [each.entries for each in self.reached.values() if each.entries is not None]
         full = sum(bool(entries.all()) for entries in tables)
@@ -138,7 +138,7 @@ class Observer:
 
 
 def _bounds(operation: Operation) -> tuple[int, int] | None:
-    """The bounds of the storage that an operator rounds to; None if it does not."""
+    """Returns the bounds of the storage type that an operator rounds to; None if it does not round."""
     if "out_type" not in (operation.call.attrs or {}).keys():  # noqa: SIM118 (DictAttrs has no `in`)
         return None
     quantized = operation.quantized("out_type")
@@ -146,7 +146,7 @@ def _bounds(operation: Operation) -> tuple[int, int] | None:
 
 
 def _maps_values(operation: Operation, operand: Array, result: Array) -> bool:
-    """True if an operator maps each value of an 8-bit tensor by itself, as a table does."""
+    """Returns true if an operator is a function of each single value of an 8-bit tensor, like a lookup table."""
     variables = [arg for arg in operation.call.args if isinstance(arg, tvm.relax.Var)]
     return len(variables) == 1 and operand.dtype.itemsize == 1 and operand.shape == result.shape and operand.size > 0
 
@@ -162,7 +162,7 @@ def probe(
     """Chooses `count` inputs, and runs the oracle on them.
 
     Args:
-        patterns: inputs that were run with `observer` before; the parents of the first ones.
+        patterns: inputs that were run with `observer` before. The first inputs may be variations of these.
 
     Returns:
         The inputs, and the outputs for each of them.
@@ -184,7 +184,7 @@ def probe(
 def _drawn(
     specs: Sequence[TensorSpec], rng: np.random.Generator, number: int, parents: Sequence[Sequence[Array]]
 ) -> list[Array]:
-    """One input: random, all values in turn, random near the zero point, or a parent of which some values change."""
+    """Draws one input: random values, all values in turn, random values near the zero point, or a changed parent."""
     way = number % 4
     if way == 3 and parents:
         parent = parents[int(rng.integers(len(parents)))]
@@ -199,7 +199,9 @@ def _drawn(
 
 
 def arrays_of(inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]) -> Mapping[str, Array]:
-    """The arrays of the file that an artifact carries (`core.artifact.Report.PROBES`): inputs as `input.NUMBER.PLACE`,
-    expected outputs as `NUMBER.PLACE`."""
+    """Returns the arrays of the report `core.artifact.Report.PROBES`, by name.
+
+    An input has the name `input.NUMBER.INDEX`, and an expected output the name `NUMBER.INDEX`.
+    """
     given = {f"input.{number}.{place}": it for number, each in enumerate(inputs) for place, it in enumerate(each)}
     return given | {f"{number}.{place}": it for number, each in enumerate(outputs) for place, it in enumerate(each)}

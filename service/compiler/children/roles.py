@@ -1,8 +1,8 @@
-"""Roles of the compiler's children. Each runs in a process of its own, sandboxed (see `sandbox` and `child`).
+"""The roles of the compiler's children. Each runs in its own sandboxed process (see `sandbox` and `child`).
 
-`import` reads the upload and hands on typed IR as JSON; `build` checks that again, writes the model's objects and the
-programs of its kernels; `kernel` compiles one of these; `oracle` says what the model should compute. Files pass between
-them in scratch directories; the parent trusts none of their content.
+`import` reads the upload and writes typed IR as JSON. `build` checks that IR again, and writes the model's object and
+the programs of its kernels. `kernel` compiles one of these programs. `oracle` computes the expected outputs. The roles
+exchange files in scratch directories; the parent trusts none of their content.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ GRAPH_FILE = "graph.txt"
 
 
 def import_role(request: Request, report: Report) -> Result:
-    """A model file -> `module.json` in the working directory, and the signature."""
+    """Imports a model file. Writes `module.json` to the working directory; returns the signature and the facts."""
     report.stage(Stage.IMPORT)
     data = Path(request["source"]).read_bytes()
     incident.about({"format": detect_format(data[:HEAD_BYTES]) or ""})
@@ -73,7 +73,10 @@ def import_role(request: Request, report: Report) -> Result:
 
 
 def inspect_role(request: Request, report: Report) -> Result:
-    """A model file -> its facts; and its graph, as text in `graph.txt`. One that is not compiled -> its outline."""
+    """Returns the facts of a model file and writes its graph to `graph.txt`.
+
+    Returns an outline instead if Octet cannot compile the model.
+    """
     data = Path(request["source"]).read_bytes()
     try:
         imported = _imported(data, request, report)
@@ -84,7 +87,7 @@ def inspect_role(request: Request, report: Report) -> Result:
 
 
 def passes_role(request: Request, report: Report) -> Result:
-    """A model file -> what each pass makes of it, as numbered text files in the working directory."""
+    """Runs the passes on a model file, and writes the module after each pass to a numbered text file."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     imported = _imported(Path(request["source"]).read_bytes(), request, report)
     context = Context(mode, codegen_target(name), library_for(name, mode))
@@ -102,15 +105,15 @@ def _imported(data: bytes, request: Request, report: Report) -> ImportedModel:
 
 
 def oracle_role(request: Request, report: Report) -> Result:
-    """`module.json` -> the oracle's answers to the generated inputs, in the working directory.
+    """Computes the expected outputs of `module.json` for the generated inputs, and writes them.
 
-    It answers for the module as it was imported, one sample of a batch at a time, so that every pass of ours is held
-    to account. The inputs of a model that keeps state are the calls of one sequence.
+    The oracle computes the module as it was imported, one sample of a batch at a time, so that the comparison covers
+    every pass. The inputs of a model that keeps state are the calls of one sequence.
 
-    Of a cheap model it chooses further inputs (`compiler.children.probing`), and writes them with its answers.
+    For a small model it also chooses further inputs (`compiler.children.probing`), and writes them with their outputs.
 
     Returns:
-        `reached`: what the operators met in all inputs (`probing.Observer.report`).
+        `reached`: the special cases that the operators met in all inputs (`probing.Observer.report`).
     """
     report.at(stage=Stage.VERIFY)
     batch, signature = request["batch"], ModelSignature.from_json(request["signature"])
@@ -132,13 +135,16 @@ def oracle_role(request: Request, report: Report) -> Result:
 
 
 def padding_role(request: Request, report: Report) -> Result:
-    """Modules of one model at several lengths -> how many values stay equal where the inputs of the shorter ones are
-    filled up with zeros, and computed by the longest (see `compiler.build.padding`)."""
+    """Compares modules of one model at several lengths (see `compiler.build.padding`).
+
+    The inputs of the shorter modules are padded with zeros and computed by the longest module. Returns how many output
+    values there are, and how many of them stay equal.
+    """
     report.at(stage=Stage.VERIFY)
     module, mode = _loaded(request), get_mode(request["numerics"])
     longest, values, equal = ModelSignature.from_json(request["signature"]), 0, 0
     if ranges := _ranges(module):
-        return {"values": 0, "equal": 0, "reason": f"{ranges} takes a range over all that is filled up"}
+        return {"values": 0, "equal": 0, "reason": f"{ranges} takes a range that includes the padding"}
     for path, signature in zip(request["modules"], map(ModelSignature.from_json, request["signatures"]), strict=True):
         samples = masked_samples(signature)
         answers = oracle.run_all(_loaded({"module": path}), mode, samples)
@@ -150,7 +156,7 @@ def padding_role(request: Request, report: Report) -> Result:
 
 
 def _ranges(module: tvm.IRModule) -> str:
-    """The name of what is quantized by the least and the largest of all its elements, at run time; "" if nothing is."""
+    """Returns the name of a minimum or maximum over all elements of a tensor, for dynamic quantization; or ""."""
     for var, value in graph.bindings(graph.main_of(module)):
         name = str(getattr(getattr(value, "op", None), "name", ""))
         if name in ("relax.max", "relax.min") and math.prod(graph.shape_of(var)) == 1 < math.prod(
@@ -161,7 +167,7 @@ def _ranges(module: tvm.IRModule) -> str:
 
 
 def _equal_beginning(short: Array, long: Array) -> int:
-    """How many values of `short` are those of `long` at the same place."""
+    """Counts the values of `short` that are equal to the value of `long` at the same index."""
     beginning = long[tuple(map(slice, short.shape))] if short.ndim == long.ndim else long
     if beginning.shape != short.shape:
         return 0
@@ -169,8 +175,11 @@ def _equal_beginning(short: Array, long: Array) -> int:
 
 
 def build_role(request: Request, report: Report) -> Result:
-    """`module.json` -> the object of plain functions, the programs of kernels and the constants layer, in the working
-    directory; and the call plan."""
+    """Builds `module.json`. Returns the call plan, among others.
+
+    Writes the object of the generated functions, the programs of the kernels and the constants to the working
+    directory.
+    """
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     target = codegen_target(name)
     choices = Choices(request["tiles"], request["rank"])
@@ -208,14 +217,14 @@ def build_role(request: Request, report: Report) -> Result:
 
 
 def _lowered(module: tvm.IRModule, request: Request) -> object:
-    """What the passes make of `module`, with the settings of a build."""
+    """Runs the passes on `module` with the settings of the build."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     library = library_for(name, mode, Choices(request["tiles"], request["rank"]))
     return PIPELINE.run(module, Context(mode, codegen_target(name), library, request["batch"]))
 
 
 def kernel_role(request: Request, report: Report) -> Result:
-    """A kernel's program -> its object, in the working directory."""
+    """Compiles the program of a kernel. Writes its object to the working directory."""
     report.at(stage=Stage.CODEGEN, op=request["symbol"])
     program = Path(request["program"]).read_text()
     compile_program(program, request["symbol"], codegen_target(parse_target(request["target"])), Path(OBJECT_FILE))
@@ -223,7 +232,7 @@ def kernel_role(request: Request, report: Report) -> Result:
 
 
 def _reporting(report: Report) -> Callable[[Pass], None]:
-    """Says which stage a build has come to, as passes begin; at once that it has come to the first."""
+    """Reports the first stage, and returns a function that reports each new stage when its first pass begins."""
     stage = Stage.SELECT
     report.stage(stage)
 
@@ -238,14 +247,14 @@ def _reporting(report: Report) -> Callable[[Pass], None]:
 
 
 def _loaded(request: Request) -> tvm.IRModule:
-    """Rebuilds the module of an import child, call by call, so that type inference sees every operator again."""
-    # Not `tvm.ir.load_json`, which first looks for what older versions wrote, for longer than reading takes.
+    """Rebuilds the module of an import child call by call, so that type inference checks every operator again."""
+    # Not `tvm.ir.load_json`, which also checks for formats of older versions, and takes longer for that than to read.
     module = from_json_graph_str(Path(request["module"]).read_text())
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
 
 
 def _part(sample: Sequence[Array], place: int, batch: int) -> list[Array]:
-    """One sample of a batch; inputs of a model that is built as it came may have no such dimension."""
+    """Returns one sample of a batch. If the batch is 1, returns all of it: inputs may lack a batch dimension."""
     return [value[place : place + 1] for value in sample] if batch > 1 else list(sample)
 
 
@@ -254,7 +263,7 @@ def _joined(parts: Sequence[Sequence[Array]]) -> list[Array]:
 
 
 def _formulas(module: tvm.IRModule, numerics: str) -> dict[str, str]:
-    """The formula behind each kind of operator in the model."""
+    """Returns a summary of the formula of each type of operator in the model."""
     mode = get_mode(numerics)
     found = (operation for _, _, operation in graph.operations(graph.main_of(module)) if operation is not None)
     return {mode.key(operation): mode.formula(operation).summary for operation in found}

@@ -1,7 +1,7 @@
-"""Roles of the children that run an artifact for a command: `octet run`, `octet bench`, `octet explain`.
+"""The roles of children that run an artifact for `octet run`, `octet bench` and `octet explain`.
 
-An artifact is native code, of whom ever it came from. The parent has hashed and checked its files, and handed over the
-tensors; what is measured is measured here, in the process that computes.
+An artifact is native code that may come from an untrusted source. The parent has checked the digests of its files and
+passes the tensors. Times are measured in the child, which is the process that computes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.runtime.threads import Threads, confined
 
 
 def run_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The inputs in the shared memory `tensors` -> the outputs there, and how long the call took."""
+    """Reads inputs from the shared memory `tensors`, writes outputs to it, and returns the duration of the call."""
     model = _model(request, request["threads"])
     shared = SharedTensors(model.signature, request["tensors"])
     started_s = time.perf_counter()
@@ -34,7 +34,7 @@ def run_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
 
 
 def bench_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """`runtime.latency.Latency` of so many threads, each on its own core, and which cores."""
+    """Measures `runtime.latency.Latency` with the requested number of threads, each on its own core."""
     threads = confined(request["threads"])
     model = _model(request, threads)
     cores = sorted(os.sched_getaffinity(0))
@@ -42,7 +42,7 @@ def bench_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
 
 
 def explain_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """`runtime.profile.Profile` of so many threads, each on its own core."""
+    """Measures `runtime.profile.Profile` with the requested number of threads, each on its own core."""
     model = _model(request, confined(request["threads"]))
     return profile(model, peak=request["peak"], seconds=request["seconds"]).to_json()
 
