@@ -23,7 +23,11 @@ def keeping(*descriptors: int) -> Fork:
     """Returns a `fork` function for `run_child`. The child is a fork of this process and keeps these descriptors."""
 
     def fork(role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
-        """Forks. Raises `RuntimeError` if this process has other threads, whose locks would stay locked in the child."""
+        """Forks this process.
+
+        Raises:
+            RuntimeError: this process has other threads. Locks that they hold would stay locked in the child.
+        """
         child.load(role)
         threads = own_threads()
         if threads > 1:

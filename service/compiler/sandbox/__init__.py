@@ -1,8 +1,8 @@
-"""Locks the compiler's children in: the upload that they read is hostile.
+"""The sandbox of the compiler's children. It assumes that the upload that a child reads is hostile.
 
-`run_child` starts a role of `service.compiler.children.child` in a process that may touch the files of its `Access`,
-use what its `Limits` allow, and otherwise only compute; `check` tells what the running kernel offers for that. Imports
-no TVM.
+`run_child` runs a role of `service.compiler.children.child` in a process that can access only the files of its `Access`
+and use only the resources of its `Limits`. Apart from that, it can only compute. `check` reports which sandbox features
+the running kernel has. This package does not import TVM.
 """
 
 from service.compiler.sandbox.cards import with_cards

@@ -36,7 +36,7 @@ Program = list[Instruction]
 
 
 def argument(index: int) -> int:
-    """Offset of the low 32 bits of argument `index`; both architectures are little-endian."""
+    """Returns the offset of the low 32 bits of argument `index`. Both architectures are little-endian."""
     return 16 + 8 * index
 
 
@@ -49,7 +49,7 @@ def give(action: int) -> Program:
 
 
 def when_equal(value: int, then: Program) -> Program:
-    """Runs `then`, which must return, if A is `value`; A is kept otherwise."""
+    """Runs `then`, which must return, if A equals `value`. Otherwise A does not change."""
     return [Instruction(JEQ, value, 0, len(then)), *then]
 
 
@@ -58,5 +58,5 @@ def when_at_least(value: int, then: Program) -> Program:
 
 
 def when_masked(offset: int, mask: int, value: int, then: Program) -> Program:
-    """Runs `then`, which must return, if (the word at `offset`) & `mask` is `value`; A is lost otherwise."""
+    """Runs `then`, which must return, if (the word at `offset`) & `mask` equals `value`. Otherwise A is overwritten."""
     return [*load(offset), Instruction(AND, mask), *when_equal(value, then)]

@@ -1,9 +1,9 @@
-"""What a child that runs kernels on NVIDIA's cards may do besides: the driver works in its process, and reaches the
-kernel through devices.
+"""Additional rights of a child that runs kernels on an NVIDIA GPU.
 
-By what is public of the driver (the sources of its kernel modules, and its own documentation), and by what one called
-(580.159 with an H200, by strace, outside of this sandbox).
-Whoever may use a card is as little locked in as its driver is sound, so only roles that run such an artifact may.
+The user-space driver runs in the child's process and uses device files to communicate with the kernel. The list of
+rights is based on the public sources of the driver's kernel modules, on its documentation, and on the system calls that
+driver 580.159 made with an H200 outside of this sandbox (recorded with strace). A bug in the driver could let a child
+with these rights escape, so only roles that run a GPU artifact have them.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _FACTS = (
     *("/proc/driver/nvidia", "/proc/driver/nvidia-caps", "/proc/devices", "/proc/modules", "/proc/sys/vm"),
     *("/sys/bus/pci", "/sys/devices", "/sys/module", "/usr/share/nvidia"),
 )
-_OPEN_FILES = 4096  # the driver opens a device anew for much of what it maps
+_OPEN_FILES = 4096  # the driver opens a device again for many of its mappings
 
 CALLS = (
     *("eventfd2", "pipe2", "mincore", "mlock", "mlock2", "munlock", "get_mempolicy", "set_mempolicy", "mbind"),
     *("memfd_create", "bind", "listen"),
 )
-# When it begins it listens at an abstract socket, by which processes that share memory would find it, and asks whether
-# a server (MPS) listens at one of its own: here nobody does.
+# At start, the driver listens on an abstract socket, through which processes that share memory would find it, and
+# checks if an MPS server is listening on its socket. Neither is needed here.
 SOCKET = socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
-# Commands of the control device are of type F (NV_IOCTL_MAGIC, nv-ioctl-numbers.h), which is the second byte; those of
-# unified memory are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock says of which devices.
+# The ioctls of the control device have type F (NV_IOCTL_MAGIC, nv-ioctl-numbers.h), which is the second byte. Those of
+# unified memory are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts which devices can be opened.
 IOCTL_TYPE, IOCTL_TYPE_MASK = 0x4600, 0xFF00
 UVM_IOCTLS = (0x3000_0001, 0x3000_0002)
 UVM_IOCTLS_BELOW = 0x100
 
 
 def rules() -> Rules:
-    """Landlock rules for the devices and what the driver reads, as far as they are there."""
+    """Returns Landlock rules for the device files and the files that the driver reads, if they exist."""
     cards = sorted(path for path in Path("/dev").glob("nvidia[0-9]*"))
     devices = [path for path in (*map(Path, _DEVICES), *cards) if path.exists()]
     folder = driver_folder()
@@ -49,10 +49,13 @@ def rules() -> Rules:
 
 
 def environment() -> dict[str, str]:
-    """Where the driver is, and which cards it is to show; and no cache of compiled code in a home."""
+    """Returns variables that select the driver and the visible GPUs, and disable the cache of compiled code."""
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ} | {"CUDA_CACHE_DISABLE": "1"}
 
 
 def with_cards(limits: Limits) -> Limits:
-    """The driver reserves addresses for all memory of the machine and its cards."""
+    """Returns `limits` with GPU access and no address space limit.
+
+    The driver reserves addresses for all memory of the machine and its GPUs.
+    """
     return replace(limits, cards=True, memory_bytes=UNLIMITED_BYTES, open_files=max(limits.open_files, _OPEN_FILES))

@@ -11,13 +11,13 @@ from service.core.errors import SandboxUnavailable
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a sandbox is made of.
+    """One kernel feature that the sandbox needs.
 
     Attributes:
         name: `landlock` or `seccomp`.
-        available: whether this kernel has it; builds are refused where it has not.
-        detail: version, or why it is missing.
-        lost: what a malicious model file could do without it; empty if nothing.
+        available: true if this kernel has the feature. Without it, builds are rejected.
+        detail: the version, or the reason why it is missing.
+        lost: what a malicious model file could do without the feature; empty if it is available.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Finding:
 
 
 def check() -> list[Finding]:
-    """Asks the running kernel; starts nothing and changes nothing."""
+    """Checks the features of the running kernel. Starts no process and changes nothing."""
     if not is_known_architecture():
         reason = f"no system call table for {architecture()}"
         return [
@@ -38,10 +38,10 @@ def check() -> list[Finding]:
 
 
 def require(*, allow_unsandboxed: bool = False) -> None:
-    """Nothing, where the sandbox is complete.
+    """Checks that the kernel has every feature that the sandbox needs.
 
     Raises:
-        SandboxUnavailable: something is missing, and `allow_unsandboxed` is False.
+        SandboxUnavailable: a feature is missing, and `allow_unsandboxed` is False.
     """
     missing = [finding for finding in check() if not finding.available]
     if missing and not allow_unsandboxed:
@@ -62,7 +62,7 @@ def _landlock() -> Finding:
             "not built into this kernel, switched off at boot, or hidden by the container's own filter",
             "a malicious model file could read and write every file of this user",
         )
-    # The rest of what newer versions add (truncation, TCP, abstract sockets, signals) the filter refuses anyway.
+    # The seccomp filter denies everything else that newer versions add: truncation, TCP, abstract sockets, signals.
     return Finding("landlock", True, f"ABI {version}")
 
 

@@ -1,4 +1,4 @@
-"""Raw system calls by ctypes: the few that Python has no function for."""
+"""System calls for which Python has no function, made with ctypes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def is_known_architecture() -> bool:
 
 
 def syscall(name: str, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Calls `name` by its number; integers are passed as the 64-bit registers that the kernel reads, arrays by address.
+    """Makes the system call `name`. Integers are passed as 64-bit values, arrays by address.
 
     Raises:
-        OSError: the kernel refused, `errno` says why; ENOSYS also where we have no number.
+        OSError: the kernel returned an error. ENOSYS also means that the number of the call is not known.
     """
     if not is_known_architecture():
         raise OSError(errno.ENOSYS, f"{name}: no system call table for {architecture()}")
@@ -36,14 +36,14 @@ def syscall(name: str, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> 
 
 
 def drop_capabilities() -> None:
-    """Leaves this thread no capability (capset(2), all sets empty)."""
+    """Drops all capabilities of this thread (capset(2) with empty sets)."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     nothing = ctypes.create_string_buffer(24)  # effective, permitted, inheritable; two words each
     _checked(_libc.capset(ctypes.create_string_buffer(header, len(header)), nothing), "capset")
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """As `syscall`, for prctl(2), whose unused arguments must be zero."""
+    """Calls prctl(2) like `syscall`, and passes zeros as the unused arguments."""
     padded = (*arguments, 0, 0, 0, 0)[:4]
     return _checked(_libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, padded)), "prctl")
 
@@ -51,7 +51,7 @@ def prctl(option: int, *arguments: int) -> int:
 def _register(
     argument: int | ctypes.Array[ctypes.c_char] | None,
 ) -> ctypes.c_ulong | ctypes.Array[ctypes.c_char] | None:
-    # A bare int would be passed as 32 bits, and syscall(3) would read whatever the upper half of the register held.
+    # A plain int would be passed as 32 bits, and the upper half of the register would be undefined.
     return ctypes.c_ulong(argument) if isinstance(argument, int) else argument
 
 

@@ -1,8 +1,8 @@
-"""Landlock: which files this process may see, and no TCP, from now on and for ever.
+"""Landlock: restricts permanently which files this process can access, and denies TCP.
 
-https://docs.kernel.org/userspace-api/landlock.html. Every right that the running kernel knows is denied except where
-a rule grants it. A restriction is inherited by threads and programs started later, but binds no thread that already
-runs: call `restrict` while there is one.
+https://docs.kernel.org/userspace-api/landlock.html. Every right that the running kernel supports is denied unless a
+rule grants it. New threads and programs inherit a restriction, but it does not apply to other threads that are already
+running. Therefore call `restrict` while the process has one thread.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _RULE_PATH_BENEATH = 1
 
 
 def abi() -> int:
-    """The kernel's Landlock version; 0 where there is none, or where it was switched off at boot."""
+    """Returns the kernel's Landlock ABI version, or 0 if it is not available or was disabled at boot."""
     try:
         return syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
     except OSError as error:
@@ -77,15 +77,15 @@ def abi() -> int:
 
 
 def handled_rights(version: int) -> Right:
-    """Every file system right that ABI `version` can deny."""
+    """Returns all file system rights that ABI `version` can deny."""
     newest = max(right for since, right in _NEWEST_RIGHT.items() if since <= version)
     return Right((newest << 1) - 1)
 
 
 def restrict(rules: Iterable[tuple[Path, Right]]) -> None:
-    """Denies the calling thread every file outside `rules`, every TCP port, and signals to processes outside.
+    """Denies the calling thread all files that `rules` do not allow, all TCP ports, and signals to other processes.
 
-    Needs no_new_privs. Costs no privilege and cannot be undone.
+    Requires no_new_privs, but no privilege. It cannot be undone.
 
     Raises:
         OSError: the kernel has no Landlock, or a path cannot be opened.

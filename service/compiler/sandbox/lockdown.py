@@ -1,8 +1,9 @@
-"""The child sandboxes itself. Every step is irreversible, inherited by threads, and holds for root too.
+"""The steps by which a child sandboxes itself. They are irreversible, inherited by threads, and also bind root.
 
-Files are closed off before the task's modules are imported, system calls after. Landlock binds no thread that already
-runs, so it must come first, while there is one; imports then read nothing but installed code. The filter comes last
-because imports legitimately do more than tasks may; it reaches every thread (TSYNC).
+File access is restricted before the task's modules are imported, and system calls afterwards. Landlock does not apply
+to other threads that are already running, so it must come first, while there is only one thread. Imports can then read
+only installed code. The seccomp filter comes last, because imports need more system calls than tasks. It applies to
+every thread (TSYNC).
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _pinned: list[int] = []
 
 
 def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> None:
-    """Limits, no privileges, and no files but those of `access` and the installed code. Call with one thread only.
+    """Sets resource limits, drops privileges, and denies all files except those of `access` and installed code.
+
+    The process must have only one thread.
 
     Raises:
         SandboxUnavailable: the kernel lacks Landlock or seccomp, and `allow_unsandboxed` is False.
@@ -43,13 +46,13 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
         return
     threads = own_threads()
     if threads > 1:
-        raise RuntimeError(f"{threads} threads run already, and Landlock would bind one of them")
+        raise RuntimeError(f"the process has {threads} threads, and Landlock would apply to only one of them")
     _pinned.append(os.open("/proc/self", os.O_PATH | os.O_CLOEXEC))
     landlock.restrict([*system_rules(), *access.rules(), *(cards.rules() if limits.cards else ())])
 
 
 def close_calls(limits: Limits, *, execute: bool = False) -> None:
-    """No system calls but those that computing needs; after the imports."""
+    """Denies all system calls that are not needed to compute. Call it after the imports."""
     if seccomp.is_available():
         seccomp.install(
             threads=limits.threads > 1,
@@ -62,7 +65,7 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
 def _limit(limits: Limits) -> None:
     step_back(limits.nice)
     if limits.processors:
-        with contextlib.suppress(OSError):  # they were taken from us meanwhile
+        with contextlib.suppress(OSError):  # these processors may no longer be available
             os.sched_setaffinity(0, limits.processors)
     cpu_s = max(1, round(limits.cpu_s))
     for what, soft, hard in (
@@ -71,14 +74,14 @@ def _limit(limits: Limits) -> None:
         (resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
         (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_MEMLOCK, *(2 * (UNLIMITED_BYTES,) if limits.cards else (0, 0))),  # what cards copy from stays
+        (resource.RLIMIT_MEMLOCK, *(2 * (UNLIMITED_BYTES,) if limits.cards else (0, 0))),  # for GPU copies
         (resource.RLIMIT_MSGQUEUE, 0, 0),
-        # Not RLIMIT_NPROC: it counts all tasks of the user on the machine, other containers' included. fork is
-        # refused by the filter, and the parent watches the number of threads.
+        # Not RLIMIT_NPROC: it counts all tasks of the user on the machine, including those of other containers. The
+        # filter denies fork, and the parent limits the number of threads.
     ):
         ceiling = resource.getrlimit(what)[1]
         if ceiling != resource.RLIM_INFINITY:
             soft, hard = min(soft, ceiling), min(hard, ceiling)
         resource.setrlimit(what, (soft, hard))
-    with contextlib.suppress(OSError):  # if memory runs out, the kernel should take this process and not the server
+    with contextlib.suppress(OSError):  # if memory runs out, the kernel should kill this process, not the server
         Path("/proc/self/oom_score_adj").write_text("1000")

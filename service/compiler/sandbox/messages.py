@@ -1,6 +1,7 @@
-"""The parent's end of the pipe. Once the child has read the upload, what it says is the upload's word.
+"""The parent's end of the pipe. After a child has read the upload, the upload may control its messages.
 
-Every message is checked for shape, type and size; texts are cut and stripped of what a terminal would obey.
+Every message is checked for structure, type and size. Texts are truncated, and control characters that a terminal
+would interpret are removed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NAME_CHARACTERS = 200
 _REPORT_DEPTH, _REPORT_BYTES = 6, 64 << 10
 _TEXT_CHARACTERS = 2000
 
-# What a child may blame: the file, the request, or itself. Not the server: "not_ready" is not for it to say.
+# The errors that a child may report: about the file, the request or itself, but not about the server ("not_ready").
 _CHILD_ERRORS = (errors.InvalidInput, errors.Unsupported, errors.UnsupportedFormat, errors.TooLarge, BuildFailed)
 
 
@@ -29,12 +30,12 @@ class Conversation:
     """The messages that one child has sent so far.
 
     Args:
-        also: errors that it may report besides those about its request.
+        also: error classes that the child may report in addition to those about its request.
 
     Attributes:
-        position: stage, op and tensor last reported.
-        locked: whether the child said that its sandbox is closed.
-        result, error: its last word, once said.
+        position: the stage, op and tensor that were reported last.
+        locked: true after the child has reported that its sandbox is closed.
+        result, error: the child's last message, if it has been received.
     """
 
     def __init__(self, also: tuple[type[OctetError], ...] = ()) -> None:
@@ -52,11 +53,10 @@ class Conversation:
         return self.result is not None or self.error is not None
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Takes what came through the pipe; yields the messages that are news to the caller (at, stage, make,
-        discard, log).
+        """Parses data from the pipe. Yields the messages for the caller: at, stage, make, discard and log.
 
         Raises:
-            BuildFailed: the child does not keep to the protocol.
+            BuildFailed: the child violated the protocol.
         """
         self._bytes += len(data)
         if self._bytes > MAX_TOTAL_BYTES:
@@ -74,7 +74,7 @@ class Conversation:
             raise self._violation(f"sent a message of more than {MAX_MESSAGE_BYTES} bytes")
 
     def place(self, error: OctetError) -> OctetError:
-        """`error`, with the last reported stage, op and tensor where it names none itself."""
+        """Adds the last reported stage, op and tensor to `error`, if it does not have its own, and returns it."""
         error.stage = error.stage or self.position.get("stage")
         if error.op is None and error.tensor is None:
             error.op, error.tensor = self.position.get("op"), self.position.get("tensor")
@@ -85,10 +85,10 @@ class Conversation:
         if self._messages > MAX_MESSAGES:
             raise self._violation(f"sent more than {MAX_MESSAGES} messages")
         if self.is_over:
-            raise self._violation("went on after its last word")
+            raise self._violation("sent a message after its last one")
         try:
             message = json.loads(line, parse_constant=_no_constant)
-            # also what could not be stored or sent on: lone surrogates
+            # lone surrogates are rejected here too, because they cannot be stored or sent
             json.dumps(message, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             raise self._violation("sent something that is not JSON") from None
@@ -111,12 +111,12 @@ class Conversation:
             case {"error": dict(members), **none} if not none:
                 self.error = self._error(members)
             case _:
-                raise self._violation("sent a message of no known shape")
+                raise self._violation("sent a message with an unknown structure")
         return None
 
     def _where(self, members: Mapping[str, Any]) -> dict[str, str]:
         if not members.keys() <= {"stage", "op", "tensor"} or not all(isinstance(v, str) for v in members.values()):
-            raise self._violation("reported a position that is none")
+            raise self._violation("reported an invalid position")
         where = {name: clean(text, _NAME_CHARACTERS) for name, text in members.items()}
         if "stage" in where:
             self._stage(where["stage"])
@@ -158,7 +158,7 @@ class Conversation:
 
 
 def _report(value: object) -> dict[str, Any]:
-    """The report of an internal error, as far as it is text, numbers, lists and objects of moderate size."""
+    """Returns those parts of an internal error's report that are texts, numbers, lists and objects of moderate size."""
     cleaned = _cleaned(value, _REPORT_DEPTH)
     if not isinstance(cleaned, dict) or len(json.dumps(cleaned)) > _REPORT_BYTES:
         return {}
@@ -178,8 +178,8 @@ def _cleaned(value: object, depth: int) -> Any:
 
 
 def clean(text: str, limit: int) -> str:
-    """`text` on one line, without control, formatting and surrogate characters, at most `limit` characters long."""
-    # Cut first: the whole is as long as the child likes.
+    """Returns `text` as one line of at most `limit` characters, without control, format and surrogate characters."""
+    # The text is truncated first, because the child decides its length.
     printable = "".join(c if c.isprintable() else " " for c in text[: limit * 2])
     short = " ".join(printable.split())
     return short if len(short) <= limit else short[: limit - 1] + "…"

@@ -1,16 +1,16 @@
-"""A child ends with its parent: whatever ends that, and whatever the child does meanwhile.
+"""Ends a child when its parent ends, whatever the reason and whatever the child is doing.
 
-Three ways, all of them the kernel's: no line of the child runs for them, so neither the interpreter's lock, nor ignored
-signals, nor native code without end holds them up. Each has a hole that the others close.
+Three mechanisms are used. All of them are in the kernel and run no code of the child, so the interpreter lock, ignored
+signals and endless native code do not stop them. Each covers a gap of the others.
 
-- PR_SET_PDEATHSIG, which nothing in the child can undo once it is sandboxed. But it is the dying parent that sends the
-  signal: none comes where that may not signal the child, because one of them changed its user; none where a parent
-  lives on and has lost the child, by an exception in the middle of starting it. And it is not the parent's end that
-  counts but that of the thread that started the child.
-- The parent-death pipe, of whose writing end the parent has the only descriptor. When the last one is closed, by whom
-  and however, the kernel kills the reader (F_SETSIG, fcntl(2)), in the reader's own name.
-- A timer that kills, set for a while after the parent should have done so: the parent may stand still itself. The
-  filter refuses every call that would stop it.
+- PR_SET_PDEATHSIG. A sandboxed child cannot undo it. But the ending parent sends the signal, so none is sent if the
+  parent has no permission to signal the child because one of them changed its user; and none if the parent continues
+  to run but lost track of the child through an exception during its start. The signal is sent when the thread that
+  started the child ends, not when the parent process ends.
+- The parent-death pipe. Only the parent has a descriptor of its writing end. When it is closed for any reason, the
+  kernel kills the reader (F_SETSIG, fcntl(2)) with the reader's own permissions.
+- A timer that kills the child some time after the parent should have done so, in case the parent hangs. The seccomp
+  filter denies all calls that could stop the timer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ _SIGEV_SIGNAL = 0
 
 
 def die_with(parent: int, pipe: int) -> None:
-    """Kills this process when the process `parent` ends, or closes its end of the parent-death pipe; at once if it has.
+    """Kills this process when the process `parent` ends or closes its end of the parent-death pipe.
+
+    If that has already happened, this process ends at once.
 
     Args:
         parent: the process that started this one.
-        pipe: the reading end of the parent-death pipe. To stay open, also in a program that this process becomes.
+        pipe: the reading end of the parent-death pipe. It must stay open, also after an exec.
     """
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
@@ -45,11 +47,11 @@ def die_with(parent: int, pipe: int) -> None:
     poll = select.poll()
     poll.register(pipe, 0)
     if poll.poll(0) or os.getppid() != parent:
-        sys.exit("the parent process is gone")
+        sys.exit("the parent process has ended")
 
 
 def die_after(seconds: float) -> None:
-    """Kills this process after this time on the clock. Ends with an exec: see `alarm_after`."""
+    """Kills this process after `seconds` of wall-clock time. An exec cancels this; see `alarm_after`."""
     event = struct.pack("=Qii48x", 0, signal.SIGKILL, _SIGEV_SIGNAL)  # struct sigevent
     timer = ctypes.create_string_buffer(4)
     syscall("timer_create", time.CLOCK_MONOTONIC, ctypes.create_string_buffer(event, len(event)), timer)
@@ -60,6 +62,9 @@ def die_after(seconds: float) -> None:
 
 
 def alarm_after(seconds: float) -> None:
-    """As `die_after`, for a program that this process becomes: SIGALRM, which that could ignore, but not put off."""
+    """Sends SIGALRM to this process after `seconds`, also if it has become another program by exec.
+
+    The program could ignore the signal, but it cannot postpone it.
+    """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,4 +1,4 @@
-"""A child's access rights and resource limits, as the parent decides them and the child enforces them on itself."""
+"""The access rights and resource limits of a child. The parent sets them, and the child enforces them on itself."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Rules = list[tuple[Path, Right]]
 UNLIMITED_BYTES = 1 << 62
 _CLOCK_FACTOR = 20  # a build that gets a twentieth of a core is slow, and not hung
 _TEN_YEARS_S = 10 * 365 * 86400.0
-_ORDERS_BYTES = 64 << 20  # what a child is told lies in a file until it has read it
+_ORDERS_BYTES = 64 << 20  # a child reads its orders from a file of at most this size
 
 
 @dataclass(frozen=True)
 class Access:
-    """The files of one task. A directory stands for everything beneath it; what is not named does not exist.
+    """The files that a child may access. A directory includes everything in it.
 
     Attributes:
-        readable: besides the interpreter, its packages and the system's libraries.
-        writable: the first one is the scratch directory: working directory, TMPDIR and HOME of the child.
-        executable: the programs that an `execute` child may become; needed by `run_program` only.
+        readable: in addition to the interpreter, its packages and the system's libraries.
+        writable: the first one is the scratch directory, which is the child's working directory, TMPDIR and HOME.
+        executable: the programs that the child may exec; only `run_program` needs this.
     """
 
     readable: tuple[Path, ...] = ()
@@ -40,7 +40,7 @@ class Access:
         return self.writable[0] if self.writable else None
 
     def rules(self) -> Rules:
-        """Landlock rules for the task, on top of `system_rules`."""
+        """Returns the Landlock rules for these files, in addition to `system_rules`."""
         return [
             *((path, READ) for path in self.readable),
             *((path, WRITE) for path in self.writable),
@@ -64,22 +64,22 @@ class Access:
 
 @dataclass(frozen=True)
 class Limits:
-    """Resource limits of a child.
+    """The resource limits of a child.
 
     Attributes:
-        wall_s: time on the clock.
-        cpu_s: processor time, over all threads.
-        stall_s: for how long none of its threads may run or wait for a processor; None: for ever. Unlike the clock,
-            this does not depend on what else the machine does.
-        memory_bytes: address space. The interpreter with the compiler library loaded takes about 0.5 GB of it.
-        file_bytes: the largest file it may write, and the most that it may write altogether.
-        open_files: file descriptors.
-        threads: threads, the first included; with 1 it cannot start any.
+        wall_s: wall-clock time.
+        cpu_s: processor time of all threads.
+        stall_s: the longest time during which no thread runs or waits for a processor; None for no limit. Unlike
+            `wall_s`, this does not depend on the load of the machine.
+        memory_bytes: address space. The interpreter with the compiler library loaded uses about 0.5 GB of it.
+        file_bytes: the size of the largest file that it may write, and of all files together.
+        open_files: the number of file descriptors.
+        threads: the number of threads, including the first. With 1, it cannot start threads.
         nice: as in `core.scheduling.step_back`.
-        processors: where it may run, by number; none: where its parent may.
-        places_threads: whether it may say where each of its threads runs, for the sake of timings that are to be had
-            outside, too. It may then say so of any process of its user; nothing else bounds that.
-        cards: whether it may use NVIDIA's; see `sandbox.cards`.
+        processors: the numbers of the processors on which it may run; if empty, those of its parent.
+        places_threads: true if it may set the processors of its threads, so that its timings are the same as outside
+            the sandbox. It can then also set those of other processes of its user.
+        cards: true if it may use NVIDIA GPUs; see `sandbox.cards`.
     """
 
     wall_s: float
@@ -96,11 +96,12 @@ class Limits:
 
 
 def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
-    """Limits of a child that computes: by its processor time, and by its stalls. The clock ends only one that all but
-    stands still.
+    """Returns limits for a child that computes: by processor time and by stalls.
+
+    The wall-clock limit is so high that it only ends a child that makes almost no progress.
 
     Args:
-        memory_bytes: also of the files that it may write.
+        memory_bytes: the limit of the address space, and of the files that the child may write.
     """
     return Limits(
         wall_s=_CLOCK_FACTOR * cpu_s,
@@ -112,10 +113,10 @@ def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
 
 
 def unlimited(file_bytes: int) -> Limits:
-    """Limits of a child that somebody waits for, and may end: nothing but the machine's own.
+    """Returns limits for a child of a command whose user waits and can interrupt it: only those of the machine.
 
     Args:
-        file_bytes: of the memory that it shares with its parent, which counts as a file.
+        file_bytes: the size of the memory that it shares with its parent, which counts as a file.
     """
     return Limits(
         wall_s=_TEN_YEARS_S,
@@ -128,25 +129,25 @@ def unlimited(file_bytes: int) -> Limits:
 
 
 def system_rules() -> Rules:
-    """Read access that every child has: installed code, and the files that the C library and CPU detection read."""
+    """Returns read access that every child has: installed code, and files for the C library and CPU detection."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     libraries = {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")}
     libraries |= {Path(path) for name, path in sysconfig.get_paths().items() if name.endswith(("lib", "stdlib"))}
-    libraries |= {Path(path) for path in sys.path if path.endswith("-packages")}  # but no source trees
+    libraries |= {Path(path) for path in sys.path if path.endswith("-packages")}  # but not source trees
     libraries |= {Path(path) for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")}
     libraries |= {Path(path) for path in service.__path__}  # an editable install lies outside the prefixes
     facts = (
         "/etc/ld.so.cache",
         "/etc/localtime",
         "/usr/share/zoneinfo",
-        # /proc/self only: command lines of other processes are none of a child's business
+        # /proc/self only, so that a child cannot read the command lines of other processes
         "/proc/self",
         "/proc/cpuinfo",
         "/proc/meminfo",
         "/proc/stat",
         "/proc/sys/vm/overcommit_memory",
         "/sys/devices/system/cpu",
-        "/sys/fs/cgroup",  # how much of the processors is paid for
+        "/sys/fs/cgroup",  # the processor quota of the container
         "/dev/urandom",
         "/dev/zero",
     )

@@ -1,4 +1,4 @@
-"""Starts a child, listens to it, and ends it: on time, completely, whatever it does."""
+"""Starts a child, receives its messages, and ends all of its processes in time, whatever they do."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from service.compiler.sandbox.watch import REPORT_IT, Watch
 from service.compiler.sandbox.zygotes import ENVIRONMENT, FORKED, ZYGOTES, ChildDescriptors
 from service.core.errors import BuildFailed, BuildTimedOut, CorruptBlob
 
-# Forks this process for a role, with these ends, in a directory, in an environment; the child's process id.
+# Forks this process for a role, with these pipe ends, directory and environment; returns the child's process id.
 Fork = Callable[[str, ChildDescriptors, Path, Mapping[str, str]], int]
 
 _TICK_S = 0.1
-_EXIT_GRACE_S = 10.0  # between the last word and the exit; freeing gigabytes takes a second
+_EXIT_GRACE_S = 10.0  # between the last message and the exit; freeing gigabytes takes a second
 _REAP_S = 10.0
-_ALONE_S = 5.0  # how long after its time limit a child ends by itself
+_ALONE_S = 5.0  # a child kills itself this long after its time limit, in case the parent hangs
 _READ_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 16 << 10
 _LOG_TOTAL_BYTES = 64 << 20
 
 
 class Child:
-    """One child process, from start to burial. Use as a context manager: leaving it kills what still runs."""
+    """One child process, from its start until it is reaped. A context manager: leaving it kills the child."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Child:
         fork: Fork | None = None,
     ) -> None:
         require(allow_unsandboxed=allow_unsandboxed or unsandboxed)
-        # A command's child may say that of the command's files; a server knows its store itself.
+        # The child of a command may report this error about the command's files; a server checks its store itself.
         self.conversation = Conversation(() if fork is None else (CorruptBlob,))
         self._role, self._limits = role, limits
         self._tail = bytearray()
@@ -90,7 +90,7 @@ class Child:
                 else:
                     numbers = [str(messages_end), str(parent_death_end)]
                     self._process = subprocess.Popen(
-                        # As -I (isolated), but with the PYTHON* variables of the environment made here.
+                        # Like -I (isolated), but with the PYTHON* variables of the environment that is set here.
                         [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.children.child", role, *numbers],
                         stdin=stdin,
                         stdout=log_end,
@@ -102,7 +102,7 @@ class Child:
                         umask=0o077,
                     )
                     self._pid = self._process.pid
-        except BaseException:  # the child may run already; only the parent-death pipe ends it then
+        except BaseException:  # the child may already be running; closing the parent-death pipe ends it
             self._close()
             raise
         finally:
@@ -119,11 +119,11 @@ class Child:
         self._close()
 
     def run(self, on_message: Callable[[dict[str, Any]], None], poll: Callable[[], None]) -> Termination:
-        """Listens until the child has ended. What `on_message` and `poll` raise ends it before.
+        """Receives messages until the child has ended. An exception of `on_message` or `poll` ends it early.
 
         Raises:
-            BuildTimedOut: it took too long.
-            BuildFailed: it used too much of something, or did not keep to the protocol.
+            BuildTimedOut: the child reached a time limit.
+            BuildFailed: the child reached another limit, or violated the protocol.
         """
         hear: dict[int, Callable[[bytes], None]] = {
             self._messages: lambda data: _forward(self.conversation.feed(data), on_message),
@@ -137,7 +137,7 @@ class Child:
                 selector.register(descriptor, selectors.EVENT_READ)
             stall = Stall(self._pid, self._limits.stall_s)
             while not self._has_ended():
-                # With both pipes closed the end is near; look often, it has no other way to make itself known.
+                # Both pipes are closed, so the child will end soon. Poll often, because nothing else reports that.
                 for key, _ in selector.select(_TICK_S) if selector.get_map() else _nap():
                     data = os.read(key.fd, _READ_BYTES)
                     if data:
@@ -157,24 +157,24 @@ class Child:
                     if stall.has_lasted(now):
                         raise BuildTimedOut(
                             f"the {self._role} process has done nothing for {self._limits.stall_s:g} s",
-                            hint="it may have been stopped, or wait for a disk: build again, or raise "
+                            hint="it may have been stopped, or be waiting for a disk: build again, or raise "
                             "OCTET_BUILD_STALL_LIMIT_S",
                         )
         self._watch.check_files(self._pid)
-        # Only its last output is still in the pipes: no process can write to them any more.
+        # The pipes contain only its last output: no process can write to them any more.
         self._signal_group()
         for descriptor, take in hear.items():
             with contextlib.suppress(BlockingIOError):
                 while data := os.read(descriptor, _READ_BYTES):
                     take(data)
         termination = self._reap()
-        if termination.status in (-signal.SIGKILL, -signal.SIGALRM):  # by itself perhaps, because we stood still
+        if termination.status in (-signal.SIGKILL, -signal.SIGALRM):  # perhaps by its own timer
             self._check_time(time.monotonic(), None)
         return termination
 
     @property
     def cpu_s(self) -> float:
-        """The processor time of the child, once it has ended."""
+        """The processor time of the child, after it has ended."""
         return self._cpu_s
 
     def _close(self) -> None:
@@ -184,11 +184,11 @@ class Child:
     def _check_time(self, now: float, last_word_at: float | None) -> None:
         if now >= self._deadline:
             raise BuildTimedOut(
-                f"the {self._role} process took longer than {self._limits.wall_s:g} s on the clock",
+                f"the {self._role} process took longer than {self._limits.wall_s:g} s of wall-clock time",
                 hint="raise OCTET_BUILD_TIME_LIMIT_S, or build a smaller model",
             )
         if last_word_at is not None and now - last_word_at > _EXIT_GRACE_S:
-            raise BuildFailed(f"the {self._role} process did not exit after its last word", hint=REPORT_IT)
+            raise BuildFailed(f"the {self._role} process did not exit after its last message", hint=REPORT_IT)
 
     def _keep(self, data: bytes) -> None:
         self._log_bytes += len(data)
@@ -200,7 +200,7 @@ class Child:
         del self._tail[:-_LOG_TAIL_BYTES]
 
     def _has_ended(self) -> bool:
-        # WNOWAIT does not reap it, so that its process group id cannot be reused meanwhile.
+        # WNOWAIT does not reap the child, so that its process group id cannot be reused in the meantime.
         return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _signal_group(self) -> None:
@@ -208,12 +208,12 @@ class Child:
             os.killpg(self._pid, signal.SIGKILL)
 
     def _reap(self) -> Termination:
-        """Kills what is left of the group and reaps the child; the same answer when asked again."""
+        """Kills the rest of the process group and reaps the child. Further calls return the same result."""
         if self._returncode is None:
             self._signal_group()
             give_up_at = time.monotonic() + _REAP_S
             pid, status, usage = os.wait4(self._pid, os.WNOHANG)
-            while pid == 0 and time.monotonic() < give_up_at:  # later only if the kernel holds it, as a dead disk does
+            while pid == 0 and time.monotonic() < give_up_at:  # a failed disk may delay the end
                 time.sleep(0.001)
                 pid, status, usage = os.wait4(self._pid, os.WNOHANG)
             if pid != 0:
@@ -241,7 +241,7 @@ def _nap() -> tuple[()]:
 
 @contextlib.contextmanager
 def _memory_file(data: bytes) -> Iterator[int]:
-    """A descriptor to read `data` from: unlike a pipe it takes any size without a reader."""
+    """Yields a descriptor from which `data` can be read. Unlike a pipe, it needs no reader while it is written."""
     descriptor = os.memfd_create("request", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -1,10 +1,10 @@
-"""The protocol from a child to its parent: one JSON object a line, on a pipe of its own.
+"""The protocol from a child to its parent: one JSON object per line, on a separate pipe.
 
 {"locked": true}                         the sandbox is closed; once, first
-{"at": {"stage", "op", "tensor"}}        what it works on from now on, so that a crash can be placed
+{"at": {"stage", "op", "tensor"}}        the current position, which is added to the error if the child crashes
 {"stage": "codegen", "fraction": 0.5}    progress
-{"make": "model.onnx"}                   a file of its scratch that it asks the parent to build
-{"discard": 3}                           the third of what was built so is not needed any more
+{"make": "model.onnx"}                   a file in the scratch directory that the parent shall build
+{"discard": 3}                           the result of the third such request is no longer needed
 {"log": "text"}
 {"result": {…}} or {"error": {…}}        once, last
 """
@@ -27,28 +27,31 @@ EXECUTE = "execute"
 
 
 class Report:
-    """The child's end. Any thread may call it."""
+    """The child's end. It may be used by several threads."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def at(self, *, stage: Stage | None = None, op: str | None = None, tensor: str | None = None) -> None:
-        """Sets the current position. An error or crash that names no place of its own is reported there."""
+        """Sets the current position, which is added to a later error or crash that does not name one."""
         members = {"stage": stage, "op": op, "tensor": tensor}
         self._send({"at": {name: value for name, value in members.items() if value is not None}})
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        """The child is `fraction` (0 to 1) through `stage`."""
+        """Reports that the child has completed `fraction` (0 to 1) of `stage`."""
         self._send({"stage": stage, "fraction": fraction})
 
     def make(self, name: str) -> None:
-        """Asks for the file `name` of the scratch directory to be built. What comes of it is between the role and its
-        caller; who knows of no such requests ignores them."""
+        """Requests a build of the file `name` in the scratch directory.
+
+        The role and its caller agree on how the result is returned. Callers that do not support such requests ignore
+        them.
+        """
         self._send({"make": name})
 
     def discard(self, number: int) -> None:
-        """Says that what came of the request with this number, from 1 on, is not needed any more."""
+        """Reports that the result of the request with this number, counted from 1, is no longer needed."""
         self._send({"discard": number})
 
     def log(self, line: str) -> None:
@@ -58,15 +61,15 @@ class Report:
         self._send({"locked": True})
 
     def result(self, result: Mapping[str, Any]) -> None:
-        """The last word.
+        """Sends the result as the last message.
 
         Raises:
-            BuildFailed: the result is too large to be sent; large things go into files.
+            BuildFailed: the result is too large for a message. Large data must be written to files.
         """
         self._send({"result": dict(result)})
 
     def error(self, error: OctetError) -> None:
-        """The last word."""
+        """Sends the error as the last message."""
         self._send({"error": error.to_json()})
 
     def _send(self, message: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The two ways to use the sandbox: a role of Octet's compiler, which answers, or a third-party program."""
+"""The two ways to use the sandbox: to run a role of Octet's compiler, or a third-party program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.compiler.sandbox.zygotes import FORKED, ZYGOTES
 from service.core.errors import OctetError
 
 _logger = logging.getLogger(__name__)
-_LINES, _LINE_CHARACTERS = 60, 200  # of a child's log, at its end: a traceback and what led to it
+_LINES, _LINE_CHARACTERS = 60, 200  # the part of a child's log that is reported: its end, with the traceback
 
 
 def run_child(
@@ -34,31 +34,31 @@ def run_child(
     handlers: Path | None = None,
     on_cpu: Callable[[float], None] = lambda cpu_s: None,
 ) -> dict[str, Any]:
-    """Runs `role` (of `compiler.children.child.ROLES`) in a sandboxed process of its own and returns its result.
+    """Runs `role` (of `compiler.children.child.ROLES`) in its own sandboxed process and returns its result.
 
     Args:
-        role: what the child is to do.
-        request: handed to the role as it is; JSON.
-        access: files that it may touch, besides installed code.
-        limits: what it may use up.
-        on_message: gets the child's at, stage, make, discard and log messages, checked; may raise, which ends the
-            child. Of an error that is to be reported it gets the traceback too, as log messages; where there is no
-            `on_message`, Python's log does.
-        poll: called about every 100 ms; may raise (`BuildCanceled`), which ends the child.
-        env: environment variables, on top of a minimal set; nothing is inherited.
-        allow_unsandboxed: go on where the kernel lacks Landlock or seccomp.
-        unsandboxed: take nothing from the child: it may do all that this process may.
-        fork: makes the child; by default it is started anew, or forked from a zygote.
-        handlers: a Python file whose functions are the roles. For tests; nothing else passes it.
-        on_cpu: called with the processor time of the child, when it has ended, however that came.
+        role: the role that the child runs.
+        request: JSON that is passed to the role.
+        access: the files that it may access, in addition to installed code.
+        limits: the resources that it may use.
+        on_message: called with the child's at, stage, make, discard and log messages, after they were checked. If it
+            raises, the child is ended. If the child fails, its traceback is passed as log messages too; without
+            `on_message`, the traceback is written to Python's log.
+        poll: called about every 100 ms. If it raises (`BuildCanceled`), the child is ended.
+        env: environment variables in addition to a minimal set. The child inherits none.
+        allow_unsandboxed: continue if the kernel lacks Landlock or seccomp.
+        unsandboxed: run the child without any sandbox, with all rights of this process.
+        fork: creates the child process; by default a new interpreter is started, or a zygote forks.
+        handlers: a Python file whose functions are the roles. Only tests use it.
+        on_cpu: called with the processor time of the child after it has ended for any reason.
 
     Raises:
-        OctetError: the child's own error (about the input, or `BuildFailed`).
-        BuildCrashed: it died of a signal, or ended without a result.
-        BuildTimedOut: it ran out of time, on the clock or of the processor.
-        OutOfMemory: it ran out of memory.
-        BuildFailed: it used too much of something else, or did not keep to the protocol.
-        SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
+        OctetError: an error that the child reported (about the input, or `BuildFailed`).
+        BuildCrashed: the child was killed by a signal, or ended without a result.
+        BuildTimedOut: the child reached a limit of wall-clock time or processor time.
+        OutOfMemory: the child ran out of memory.
+        BuildFailed: the child reached another limit, or violated the protocol.
+        SandboxUnavailable: the kernel lacks a feature, and `allow_unsandboxed` is False.
     """
     setup = {"request": request, "handlers": None if handlers is None else str(handlers)}
     if role in FORKED and fork is None:
@@ -77,7 +77,7 @@ def run_child(
     if termination.status == 0 and conversation.error is None and conversation.result is not None:
         return conversation.result
     if termination.status < 0:
-        ZYGOTES.close()  # the crash may have been an attempt to learn addresses, which its successors would share
+        ZYGOTES.close()  # the crash may have been an attempt to learn addresses, which later forks would share
     failure = conversation.error if termination.status == 0 else None
     failure = failure or conversation.place(termination.explain(f"the {role} process", limits))
     if failure.hint in (BUG, REPORT_IT):
@@ -86,7 +86,7 @@ def run_child(
 
 
 def _pass_on(log: str, on_message: Callable[[dict[str, Any]], None] | None) -> None:
-    """The end of a child's log, for whoever reports its error; it may be the upload's word."""
+    """Passes on the end of a child's log with its error. The upload may control the content of the log."""
     for line in log.splitlines()[-_LINES:]:
         indent = min(len(line) - len(line.lstrip()), 12)
         text = " " * indent + clean(line, _LINE_CHARACTERS)
@@ -105,14 +105,14 @@ def run_program(
     env: Mapping[str, str] | None = None,
     allow_unsandboxed: bool = False,
 ) -> tuple[int, str]:
-    """Runs a program in the sandbox; `arguments[0]` is its path and must be in `access.executable`.
+    """Runs a program in the sandbox. `arguments[0]` is its path, which must be in `access.executable`.
 
     Returns:
-        Its exit status and the end of what it wrote to stdout and stderr.
+        The exit status, and the end of the program's output to stdout and stderr.
 
     Raises:
-        BuildCrashed: it died of a signal or could not be started.
-        BuildTimedOut, OutOfMemory, BuildFailed, SandboxUnavailable: as `run_child`.
+        BuildCrashed: the program was killed by a signal or could not be started.
+        BuildTimedOut, OutOfMemory, BuildFailed, SandboxUnavailable: as in `run_child`.
     """
     setup = {"request": {"arguments": list(arguments)}, "handlers": None}
     with Child(EXECUTE, setup, access, limits, env or {}, allow_unsandboxed) as child:

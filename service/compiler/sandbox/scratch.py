@@ -1,4 +1,4 @@
-"""Directories that a hostile child may write into, and that are gone afterwards, whatever it left there."""
+"""Temporary directories that a hostile child may write to. They are removed afterwards, whatever they contain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def scratch_directory(within: Path, prefix: str = "scratch-") -> Iterator[Path]:
-    """A new directory inside `within`, readable for its owner only; removed on leaving."""
+    """Creates a directory in `within` that only its owner can read, and removes it on exit."""
     path = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
     try:
         yield path
@@ -20,10 +20,10 @@ def scratch_directory(within: Path, prefix: str = "scratch-") -> Iterator[Path]:
 
 
 def remove_tree(root: Path) -> None:
-    """Removes `root`, unlike `shutil.rmtree` even if directories are nested thousands deep or locked by their mode.
+    """Removes `root`. Unlike `shutil.rmtree`, handles directories without permissions or nested thousands deep.
 
-    Follows no links. Directories are moved up to `root` one by one before they are emptied, so that neither paths nor
-    recursion grow with the depth.
+    Does not follow links. Directories are moved up to `root` one by one before they are emptied, so that neither path
+    lengths nor recursion grow with the depth.
     """
     pending = [root]
     moved = 0

@@ -1,20 +1,19 @@
-"""The seccomp filter: an allow list of what numerical code, a compiler and a linker need, and nothing else.
+"""The seccomp filter: an allow list of the system calls that numerical code, a compiler and a linker need.
 
-Why an allow list: new system calls arrive with every kernel (io_uring, mount API, pidfd, landlock's own), and a deny
-list is wrong the day after it was written. What is listed here is what glibc, musl, CPython, numpy, LLVM, TVM and
-LiteRT use once their code is loaded, which is little: memory, files that are already bounded by Landlock, threads,
-clocks, signals to oneself.
+It is an allow list because every kernel adds system calls (io_uring, the mount API, pidfd, Landlock's own), so a deny
+list would soon be incomplete. The list contains what glibc, musl, CPython, NumPy, LLVM, TVM and LiteRT use after their
+code has been loaded: memory, files (which Landlock already restricts), threads, clocks, and signals to the own process.
 
-What is refused, and how:
+Other calls are denied as follows:
 
-- A foreign architecture (int 0x80, x32) kills the process: no program that we start does that by accident.
-- A call that existed when the table was written, and is not listed, gives EPERM. Libraries that probe (fork in a
-  helper, a socket for a log) go on without, and the attempt is seen as a PermissionError.
-- A call above `HIGHEST_KNOWN`, and clone3, gives ENOSYS, so that a newer libc falls back to the call that we know.
-  clone3 passes its flags in memory, where no filter can read them; clone passes them in a register.
-- Calls that are harmless on oneself only (kill, prlimit64, sched_setaffinity …) are allowed on oneself only.
-- chmod, chown, utime, xattr and truncate by path are refused although files are Landlock's affair, because no
-  Landlock version guards the first four and versions before 3 do not guard the last.
+- A call of a foreign architecture (int 0x80, x32) kills the process. None of the programs does that by accident.
+- A call that existed when the table was written but is not listed fails with EPERM. Libraries that try such a call
+  (fork in a helper, a socket for a log) continue without it, and the attempt shows as a PermissionError.
+- A call above `HIGHEST_KNOWN`, and clone3, fail with ENOSYS, so that a newer libc falls back to an older call. clone3
+  passes its flags in memory, which a filter cannot read; clone passes them in a register.
+- Calls that are harmless only for the own process (kill, prlimit64, sched_setaffinity …) are allowed only for it.
+- chmod, chown, utime, xattr and truncate by path are denied here, because no Landlock version restricts the first
+  four, and versions before 3 do not restrict the last one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x4000_0000
 
 ALLOWED: tuple[str, ...] = (
-    # first what is called most often: the filter is read from the top
+    # the most frequent calls are first, because the filter is evaluated in order
     *("futex", "read", "write", "mmap", "munmap", "mprotect", "madvise", "brk", "mremap", "msync", "membarrier"),
     *("clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time", "times"),
     *("readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "lseek"),
@@ -52,7 +51,7 @@ ALLOWED: tuple[str, ...] = (
     *("sigaltstack", "pause", "restart_syscall"),
 )
 
-# A thread of this process: these flags and no namespace, no parent change, no vfork.
+# The flags of a new thread of this process. No namespaces, no parent change, no vfork.
 _CLONE_THREAD = 0x0001_0000 | 0x0000_0100 | 0x0000_0800  # THREAD, VM, SIGHAND
 _CLONE_ALLOWED = (
     _CLONE_THREAD
@@ -91,15 +90,16 @@ def build(
     places_threads: bool = False,
     uses_cards: bool = False,
 ) -> bpf.Program:
-    """The filter for `machine` (`x86_64` or `aarch64`).
+    """Returns the filter for `machine` (`x86_64` or `aarch64`).
 
     Args:
         machine: as `uname -m` prints it.
-        pid: of the process to be filtered: the only one that it may signal.
-        threads: whether it may start threads.
-        execute: whether it may become another program (Landlock says which one).
-        places_threads: whether it may say on which processors a thread runs: any, for no filter knows its own.
-        uses_cards: whether NVIDIA's driver works in it; see `cards`.
+        pid: the filtered process, which is the only one that it may signal.
+        threads: true if it may start threads.
+        execute: true if it may exec another program; Landlock restricts which one.
+        places_threads: true if it may set the processors of any thread. A filter cannot tell its own threads from
+            others.
+        uses_cards: true if NVIDIA's driver runs in it; see `cards`.
     """
     table = numbers(machine)
     allow, refuse, missing = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
@@ -110,7 +110,7 @@ def build(
             program += bpf.when_equal(value, bpf.give(allow))
         return program + bpf.give(otherwise)
 
-    # The kernel reads process ids, commands and open flags as 32-bit integers, so the low half decides.
+    # The kernel reads process ids, commands and open flags as 32-bit integers, so comparing the low half is enough.
     conditions: dict[str, bpf.Program] = {
         "kill": among(0, [pid]),
         "tgkill": among(0, [pid]),  # abort() and raise() signal their own thread
@@ -156,7 +156,7 @@ def build(
 
 
 def _ioctl_of_cards() -> bpf.Program:
-    """What passes; the others go on to the next conditions."""
+    """Returns code that allows the ioctls of the GPU driver. Others continue with the next conditions."""
     passes = bpf.give(bpf.RET_ALLOW)
     return [
         *bpf.when_masked(bpf.argument(1), cards.IOCTL_TYPE_MASK, cards.IOCTL_TYPE, passes),
@@ -167,7 +167,7 @@ def _ioctl_of_cards() -> bpf.Program:
 
 
 def _open(flags: int) -> bpf.Program:
-    # Landlock asks for rights by the access mode, and before version 3 for none at all to truncate. O_RDONLY | O_TRUNC
+    # Landlock checks rights by the access mode, and before version 3 it does not check truncation. O_RDONLY | O_TRUNC
     # truncates; so does access mode 3 ("for ioctl only"), which neither reads nor writes.
     refuse = bpf.give(bpf.RET_ERRNO | errno.EPERM)
     return [
@@ -183,7 +183,7 @@ _FILTER_FLAG_TSYNC = 1
 
 
 def is_available() -> bool:
-    """Whether this kernel filters system calls with the actions that we use."""
+    """Returns true if this kernel can filter system calls with the actions that are used here."""
     try:
         action = struct.pack("=I", bpf.RET_KILL_PROCESS)
         syscall("seccomp", _GET_ACTION_AVAIL, 0, ctypes.create_string_buffer(action, len(action)))
@@ -195,7 +195,7 @@ def is_available() -> bool:
 def install(
     *, threads: bool = True, execute: bool = False, places_threads: bool = False, uses_cards: bool = False
 ) -> None:
-    """Filters this process, all its threads (TSYNC), for ever. Needs no_new_privs.
+    """Installs the filter permanently for all threads of this process (TSYNC). Requires no_new_privs.
 
     Raises:
         OSError: the kernel has no seccomp, or a thread could not be synchronized.

@@ -1,8 +1,7 @@
 """Detects a process that does nothing.
 
-A process that computes uses processor time. One that could compute, and waits behind others for a processor, has a
-thread in the state R (runnable) all the time. A process of which neither is so is stopped, or waits for something that
-may never come.
+A process that computes uses processor time. A process that waits for a processor has a thread in the state R
+(runnable) all the time. A process that does neither is stopped, or waits for something that may never happen.
 """
 
 from __future__ import annotations
@@ -11,26 +10,26 @@ import contextlib
 import os
 from pathlib import Path
 
-_LEAST_S = 0.02  # of processor time; a thread that only looks at the clock now and then uses less
-_OWN_STOP_S = 5.0  # between two looks: this process, and perhaps all others, stood still meanwhile
+_LEAST_S = 0.02  # of processor time; a thread that only polls the clock uses less
+_OWN_STOP_S = 5.0  # between two calls; after a longer pause, this process and perhaps all others were stopped
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STATE, _USER_TIME, _SYSTEM_TIME = 0, 11, 12  # fields of /proc/PID/stat after the name, proc(5)
 
 
 class Stall:
-    """Of one process.
+    """The stall detector of one process.
 
     Args:
-        limit_s: how long the process may do nothing; None: for ever.
+        limit_s: how long the process may do nothing; None for no limit.
     """
 
     def __init__(self, pid: int, limit_s: float | None) -> None:
         self._pid, self._limit_s = pid, limit_s
-        self._cpu_s: float | None = None  # when that last grew
+        self._cpu_s: float | None = None  # when it last increased
         self._since_s = self._looked_s = 0.0
 
     def has_lasted(self, now_s: float) -> bool:
-        """Whether the process has done nothing for the limit. To be called several times a second."""
+        """Returns true if the process has done nothing for `limit_s`. Call it several times a second."""
         if self._limit_s is None:
             return False
         was_stopped = now_s - self._looked_s > _OWN_STOP_S
@@ -44,7 +43,7 @@ class Stall:
 
 
 def _cpu_s(pid: int) -> float:
-    """The time that a process has run, over all its threads, past and present."""
+    """Returns the processor time of all threads of a process, including those that have ended."""
     with contextlib.suppress(OSError):  # it ends
         fields = _fields(Path(f"/proc/{pid}/stat"))
         return (int(fields[_USER_TIME]) + int(fields[_SYSTEM_TIME])) / _TICKS_PER_S

@@ -1,4 +1,4 @@
-"""System call numbers of the two architectures, for the names that the sandbox speaks of.
+"""The numbers of the system calls that the sandbox names, for both architectures.
 
 From Linux's include/uapi (asm/unistd_64.h of both); the unit test compares them with the kernel headers that the
 `ziglang` wheel carries. `None`: that architecture never had the call.
@@ -154,6 +154,6 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 
 def numbers(architecture: str) -> dict[str, int]:
-    """Name to number on `architecture` (`x86_64` or `aarch64`), without the calls that it lacks."""
+    """Returns the number of each call on `architecture` (`x86_64` or `aarch64`), without calls that it lacks."""
     column = ("x86_64", "aarch64").index(architecture)
     return {name: number for name, row in NUMBERS.items() if (number := row[column]) is not None}

@@ -13,7 +13,7 @@ from service.compiler.sandbox.policy import UNLIMITED_BYTES, Limits
 from service.compiler.sandbox.watch import REPORT_IT, too_much_written
 from service.core.errors import BuildCrashed, BuildTimedOut, OctetError, OutOfMemory
 
-_FAULT_HANDLER = "Fatal Python error: "  # what follows says where Python was, and ends with a list of modules
+_FAULT_HANDLER = "Fatal Python error: "  # followed by Python's stack and a list of modules
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|MemoryError|bad_array_new_length", re.I)
 
 
@@ -22,10 +22,10 @@ class Termination:
     """The termination of a child.
 
     Attributes:
-        status: exit status, or minus the signal's number.
-        cpu_s: processor time it took.
-        log: end of its stdout and stderr.
-        oom_kills: how many processes the kernel killed for memory meanwhile, on the whole machine.
+        status: the exit status, or minus the number of the signal that killed it.
+        cpu_s: the processor time that it used.
+        log: the end of its output to stdout and stderr.
+        oom_kills: how many processes of the machine the kernel killed for lack of memory while the child ran.
     """
 
     status: int
@@ -34,7 +34,7 @@ class Termination:
     oom_kills: int
 
     def explain(self, who: str, limits: Limits) -> OctetError:
-        """The error that explains why there is no result."""
+        """Returns the error that explains why the child has no result."""
         number = -self.status if self.status < 0 else None
         if number == signal.SIGXCPU or (number == signal.SIGKILL and self.cpu_s >= limits.cpu_s):
             return BuildTimedOut(
@@ -65,7 +65,9 @@ class Termination:
 
 def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
     if limits.memory_bytes == UNLIMITED_BYTES:
-        return OutOfMemory(f"{who} found no memory", hint="use a machine with more memory, or a smaller model")
+        return OutOfMemory(
+            f"{who} could not allocate memory", hint="use a machine with more memory, or a smaller model"
+        )
     return OutOfMemory(
         f"{who} needed more than {limits.memory_bytes} bytes of memory",
         hint="raise OCTET_BUILD_MEMORY_LIMIT_BYTES, or build a smaller model",
@@ -73,12 +75,12 @@ def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Whether native code died of, or complained about, memory; it has no exit status for that."""
+    """Returns true if native code reports a lack of memory, for which it has no exit status."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 
 def oom_kills() -> int:
-    """Processes that the kernel has killed for memory since it started, in this container or outside."""
+    """Returns how many processes the kernel has killed for lack of memory since boot, on the whole machine."""
     with contextlib.suppress(OSError):
         found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
         return int(found[1]) if found else 0

@@ -1,4 +1,4 @@
-"""A watchdog for what no resource limit bounds: the number of threads, and the size of all files together."""
+"""Watches what the kernel's resource limits do not cover: the number of threads, and the size of all files together."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from service.compiler.sandbox.policy import Access, Limits
 from service.core.errors import BuildFailed
 
-# An empty file costs the disk an inode; without this, a million of them would count as nothing.
+# The size that is counted for an inode. Otherwise a million empty files would count as nothing.
 _SMALLEST_FILE_BYTES = 4096
-# Deeper than any tool of ours goes, and shallow enough that every path remains short enough to be looked at.
+# More levels than any tool here creates, and few enough that all paths stay below the length limit of the kernel.
 _DEEPEST = 8
 
 REPORT_IT = "this is a defect of the compiler or a malicious file; please report the model"
@@ -25,9 +25,9 @@ BUG = (
 
 
 class Watch:
-    """Looks at one child; made before it starts.
+    """Watches one child. It must be created before the child starts.
 
-    What the child writes counts on top of what its writable directories held before.
+    Only the bytes that the child writes count, not those that its writable directories contained before.
     """
 
     def __init__(self, access: Access, limits: Limits) -> None:
@@ -36,7 +36,7 @@ class Watch:
         self._before_bytes = self._used_bytes()
 
     def check(self, pid: int) -> None:
-        """Nothing, while the child keeps within its limits.
+        """Checks the limits of the child.
 
         Raises:
             BuildFailed: it has too many threads or has written too much.
@@ -49,7 +49,7 @@ class Watch:
         self.check_files(pid)
 
     def check_files(self, pid: int) -> None:
-        """The half of `check` that can still be asked when the child has ended."""
+        """Checks the sizes of files only, which is also possible after the child has ended."""
         written = self._used_bytes() + self._deleted_bytes(pid) - self._before_bytes
         if written > self._limits.file_bytes:
             raise too_much_written(self._limits)
@@ -64,7 +64,7 @@ class Watch:
         return sum(_cost_bytes(entry) for root in self._writable for entry in _tree(root))
 
     def _deleted_bytes(self, pid: int) -> int:
-        """Files that are open but have no name any more: they take space all the same."""
+        """Returns the size of files that are open but already deleted, which still use disk space."""
         total = 0
         with contextlib.suppress(OSError):
             for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -87,8 +87,8 @@ def _tree(root: Path) -> Iterator[os.stat_result]:
     while directories:
         path, depth = directories.pop()
         if depth > _DEEPEST:
-            raise BuildFailed("the compiler process nests directories without end", hint=REPORT_IT)
-        # Files come and go while we look.
+            raise BuildFailed("the compiler process created directories that are nested too deep", hint=REPORT_IT)
+        # Files may be created and deleted during the walk.
         with contextlib.suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):

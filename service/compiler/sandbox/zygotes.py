@@ -1,12 +1,11 @@
-"""Our end of a zygote (`compiler.children.zygote`): a process that imported the compiler; children are forked of it.
+"""The parent's end of a zygote (`compiler.children.zygote`), which has imported the compiler and forks children.
 
-Loading TVM takes longer than most steps take to run, and is the same for each of them. A zygote does it once. It never
-sees an upload, nor orders: those are on the stdin of the child, which sandboxes itself as one that was started anew
-does, in the same order, before it looks at them. What it hands its children is memory that only our own code and its
-libraries have written.
+Loading TVM takes longer than most steps, and is the same for each of them, so the zygote does it once. The zygote never
+receives an upload or orders. The child reads its orders from stdin and sandboxes itself exactly like a child that is a
+new process. The memory that it inherits was written only by Octet's own code and its libraries.
 
-A child must be ours to wait for, not the zygote's: the zygote forks twice, and the kernel gives the orphan to the
-nearest ancestor that collects orphans (PR_SET_CHILD_SUBREAPER), which is us while we wait for its answer.
+This process, not the zygote, must be the parent of the child. The zygote therefore forks twice. The kernel reparents
+the orphan to the nearest ancestor that collects orphans (PR_SET_CHILD_SUBREAPER). During a fork, that is this process.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 READY = b"ready"
 _TICK_MS = 100
 
-# What every child's environment is made of, forked or started: nothing is inherited from us.
+# The environment of every child, whether forked or started. It inherits no variables from this process.
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "PYTHONHASHSEED": "0",  # sets iterate in the same order in every build, so equal inputs give equal bytes
-    # Libraries that start a pool at import would do so before the sandbox closes.
+    # Libraries that start a thread pool during import would do so before the sandbox is closed.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MB of the address space limit
 }
-# The roles that load the compiler, and where they are.
+# The roles that load the compiler, and the modules that contain them.
 FORKED = frozenset({"import", "inspect", "passes", "build", "kernel", "oracle"})
 _MODULES = ("service.compiler.children.roles",)
 
 
 class ChildDescriptors(NamedTuple):
-    """The child's ends of the pipes between it and its parent, as descriptors of this process."""
+    """The child's ends of the pipes to its parent, as descriptors of this process."""
 
     stdin: int
     log: int
@@ -58,15 +57,15 @@ class ChildDescriptors(NamedTuple):
 
 
 class ZygoteGone(Exception):
-    """It has ended, whatever the reason was; another may be started."""
+    """The zygote has ended for some reason. Another one may be started."""
 
 
 class Zygote:
-    """Our end of one.
+    """The parent's end of one zygote.
 
     Args:
-        modules: what it imports.
-        environment: its own, and that of its children, which add to it.
+        modules: the modules that it imports.
+        environment: its environment variables. Its children have these too, and additional ones.
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -94,7 +93,7 @@ class Zygote:
         self._ready = False
 
     def wait(self, poll: Callable[[], None]) -> None:
-        """Calls `poll`, which may raise, every 100 ms until it has imported, or is gone, which `fork` finds out."""
+        """Calls `poll`, which may raise, every 100 ms until the zygote has imported its modules or has ended."""
         events, descriptor = select.poll(), self._socket.fileno()
         if descriptor < 0:  # another thread has closed it
             return
@@ -103,10 +102,10 @@ class Zygote:
             poll()
 
     def fork(self, role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
-        """The process id of a new child of ours in `directory`, which does `role`.
+        """Forks a child of this process that runs `role` in `directory`, and returns its process id.
 
         Raises:
-            ZygoteGone: it could not.
+            ZygoteGone: the zygote has ended.
         """
         request = json.dumps({"role": role, "env": dict(env), "directory": str(directory)}).encode()
         with self._lock:
@@ -121,7 +120,7 @@ class Zygote:
                 raise ZygoteGone from error
 
     def close(self) -> None:
-        """Ends it; its children live on."""
+        """Ends the zygote. Its children continue to run."""
         self._socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
@@ -131,9 +130,9 @@ class Zygote:
 
 @contextlib.contextmanager
 def _collecting_orphans() -> Iterator[None]:
-    """Makes this process the parent of processes that are orphaned below it.
+    """Makes this process the parent of orphaned descendants, only while the zygote forks.
 
-    It does so only while a fork takes place: nothing would wait for any other orphan.
+    Nothing would wait for other orphans.
     """
     before = ctypes.c_int()
     prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
@@ -145,7 +144,7 @@ def _collecting_orphans() -> Iterator[None]:
 
 
 class ZygoteSupervisor:
-    """One zygote for this process, started when it is first needed and again when it is gone."""
+    """The zygote of this process, which is started when it is first needed, and again if it has ended."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         self._modules, self._environment = modules, environment
@@ -156,17 +155,17 @@ class ZygoteSupervisor:
     def warm(self) -> Zygote:
         """The zygote; it may still be importing."""
         with self._lock:
-            if self._zygote is None or self._owner != os.getpid():  # a fork of us may not share our end
+            if self._zygote is None or self._owner != os.getpid():  # a fork of this process must not share its end
                 if self._owner != os.getpid():
                     atexit.register(self.close)
                 self._zygote, self._owner = Zygote(self._modules, self._environment), os.getpid()
             return self._zygote
 
     def fork(self, role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
-        """As `Zygote.fork`; one that is gone is replaced.
+        """Forks a child like `Zygote.fork`. If the zygote has ended, starts another one and tries again.
 
         Raises:
-            BuildFailed: so is the next.
+            BuildFailed: the second zygote has ended too.
         """
         for _ in range(2):
             zygote = self.warm()
@@ -191,10 +190,10 @@ ZYGOTES = ZygoteSupervisor(_MODULES, ENVIRONMENT)
 
 
 def warm() -> None:
-    """Starts the zygote, so that it has imported the compiler when the first child is wanted."""
+    """Starts the zygote, so that it has imported the compiler before the first child is needed."""
     ZYGOTES.warm()
 
 
 def shut_down() -> None:
-    """Ends the zygote, which takes 0.2 GB, where nothing is built; the next child waits a second for another."""
+    """Ends the zygote to free 0.2 GB while nothing is built. The next child waits about a second for a new one."""
     ZYGOTES.close()
