@@ -1,8 +1,8 @@
-"""Activations as a layer of memory of their own: one arena for each instance, taken when a model is loaded.
+"""Places all activations in one arena, which each instance allocates when a model is loaded.
 
-TVM plans which activations share memory. What is left of that in the code is two calls of the virtual machine for each
-kernel, on every prediction. Here the plan becomes part of the artifact: each activation is a parameter of the entry
-function, at an offset in an arena whose size is known.
+TVM plans which activations share memory, but its code still makes two calls of the virtual machine for each kernel on
+every prediction. Here the plan becomes part of the artifact: each activation is a parameter of the entry function, at
+a fixed offset in an arena of a known size.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _IN_PLACE = "relax.call_inplace_packed"
 
 @tvm.transform.module_pass(opt_level=0, name="WriteInPlace")  # type: ignore[untyped-decorator]
 def write_in_place(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Calls that write into an operand and give it back (`call_inplace_packed`) become calls that only write.
+    """Replaces calls that write into an operand and return it (`call_inplace_packed`) by calls that only write.
 
-    Requires: one block of plain assignments, in order of execution, and no dataflow. The kernels themselves return
-    nothing, as those of `call_dps_packed` do.
-    Ensures: what such a call gave is the operand itself, so that planning sees one tensor.
+    Requires: one block of plain assignments, in order of execution, and no dataflow block. The kernels return nothing,
+    like those of `call_dps_packed`.
+    Ensures: the operand replaces the result of such a call, so that memory planning sees one tensor.
     """
     function = graph.main_of(module)
     (block,) = function.body.blocks
@@ -48,7 +48,7 @@ def write_in_place(module: tvm.IRModule, _context: tvm.transform.PassContext) ->
 
 
 def _substituted(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> relax.Expr:
-    """`expr` with some of its variables replaced."""
+    """Returns `expr` with the variables in `environment` replaced."""
     if isinstance(expr, relax.Var):
         return environment.get(expr, expr)
     if isinstance(expr, relax.Tuple):
@@ -62,9 +62,9 @@ def _substituted(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> 
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tuple[Slot, ...]]:
-    """`module`, its memory planned, with every activation as a further parameter of `main`.
+    """Makes every activation an additional parameter of `main`. Returns the module and the slots in the arena.
 
-    Requires: `main` allocates storage and tensors by `relax.memory`, of known sizes.
+    Requires: `main` allocates storage and tensors of known sizes with `relax.memory`.
     """
     function = graph.main_of(module)
     plan = _Plan()
@@ -82,9 +82,7 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tuple[Slot, ...]]:
 
 
 class _Plan:
-    """The place of each storage in the arena, and the parameters made of its tensors; one parameter for all of the same
-    kind.
-    """
+    """The offset of each storage in the arena, and a parameter for each tensor. Equal slots share a parameter."""
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []
@@ -94,7 +92,7 @@ class _Plan:
         self._end = 0
 
     def rewritten(self, block: relax.BindingBlock) -> list[relax.VarBinding]:
-        """The block's bindings without allocations."""
+        """Returns the bindings of the block without allocations."""
         kept = []
         for binding in block.bindings:
             name = binding.value.op.name if _is_operator(binding.value) else ""

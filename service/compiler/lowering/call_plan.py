@@ -1,8 +1,8 @@
-"""The call plan of a compiled model: the list that its entry function has become.
+"""The call plan of a compiled model: a list of calls that replaces the entry function.
 
-After the last pass `main` is calls of functions that write into operands of theirs, and other names for tensors
-(aliases, reshapes). Its parameters are the inputs, the constants and the activations. The runtime needs no code for
-that, so none is generated: the list is written down (`core.call_plan`).
+After the last pass, `main` contains only calls of functions that write into their operands, and new names for tensors
+(aliases, reshapes). Its parameters are the inputs, the constants and the activations. The runtime needs no generated
+code for that, so the calls are stored as a list (`core.call_plan`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from service.core.artifact import Slot
 from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
 from service.core.errors import BuildFailed
 
-PLAIN_PREFIX = "octet_plain_"  # of functions that no kernel computes; without it, `exp` would be the C library's
+PLAIN_PREFIX = (
+    "octet_plain_"  # of generated functions; without it, a function `exp` would have the name of the C library's
+)
 _NOT_OF_SYMBOLS = re.compile(r"[^A-Za-z0-9_]")
 
 
 def plain_symbol(name: str) -> str:
-    """The symbol of the function `name` of a module. Characters that no symbol may have are written as numbers."""
+    """Returns the symbol of a module's function `name`. Characters not allowed in symbols are written as numbers."""
     return PLAIN_PREFIX + _NOT_OF_SYMBOLS.sub(lambda found: f"_{ord(found[0])}_", name)
 
 
@@ -37,17 +39,17 @@ def call_plan(
     states: int = 0,
     launches: Mapping[str, Launch] | None = None,
 ) -> CallPlan:
-    """The plan of `module`, whose parameters are inputs, states, `constants` and `activations`, in that order.
+    """Returns the call plan of `module`, whose parameters are inputs, states, `constants` and `activations`, in order.
 
-    An output that one call writes, and that shares no memory with others, is written where the caller wants it; any
-    other is copied there.
+    An output that shares no memory with other tensors is written directly to the caller's memory. Other outputs are
+    copied there.
 
     Args:
-        states: how many of the inputs and of the outputs, the last, are what the model keeps between calls.
-        launches: how a card launches each function, by its symbol; None where the calls are functions of a CPU.
+        states: the number of states that the model keeps between calls. They are the last inputs and the last outputs.
+        launches: the launch parameters of each GPU kernel, by its symbol; None for a CPU.
 
     Raises:
-        BuildFailed: the module does something else than call functions; a defect of ours.
+        BuildFailed: the module contains something other than calls, which is a bug in Octet.
     """
     writer = _Writer(graph.main_of(module), constants, activations, states)
     plan = writer.plan()
@@ -61,7 +63,7 @@ class _Writer:
         self._function, self._states = function, states
         inputs = len(function.params) - len(constants) - len(activations)
         self._tensors: dict[relax.Var, Buffer] = {}
-        self._tuples: dict[relax.Var, relax.Tuple] = {}  # what functions with several outputs write
+        self._tuples: dict[relax.Var, relax.Tuple] = {}  # the outputs of functions with several outputs
         for number, parameter in enumerate(function.params[:inputs]):
             space, at = _numbered(number, inputs - states, Space.INPUT, Space.STATE)
             self._tensors[parameter] = Buffer(space, at, _size_bytes(parameter))
@@ -84,7 +86,7 @@ class _Writer:
         return _placed(calls, outputs)
 
     def _call(self, variable: relax.Var, value: relax.Expr) -> tuple[str, tuple[Buffer, ...]] | None:
-        """What a binding calls; None where it only names a tensor."""
+        """Returns the symbol and the operands of a call; None if the binding only names a tensor."""
         if isinstance(value, relax.Var):
             self._tensors[variable] = self._tensors[value]
             return None
@@ -104,14 +106,14 @@ class _Writer:
         if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.reshape":
             self._tensors[variable] = self._tensors[value.args[0]]
             return None
-        raise BuildFailed(f"{variable.name} is bound to what no call plan can hold: {value}")
+        raise BuildFailed(f"{variable.name} is not a call or an alias, so a call plan cannot contain it: {value}")
 
     def _operands(self, call: relax.Call) -> tuple[Buffer, ...]:
         return tuple(self._tensors[argument] for argument in call.args)
 
 
 def _numbered(number: int, first: int, one: Space, other: Space) -> tuple[Space, int]:
-    """`number` counts on through two spaces; the second begins at `first`."""
+    """Converts a number that counts through two spaces, of which the second begins at `first`, to (space, number)."""
     return (one, number) if number < first else (other, number - first)
 
 
@@ -121,7 +123,7 @@ def _size_bytes(variable: relax.Var) -> int:
 
 
 def _placed(calls: Sequence[tuple[str, tuple[Buffer, ...]]], outputs: Sequence[tuple[Buffer, Buffer]]) -> CallPlan:
-    """The plan, its outputs moved out of the arena where they can be, and the arena without them."""
+    """Returns the plan. Outputs are moved out of the arena if possible, and the arena becomes smaller."""
     used = {operand for _, operands in calls for operand in operands} | {source for source, _ in outputs}
     moved: dict[Buffer, Buffer] = {}
     for source, output in outputs:
@@ -144,7 +146,7 @@ def _overlap(one: Buffer, other: Buffer) -> bool:
 
 
 def _shifted(buffer: Buffer, moved: Iterable[Buffer]) -> Buffer:
-    """`buffer` in an arena without those that were moved out of it."""
+    """Returns `buffer` with its offset in the arena that remains after the buffers `moved` were removed."""
     if buffer.space is not Space.ARENA:
         return buffer
     before = (each.bytes for each in moved if each.at < buffer.at)

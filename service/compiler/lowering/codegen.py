@@ -1,4 +1,4 @@
-"""The passes of TVM's that make scheduled programs of canonical Relax, and the object file of those programs."""
+"""The TVM passes that turn canonical Relax into scheduled programs, and the object file of those programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.compiler.lowering.plain import lower_plain
 from service.compiler.targets import CodegenTarget
 
 _ANCHOR = "anchor"
-# Passes of TVM's pipeline that make its own calling convention, or come after it and want it.
+# Passes of TVM's pipeline that create its own calling convention or depend on it. They are left out.
 _OF_PACKED_FUNCTIONS = (
     "tirx.AnnotateEntryFunc",
     "tirx.MakePackedAPI",
@@ -24,8 +24,8 @@ _OF_PACKED_FUNCTIONS = (
     "tirx.BF16StorageLegalize",
 )
 
-# Reshapes and other plain operators are lowered after fusion: fused into an epilogue, one would keep it from joining
-# the reduction before it.
+# Reshapes and other plain operators are lowered after fusion. A reshape that is fused into an epilogue would prevent
+# the fusion of the epilogue with the preceding reduction.
 FUSE = (
     transform.AnnotateTIROpPattern(),
     transform.FuseOps(),
@@ -45,9 +45,9 @@ PLAN = (
 
 
 def generate(module: tvm.IRModule, target: CodegenTarget, path: Path) -> None:
-    """Writes the object file of the functions that no kernel computes, as TVM's own pipeline lowers them.
+    """Writes the object file of the functions that no hand-written kernel computes, lowered by TVM's own pipeline.
 
-    Kernels are compiled elsewhere (`kernels.objects`), and what calls them all is no code (`call_plan`).
+    Kernels are compiled in `kernels.objects`. The calls of all functions are not code but a list (`call_plan`).
     """
     llvm = tvm.target.Target(dict(target.llvm))
     functions = {
@@ -63,7 +63,7 @@ def generate(module: tvm.IRModule, target: CodegenTarget, path: Path) -> None:
 
 
 def anchored(module: tvm.IRModule) -> tvm.IRModule:
-    """`module` with at least one tensor program, so that there is an object."""
+    """Returns `module` with at least one tensor program, because otherwise there would be no object file."""
     if any(isinstance(function, tirx.PrimFunc) for function in module.functions.values()):
         return module
     anchor = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0, "int32"))).with_attr("global_symbol", _ANCHOR)

@@ -1,7 +1,7 @@
-"""Constants as a layer of their own: taken out of the code, laid out in one file, passed to the entry function.
+"""Moves constants out of the code into one file. They become parameters of the entry function.
 
-Two artifacts of one model share the file where their layouts agree, every instance maps the same pages, and the
-object file stays small (a 25 MB `relax.const` would make a 26 MB object).
+Artifacts of one model with equal layouts share the file, all instances map the same pages, and the object file is small
+(a `relax.const` of 25 MB would make an object of 26 MB).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from service.core.call_plan import ALIGNMENT_BYTES
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
-    """`module` with every constant of `main` as a further parameter, and their values in order; equal ones once."""
+    """Makes every constant of `main` an additional parameter. Returns the module and the values in order.
+
+    Equal constants share a parameter.
+    """
     function = graph.main_of(module)
     values: dict[tuple[str, tuple[int, ...], bytes], tuple[relax.Var, NDArray[Any]]] = {}
     environment: dict[relax.Var, relax.Expr] = {param: relax.Var(param.name, param.ty) for param in function.params}
@@ -61,14 +64,14 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
 
 
 def _bound(function: relax.Function, environment: dict[relax.Var, relax.Expr]) -> list[tuple[relax.Var, relax.Expr]]:
-    """The function's bindings; `environment` gets a new variable for each."""
+    """Returns the function's bindings with new variables, which are added to `environment`."""
     found = list(graph.bindings(function))
     environment.update({var: relax.DataflowVar(var.name, var.ty) for var, _ in found})
     return found
 
 
 def write(values: list[NDArray[Any]], path: Path) -> tuple[Slot, ...]:
-    """Writes the constants layer; returns where each constant lies in it."""
+    """Writes the constants to the file `path`, and returns the slot of each constant in it."""
     layout = []
     with path.open("wb") as file:
         for value in values:

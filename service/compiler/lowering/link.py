@@ -1,13 +1,13 @@
-"""Objects in, a shared library out, by the one linker that every machine has: LLD inside the PyPI wheel `ziglang`.
+"""Links objects to a shared library, with the LLD that is in the PyPI wheel `ziglang`.
 
-One linker of one version gives the same bytes everywhere, whatever is installed, for every architecture. It is a
-static program that reads no file but the objects, needs no other and takes 15 ms. The objects come from a process that
-has read the upload, so it runs in the sandbox too, allowed to become that program and none else.
+One version of one linker gives the same bytes on every machine and for every architecture. The linker is a static
+program that reads only the objects, and takes 15 ms. The objects come from a process that has read the upload, so the
+linker runs in the sandbox too.
 
 Objects are checked before the linker reads them, and the library before any process loads it (`core.elf`).
 
-The library names no other library. The functions of libm that its code calls are resolved when it is loaded; what it
-wants of the runtime are pointers that the runtime fills in (`core.elf.names.FILLED_IN`).
+The library does not depend on other libraries. The libm functions that it calls are resolved when it is loaded. The
+functions of the runtime that it calls are pointers that the runtime fills in (`core.elf.names.FILLED_IN`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf
 _OPTIONS = (
     "-shared",
     "--threads=1",
-    # No identity but the content's: nothing of the time, the place or the tool goes into the bytes.
+    # The bytes depend on the content only, not on time, paths or the version of a tool.
     "--build-id=none",
     "--strip-debug",
     "--hash-style=gnu",
     "--eh-frame-hdr",
     "--gc-sections",
     "--fatal-warnings",
-    # An object could otherwise ask for libraries by a section of its own.
+    # Otherwise an object could request libraries with a special section.
     "--no-dependent-libraries",
-    # Neither stack nor relocated data stay writable and executable; a missing symbol is noticed on loading.
+    # The stack is not executable, relocated data is read-only, and a missing symbol is an error when loading.
     *("-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"),
 )
 
@@ -53,18 +53,18 @@ def link(
     poll: Callable[[], None] = lambda: None,
     allow_unsandboxed: bool = False,
 ) -> None:
-    """Links `objects`, in this order, to the shared library `output`; equal objects give equal bytes.
+    """Links `objects`, in this order, to the shared library `output`. Equal objects give equal bytes.
 
     Args:
         objects: ELF relocatable objects of the target's architecture.
-        output: written whole or not at all, in an existing directory.
-        target: decides the architecture.
+        output: the path of the library, in an existing directory. It is written completely or not at all.
+        target: its architecture is used.
         poll: called while the linker runs; may raise.
-        allow_unsandboxed: link even where the kernel cannot sandbox the linker.
+        allow_unsandboxed: link even if the kernel cannot sandbox the linker.
 
     Raises:
-        BuildFailed: an object is not one, is of another architecture, holds what it may not, or does not link.
-        SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
+        BuildFailed: a file is not an object, is for another architecture, has forbidden content, or cannot be linked.
+        SandboxUnavailable: the kernel lacks a feature, and `allow_unsandboxed` is False.
     """
     for path in objects:
         _check_object(path, target)
@@ -88,13 +88,13 @@ def link(
         try:
             check_library(library.read_bytes(), target.architecture)
         except ElfError as error:
-            raise _failure(f"the linked library cannot be used: {error}") from error
+            raise _failure(f"the linked library is not valid: {error}") from error
         library.chmod(0o644)
         library.replace(output)
 
 
 def linker() -> Path:
-    """The program.
+    """Returns the path of the linker.
 
     Raises:
         BuildFailed: the wheel is not installed.
@@ -106,12 +106,12 @@ def linker() -> Path:
 
 
 def _check_object(path: Path, target: Target) -> None:
-    # Landlock keeps a child from making links; without Landlock, one may lead anywhere.
+    # Landlock prevents a child from creating links. Without Landlock, a link could lead to any file.
     if path.is_symlink() or not path.is_file():
         raise _failure(f"{path.name} is not a regular file")
     try:
         check_object(path.read_bytes(), target.architecture)
-    except OSError as error:  # its writer chose its mode
+    except OSError as error:  # the child that wrote the file may have removed its read permission
         raise _failure(f"{path.name} cannot be read: {error.strerror}") from error
     except ElfError as error:
         raise _failure(f"{path.name} cannot be linked: {error}") from error

@@ -1,13 +1,13 @@
 """The order of the passes that turn an imported model into tensor programs. Loads no TVM.
 
-What each pass does is in `passes`. The order's text is part of every build's key (`toolchain.fingerprint`).
+The passes are in `passes`. The text of the order is part of every build's key (`toolchain.fingerprint`).
 """
 
 from __future__ import annotations
 
 from service.core.build import Stage
 
-# Pass -> the stage of a build that it belongs to.
+# The name of each pass -> the stage of a build that it belongs to.
 ORDER: dict[str, Stage] = {
     "choose-kernels": Stage.SELECT,
     "batch": Stage.SELECT,
@@ -35,5 +35,5 @@ ORDER: dict[str, Stage] = {
 
 
 def text() -> str:
-    """The order, in the manner of MLIR's textual pipelines."""
+    """Returns the order in the notation of MLIR's textual pipelines."""
     return f"module({','.join(ORDER)})"

@@ -1,4 +1,4 @@
-"""The pipeline of passes: what turns an imported model into scheduled tensor programs and calls of kernels.
+"""The pipeline of passes, which turns an imported model into scheduled tensor programs and calls of kernels.
 
 A pass takes a module and returns a module. Its other inputs and results are in the `Context`.
 Each pass documents what it requires and ensures. `str(PIPELINE)` is `pass_order.text()`.
@@ -42,14 +42,14 @@ class Context:
 
     Attributes:
         mode: the numerics mode.
-        target: what is compiled for.
-        library: the target's kernels; None where it has none.
-        batch: samples of a call.
-        model: the model of so many samples, before anything is simplified.
+        target: the target to compile for.
+        library: the target's hand-written kernels; None if it has none.
+        batch: the number of samples in a call.
+        model: the model with this batch, before it is simplified.
         simplified: pass -> the names of the tensors that it changed.
-        selection: the kernels, and what became of each operator.
-        constants: what the entry function takes after its inputs.
-        activations: what it takes after those.
+        selection: the selected kernels, and how each operator is computed.
+        constants: the values of the parameters of the entry function that follow the inputs.
+        activations: the slots of the parameters that follow the constants.
     """
 
     mode: Mode
@@ -71,9 +71,9 @@ class Pass:
     """One pass.
 
     Attributes:
-        name: in texts and file names.
-        stage: of a build.
-        run: what it does.
+        name: the name in texts and file names.
+        stage: the stage of a build that it belongs to.
+        run: the function that transforms a module.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Pass:
     run: Run
 
     def text_of(self, module: tvm.IRModule) -> str:
-        """`module` after this pass, for people: the QNN graph, or TVM's script once there are tensor programs."""
+        """Returns readable text of `module` after this pass: the QNN graph, or TVM script if it has tensor programs."""
         if self.stage in (Stage.SELECT, Stage.LEGALIZE):
             return printer.text_of(module)
         return str(module.script(show_meta=False)) + "\n"
@@ -89,7 +89,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Passes in order; prints as `module(pass,pass,…)`."""
+    """Passes in order. Its text is `module(pass,pass,…)`."""
 
     passes: tuple[Pass, ...]
 
@@ -104,11 +104,11 @@ class Pipeline:
         before: Callable[[Pass], None] = lambda each: None,
         after: Callable[[Pass, tvm.IRModule], None] = lambda each, module: None,
     ) -> tvm.IRModule:
-        """`module` after all passes.
+        """Runs all passes on `module` and returns the result.
 
         Args:
-            before: told of each pass before it runs.
-            after: told of each pass and what it made.
+            before: called with each pass before it runs.
+            after: called with each pass and its result.
         """
         with tvm.target.Target(dict(context.target.llvm)):
             for each in self.passes:
@@ -118,16 +118,16 @@ class Pipeline:
         return module
 
     def until(self, name: str) -> Pipeline:
-        """The passes up to and including `name`."""
+        """Returns the pipeline of the passes up to and including `name`."""
         names = [each.name for each in self.passes]
         return Pipeline(self.passes[: names.index(name) + 1])
 
 
 class Dump:
-    """Writes what each pass made into a folder: `00-import.txt`, `01-choose-kernels.txt` …"""
+    """Writes the module after each pass to a folder: `00-import.txt`, `01-choose-kernels.txt` …"""
 
     def __init__(self, folder: Path, module: tvm.IRModule) -> None:
-        """`module` is what the first pass gets."""
+        """Writes the imported `module`, which is the input of the first pass."""
         self._folder, self._written = folder, 0
         self._write("import", printer.text_of(module))
 

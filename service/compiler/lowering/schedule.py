@@ -1,9 +1,9 @@
-"""The default schedule: any canonical kernel, made parallel and vectorized for a CPU.
+"""The default schedule, which makes any canonical tensor program parallel and vectorized for a CPU.
 
-One rule for all of them. Elementwise producers and epilogues are inlined, so that at most one reduction and one
-elementwise block are left. A reduction is cut into tiles of accumulators that live in registers: columns (the
-innermost axis, whole vectors) by rows (the axis before it, unrolled); the epilogue runs on each tile while it is
-still there. The order in which one output's terms are added never changes, so results do not depend on the schedule.
+All programs are scheduled in the same way. Elementwise producers and epilogues are inlined, so that at most one
+reduction and one elementwise block remain. A reduction is split into tiles of accumulators in registers: columns (the
+innermost axis, in whole vectors) by rows (the axis before it, unrolled). The epilogue runs on each tile while it is in
+registers. The order in which the terms of an output are added never changes, so results do not depend on the schedule.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from service.compiler.targets import CodegenTarget
 _ACCUMULATOR_BYTES = 4
 _SPARE_REGISTERS = 4  # for weights, a broadcast element and temporaries
 _STACK_LIMIT_BYTES = 1024  # TVM moves larger buffers to the heap
-_SHARES = 64  # of a parallel loop, at least: enough to divide evenly among threads
+_SHARES = 64  # the least number of iterations of a parallel loop, so that threads get almost equal shares
 _SERIAL_BELOW = 1 << 14  # elements (or products) for which waking another thread costs more than it saves
 
-# LLVM has it on vectors, but TVM does not say so: it would make loops scalar again, and fail where a variable is bound.
+# LLVM supports these on vectors, but TVM does not mark them so. It would make loops scalar again, and fail if a
+# variable is bound in the loop.
 register_op_attr("tirx.nearbyint", "TVectorizable", True)
 
 
 def schedule(module: tvm.IRModule, target: CodegenTarget) -> tvm.IRModule:
-    """`module` with every PrimFunc scheduled; Relax functions are left alone."""
+    """Schedules every PrimFunc of `module`. Relax functions do not change."""
     functions = {
         variable: _scheduled(function, target) if isinstance(function, tirx.PrimFunc) else function
         for variable, function in module.functions.items()
@@ -50,7 +51,7 @@ def _scheduled(function: tirx.PrimFunc, target: CodegenTarget) -> tirx.PrimFunc:
 
 
 def inline_producers(sch: Schedule) -> None:
-    """Inlines every elementwise block but those that write outputs."""
+    """Inlines every elementwise block except those that write outputs."""
     root = sch.get_sblock("root")
     inner = sch.get(root).alloc_buffers
     for block in sch.get_child_blocks(root):
@@ -70,7 +71,7 @@ def _elementwise(sch: Schedule, block: SBlockRV, target: CodegenTarget) -> None:
     if columns % lanes == 0:
         last, inner = sch.split(last, [None, lanes])
         sch.vectorize(inner)
-        if _product(sch, outer) < _SHARES:  # else each share is of whole rows
+        if _product(sch, outer) < _SHARES:  # otherwise whole rows are distributed to threads
             outer = [*outer, last]
     elif columns <= lanes:
         sch.vectorize(last)
@@ -84,7 +85,7 @@ def _reduction(sch: Schedule, block: SBlockRV, epilogue: SBlockRV | None, target
     loops, reduce = sch.get_loops(block), _reduction_loops(sch, block)
     spatial = loops[: len(loops) - len(reduce)]
     if len(spatial) < 2 or _extent(sch, spatial[-1]) == 1:
-        return  # a sum along rows: its order is part of its meaning
+        return  # a sum along rows, whose order must not change
     columns, rows = _tile(_extent(sch, spatial[-1]), _extent(sch, spatial[-2]), target)
     work = _product(sch, loops)
     column_outer, column = sch.split(spatial[-1], [None, columns])
@@ -92,8 +93,8 @@ def _reduction(sch: Schedule, block: SBlockRV, epilogue: SBlockRV | None, target
     sch.reorder(row_outer, column_outer, *reduce, row, column)
     writer = epilogue if epilogue is not None else sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(writer, column_outer)
-    # The epilogue stays a loop over rows: it is long, and unrolling it makes LLVM ten times slower for no gain.
-    if own := sch.get_loops(writer)[len(spatial) :]:  # none in a tile of one element
+    # The epilogue remains a loop over rows: it is long, and unrolling it makes LLVM ten times slower without a gain.
+    if own := sch.get_loops(writer)[len(spatial) :]:  # a tile of one element has no loops
         sch.vectorize(own[-1])
     sch.set_scope(block, 0, "local")
     if work >= _SERIAL_BELOW:
@@ -103,18 +104,18 @@ def _reduction(sch: Schedule, block: SBlockRV, epilogue: SBlockRV | None, target
 
 
 def _unroll_tile(sch: Schedule, block: SBlockRV) -> None:
-    """Spells out the two loops over a tile, so that its accumulators become registers."""
+    """Unrolls the two loops over a tile, so that its accumulators become registers."""
     *_, row, column = sch.get_loops(block)
     sch.unroll(row)
     sch.vectorize(column)
 
 
 def _tile(columns: int, rows: int, target: CodegenTarget) -> tuple[int, int]:
-    """Columns and rows of a tile of accumulators: both divide their axis, and the tile fits the register file."""
+    """Returns (columns, rows) of a tile of accumulators. Both divide their axis, and the tile fits the registers."""
     lanes = target.vector_bytes // _ACCUMULATOR_BYTES
     registers = min(target.vector_registers - _SPARE_REGISTERS, _STACK_LIMIT_BYTES // target.vector_bytes)
     wide = [d for d in _divisors(columns) if d % lanes == 0 and d <= 4 * lanes]
-    # Two vectors of columns amortize a broadcast element; where there is one row only, as many as there are.
+    # Two vectors of columns amortize a broadcast element. With one row only, as many vectors as possible are used.
     preferred = [d for d in wide if d <= 2 * lanes] if rows > 1 and wide else wide
     tile_columns = max(preferred or [d for d in _divisors(columns) if d <= 2 * lanes])
     vectors = -(-tile_columns // lanes)
@@ -122,7 +123,7 @@ def _tile(columns: int, rows: int, target: CodegenTarget) -> tuple[int, int]:
 
 
 def _reduction_loops(sch: Schedule, block: SBlockRV) -> list[LoopRV]:
-    """The loops over a block's reduced axes; they come last, and there are none in an elementwise block."""
+    """Returns the loops over a block's reduced axes, which are the last ones. An elementwise block has none."""
     axes = sch.get(block).iter_vars
     reduced = [axis for axis in axes if axis.iter_type == tirx.IterVar.CommReduce]
     return list(sch.get_loops(block)[-len(reduced) :]) if reduced else []

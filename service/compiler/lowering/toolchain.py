@@ -1,4 +1,4 @@
-"""Everything besides the model that decides what a build gives. Loads no TVM."""
+"""Versions and digests of everything besides the model that determines the result of a build. Loads no TVM."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from service.core.build import BuildInputs
 from service.core.digest import Digest, digest_of_file, digest_of_json
 from service.core.target import Target
 
-LLVM_VERSION = "22"  # inside the TVM wheel; a test asks it
+LLVM_VERSION = "22"  # the version in the TVM wheel, which a test checks
 _PACKAGES = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "linker": "ziglang", "numpy": "numpy"}
 _NVRTC = "nvidia-cuda-nvrtc-cu12"
 
 
 def digest_of_sources(folder: Path) -> Digest:
-    """Of all code below `folder`."""
+    """Returns the digest of all Python and CUDA sources in `folder` and its subfolders."""
     sources = sorted(path for kind in ("*.py", "*.cuh") for path in folder.rglob(kind))
     return digest_of_json({str(path.relative_to(folder)): digest_of_file(path) for path in sources})
 
 
 @cache
 def core_digest() -> Digest:
-    """Of the sources of the domain: what children answer is in its words, and to inputs that it makes."""
+    """Returns the digest of `service/core`, which determines the generated inputs and the format of results."""
     return digest_of_sources(Path(core.__file__).parent)
 
 
@@ -45,19 +45,19 @@ def _fingerprint() -> tuple[tuple[str, str], ...]:
 
 
 def fingerprint() -> dict[str, str]:
-    """Versions of the tools, the digest of our own compiler and kernels, and the text of the pipeline of passes."""
+    """Returns the versions of the tools, the digest of Octet's compiler and kernels, and the text of the passes."""
     return dict(_fingerprint())
 
 
 def code_versions(target: Target) -> dict[str, str]:
-    """Versions of what turns a kernel's program into an object file."""
+    """Returns the versions of the tools that compile a kernel's program to an object file."""
     if target.device == "cuda":
         return card_versions(target)
     return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi", "llvm")}
 
 
 def card_versions(target: Target) -> dict[str, str]:
-    """Versions of what makes a card's machine code; none for a CPU, or where it is not installed."""
+    """Returns the version of the GPU compiler; empty for a CPU, or if the compiler is not installed."""
     try:
         return {"nvrtc": version(_NVRTC)} if target.device == "cuda" else {}
     except PackageNotFoundError:
@@ -65,12 +65,12 @@ def card_versions(target: Target) -> dict[str, str]:
 
 
 def versions(target: Target) -> dict[str, str]:
-    """All that decides what a build for `target` becomes, here, besides what is asked for."""
+    """Returns the versions and digests that determine a build for `target` on this machine."""
     return {**fingerprint(), **card_versions(target)}
 
 
 def build_inputs(
     source: Digest, target: Target, numerics: str, options: Mapping[str, Any] | None = None
 ) -> BuildInputs:
-    """The build that answers this question, here."""
+    """Returns the inputs of a build on this machine, whose digest identifies the build."""
     return BuildInputs(source, target.name, numerics, versions(target), dict(options or {}))

@@ -1,6 +1,6 @@
-"""The source frameworks' own runtimes, as witnesses: where one is installed, a build is compared with its answers too.
+"""The source frameworks' own runtimes. If one is installed, a build is compared with its outputs too.
 
-This module loads none of them; `Reference.open` is for the child that runs the model.
+This module does not load them. Only the child that runs the model calls `Reference.open`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.core.arrays import Array
 from service.core.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, PT2E, QNNPACK, TORCH_X86, XNNPACK
 from service.core.witnesses import Witness
 
-# The inputs of a sample -> its outputs, in the file's order.
+# A function from the inputs of a sample to its outputs, in the order of the file.
 Answer = Callable[[Sequence[Array]], list[Array]]
 
 
@@ -23,8 +23,8 @@ class Session:
     """A way to run a model in its runtime.
 
     Attributes:
-        options: what is set, by the runtime's own names; everything else is as the runtime has it by default.
-        note: what this session shows, if it is not the one that defines the mode.
+        options: the settings, by the runtime's names. Everything else has the runtime's default.
+        note: a description of the session, if it is not the one that defines the mode.
     """
 
     options: Mapping[str, str]
@@ -33,13 +33,13 @@ class Session:
 
 @dataclass(frozen=True)
 class Reference:
-    """A runtime that answers for a model of its framework.
+    """A runtime that can run models of its framework.
 
     Attributes:
-        name: as reports name it.
-        package: the distribution that has to be installed.
-        module: in this package; it has the function `open_session`.
-        sessions: numerics mode -> the session that defines it, and others whose answers are reported beside it.
+        name: the name in reports.
+        package: the distribution that must be installed.
+        module: the module of this package that has the function `open_session`.
+        sessions: numerics mode -> the session that defines it, then sessions that are only reported.
     """
 
     name: str
@@ -49,19 +49,19 @@ class Reference:
 
     @property
     def version(self) -> str | None:
-        """The version installed here, if any."""
+        """The installed version, or None."""
         try:
             return version(self.package)
         except PackageNotFoundError:
             return None
 
     def witnesses(self, numerics: str) -> list[Witness]:
-        """The sessions of a mode, the one that defines it first."""
+        """Returns the sessions of a mode. The first one defines the mode."""
         sessions = self.sessions[numerics]
         return [Witness(self.name, self.version, session.options, session.note) for session in sessions]
 
     def open(self, source: str, session: Session) -> Answer:
-        """Loads the model in `source`."""
+        """Loads the model in the file `source`, and returns a function that runs it."""
         answer: Answer = import_module(f"{__name__}.{self.module}").open_session(source, session.options)
         return answer
 
@@ -81,7 +81,8 @@ REFERENCES: Mapping[str, Reference] = {
                 Session({_LITERT_KERNELS: "BUILTIN_REF"}),
                 Session({_LITERT_KERNELS: "AUTO"}, "the default delegate"),
             ),
-            # Not beside its reference kernels: they take minutes where the delegate takes a second.
+            # The reference kernels are not a second session here: they take minutes for what the delegate does in a
+            # second.
             XNNPACK: (Session({_LITERT_KERNELS: "AUTO"}),),
         },
     ),
@@ -90,8 +91,9 @@ REFERENCES: Mapping[str, Reference] = {
         "onnxruntime",
         "onnxruntime",
         {
-            # Without the option, and on x86-64, it makes uint8 of int8, and leaves in float32 what it then cannot
-            # match any more. Its optimizations are what makes quantized operators of float ones between conversions.
+            # Without this option, ONNX Runtime converts int8 to uint8 on x86-64, and then leaves operators in float32
+            # that it no longer recognizes. Its graph optimizations turn float operators between conversions into
+            # quantized operators.
             ONNXRUNTIME: (
                 Session({_ORT_INT8: "1", _ORT_LEVEL: "ORT_ENABLE_ALL"}),
                 Session({}, "a default session"),
@@ -113,6 +115,6 @@ REFERENCES: Mapping[str, Reference] = {
 
 
 def reference_for(source_format: str, numerics: str) -> Reference | None:
-    """The runtime that defines `numerics` for files of `source_format`; None where none can be asked."""
+    """Returns the runtime that defines `numerics` for files of `source_format`; None if there is none."""
     reference = REFERENCES.get(source_format)
     return reference if reference is not None and numerics in reference.sessions else None

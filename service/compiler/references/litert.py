@@ -1,4 +1,4 @@
-"""LiteRT."""
+"""Runs models in LiteRT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.core.arrays import Array
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """The model in `source`, on one thread."""
+    """Loads the model in `source`, to run on one thread."""
     kernels = {name: OpResolverType[value] for name, value in options.items()}
     interpreter = Interpreter(source, num_threads=1, **kernels)
     interpreter.allocate_tensors()

@@ -1,4 +1,4 @@
-"""ONNX Runtime."""
+"""Runs models in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LEVEL = "graph_optimization_level"
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """The model in `source`, on the CPU's kernels and one thread.
+    """Loads the model in `source`, to run with the CPU kernels on one thread.
 
     Args:
-        options: session configuration entries, and the member `graph_optimization_level` of `SessionOptions`.
+        options: session configuration entries, and the attribute `graph_optimization_level` of `SessionOptions`.
     """
     settings = SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
@@ -38,12 +38,12 @@ def open_session(source: str, options: Mapping[str, str]) -> Answer:
 
 
 def _model_in(source: Path) -> str:
-    """The model's own file; of an archive, beside the files of its weights in a folder of the working directory."""
+    """Returns the path of the model file. An archive is first extracted to a folder in the working directory."""
     with source.open("rb") as file:
         if detect_format(file.read(HEAD_BYTES)) != ZIP:
             return str(source)
     archive, model = archive_of(source.read_bytes()), source
-    for name in archive:  # none leads out of the folder
+    for name in archive:  # the names were checked: none leads out of the folder
         path = Path.cwd() / "source" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(archive.read(name))

@@ -1,4 +1,4 @@
-"""PyTorch."""
+"""Runs TorchScript models in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from service.core.arrays import Array
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """The model in `source`.
+    """Loads the model in `source`.
 
-    `torch.jit.load` runs the file's pickles and code: this is for the sandboxed child alone.
+    `torch.jit.load` executes pickles and code of the file, so only a sandboxed child may call this.
     """
     warnings.filterwarnings("ignore")  # quantized tensors are deprecated
     torch.set_num_threads(1)
-    # Weights are packed for it as the file is loaded.
+    # The engine must be set first, because weights are packed for it when the file is loaded.
     torch.backends.quantized.engine = options["torch.backends.quantized.engine"]
     model = torch.jit.load(source)
 

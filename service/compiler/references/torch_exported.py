@@ -1,4 +1,4 @@
-"""PyTorch's exported programs."""
+"""Runs exported programs in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch  # type: ignore[import-not-found]
 from service.compiler.references import Answer
 from service.core.arrays import Array
 
-# What registers the operators of conversions; the second is torchao's, if it is there.
+# The modules that register the conversion operators. The second one is part of torchao, if it is installed.
 _OPERATORS = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant_primitives")
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """The program in `source`, in eager mode, which is all that can be asked for.
+    """Loads the program in `source`, to run in eager mode, which is the only mode.
 
-    `torch.export.load` may unpickle: this is for the sandboxed child alone.
+    `torch.export.load` may unpickle data, so only a sandboxed child may call this.
     """
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)

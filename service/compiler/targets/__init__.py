@@ -1,6 +1,6 @@
-"""Per-target settings of the compiler: TVM's target, and the operand types that its instructions want.
+"""The settings of the compiler for each target: TVM's target, and the operand types of its instructions.
 
-A target is data: one entry here, and a folder in `kernels/` once it has kernels of its own.
+A target is data: one entry here, and a folder in `kernels/` if it has hand-written kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.core.target import TARGETS, Target
 
 @dataclass(frozen=True)
 class OperandTypes:
-    """Storage of the two operands of a convolution or dense layer."""
+    """The storage types of the two operands of a convolution or dense layer."""
 
     data: str
     weight: str
@@ -25,12 +25,12 @@ class CodegenTarget:
     """The compiler's settings for a target.
 
     Attributes:
-        llvm: TVM's target description, a dict (`tvm.target.Target` takes no flag strings any more).
-        operands: what Legalize makes of 8-bit operands.
-        vector_bytes: width of a vector register.
-        vector_registers: how many there are.
-        cards: of NVIDIA's cards, the capabilities that there is machine code for, as `sm_80`, rising; then the rest is
-            about the machine that a card is in. Empty for a CPU.
+        llvm: TVM's target description as a dict (`tvm.target.Target` no longer accepts flag strings).
+        operands: the types to which the pass `legalize` converts 8-bit operands.
+        vector_bytes: the width of a vector register.
+        vector_registers: the number of vector registers.
+        cards: the compute capabilities of NVIDIA GPUs to compile for, such as `sm_80`, in ascending order. The other
+            attributes then describe the host. Empty for a CPU target.
     """
 
     llvm: Mapping[str, Any]
@@ -85,5 +85,5 @@ _CODEGEN: dict[str, CodegenTarget] = {
 
 
 def codegen_target(target: Target) -> CodegenTarget:
-    """The settings for `target`; every target of `core.target.TARGETS` has an entry."""
+    """Returns the settings for `target`. Every target of `core.target.TARGETS` has an entry."""
     return _CODEGEN[target.name]

@@ -1,7 +1,7 @@
 """Device functions of tensor programs.
 
-A nest's elements are shared out to threads, one each, the innermost axis along a warp; a thread adds the terms of its
-element one after the other, in their order. So a reduction to few elements takes long. What is no nest is run by a
+Each thread computes one element of a nest, and the innermost axis runs along a warp. A thread adds the terms of its
+element one after another, in order, so a reduction to few elements is slow. A program that is not a nest is run by a
 single thread, statement by statement.
 """
 
@@ -22,7 +22,7 @@ from service.core.errors import Unsupported
 
 _WARP = 32
 _THREADS = 256  # of a block
-_FEW = 1 << 15  # elements: in blocks of a warp they reach every multiprocessor of a large card
+_FEW = 1 << 15  # with fewer elements, a block is one warp, so that all multiprocessors of a large GPU are used
 _MOST_ELEMENTS = (1 << 32) - _THREADS
 
 
@@ -31,9 +31,9 @@ class Printed:
     """A device function and its operands.
 
     Attributes:
-        inputs: buffers that it reads only.
-        outputs: those that it writes, its scratch memory among them.
-        inexact: functions that it calls, of `spelling.INEXACT`.
+        inputs: the buffers that it only reads.
+        outputs: the buffers that it writes, including scratch memory.
+        inexact: the functions of `spelling.INEXACT` that it calls.
     """
 
     function: DeviceFunction
@@ -43,13 +43,15 @@ class Printed:
 
 
 def of_nest(nest: Nest) -> Printed:
-    """Raises:
-    Unsupported: as `Printer.statement`, or it has too many elements.
+    """Writes the device function of a nest.
+
+    Raises:
+        Unsupported: as in `Printer.statement`; or the nest has too many elements.
     """
     printer = Printer()
     elements = math.prod(extent for _, extent in nest.spatial)
     if elements > _MOST_ELEMENTS:
-        raise Unsupported(f"no card computes a tensor of {elements} elements")
+        raise Unsupported(f"GPU kernels cannot compute a tensor of {elements} elements")
     threads = _THREADS if elements > _FEW else _WARP
     printer.line(f"const u32 place = blockIdx.x * {threads}u + threadIdx.x;")
     printer.line(f"if (place >= {elements}u) return;")
@@ -90,10 +92,10 @@ def _loops(printer: Printer, nest: Nest, loops: list[tuple[tirx.Var, int]]) -> N
 
 
 def of_whole(function: tirx.PrimFunc) -> Printed:
-    """`function` in one thread.
+    """Writes the device function of a whole program, which runs in one thread.
 
     Raises:
-        Unsupported: as `Printer.statement`.
+        Unsupported: as in `Printer.statement`.
     """
     printer = Printer()
     printer.statement(function.body)

@@ -1,8 +1,8 @@
-"""Plain functions become kernels for cards: every call of a tensor program, one launch for each of its stages.
+"""Replaces every call of a tensor program by GPU kernels, one launch for each stage of the program.
 
 Requires: canonical Relax after fusion (`codegen.FUSE`).
-Ensures: no tensor program is left; what was between the stages of one is tensors of `main`, so that their memory is
-planned as that of all others. The kernels are those of `Lowered`.
+Ensures: no tensor program is left. Buffers between the stages of a program become tensors of `main`, so that their
+memory is planned like that of all other tensors. The kernels are in `Lowered`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from service.core.errors import Unsupported
 _CALL = "relax.call_tir"
 _NUMBER = re.compile(r"\d+$")
 _OF_NO_SYMBOL = re.compile(r"[^a-z0-9_]+")
-_MOST_LETTERS = 80  # of a function's name, in its symbol
+_MOST_LETTERS = 80  # the longest part of a function's name in its symbol
 
 
 @dataclass
@@ -31,8 +31,8 @@ class Lowered:
     """A module without tensor programs.
 
     Attributes:
-        kernels: by symbol.
-        inexact: symbol -> functions of `spelling.INEXACT` that it calls.
+        kernels: symbol -> kernel.
+        inexact: symbol -> the functions of `spelling.INEXACT` that the kernel calls.
     """
 
     module: tvm.IRModule
@@ -42,15 +42,17 @@ class Lowered:
 
 @dataclass(frozen=True)
 class _Program:
-    """A tensor program as its kernels: each with the buffers that it reads and writes."""
+    """The kernels of a tensor program, each with the buffers that it reads and writes."""
 
     function: tirx.PrimFunc
     launches: tuple[tuple[Kernel, Printed], ...]
 
 
 def lower(module: tvm.IRModule) -> Lowered:
-    """Raises:
-    Unsupported: a tensor program holds something that is not printed (`printer.Printer`).
+    """Replaces the tensor programs of `module` by kernels.
+
+    Raises:
+        Unsupported: a tensor program contains something that `printer.Printer` does not support.
     """
     lowered = Lowered(module)
     programs: dict[str, _Program] = {}
@@ -79,7 +81,7 @@ def _made(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Program:
     except Unsupported as error:
         raise Unsupported(f"{name}: {error.message}", hint="compile the model for a CPU") from error
     except RecursionError as error:
-        raise Unsupported(f"{name}: its expressions are too deep", hint="compile the model for a CPU") from error
+        raise Unsupported(f"{name}: its expressions are nested too deep", hint="compile the model for a CPU") from error
     family = "plain_" + _OF_NO_SYMBOL.sub("_", _NUMBER.sub("", name.lower())).strip("_")[:_MOST_LETTERS]
     launches = tuple((Kernel(family, each.function, (), 0), each) for each in printed)
     for kernel, each in launches:
@@ -92,7 +94,7 @@ def _made(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Program:
 def _called(
     builder: relax.BlockBuilder, program: _Program, operands: list[relax.Expr], result: relax.Type
 ) -> relax.Expr:
-    """What a call of `program` gives: its last parameters, as many as there are results."""
+    """Emits the calls of the kernels of `program`. Returns the results, which are the last parameters."""
     tensors: dict[tirx.Var, relax.Expr] = dict(zip(program.function.params, operands, strict=False))
     for kernel, printed in program.launches:
         types = [relax.TensorType([int(size) for size in each.shape], str(each.dtype)) for each in printed.outputs]

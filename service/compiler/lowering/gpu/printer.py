@@ -1,11 +1,11 @@
-"""Tensor programs as CUDA C++, one operation a line.
+"""Prints tensor programs as CUDA C++, one operation per line.
 
-Every operation is printed as what the code generator of a CPU makes of it (`kernels/cuda/source/plain.cuh`), so that a
-function gives the same bits on both. Nothing is contracted: NVRTC is told so, and the CPU's are fenced. What there is
-no line for is `Unsupported`, by its name.
+Every operation is printed so that it computes the same as the code that is generated for a CPU
+(`kernels/cuda/source/plain.cuh`), so results have the same bits on both. Products and sums are not contracted: an
+option of NVRTC disables it, and code for CPUs uses fences. An operation that cannot be printed raises `Unsupported`.
 
-Not promised bit for bit are the functions of `spelling.INEXACT` alone: a CPU takes them from its C library, a card from
-CUDA's, each within a unit or two in the last place.
+Only the functions of `spelling.INEXACT` may differ in their last bits: a CPU uses those of its C library and a GPU
+those of CUDA's, each with an error of one or two units in the last place.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Printer:
     """Prints statements in order.
 
     Attributes:
-        lines: of C++, so far.
-        loaded, stored: the buffers that these read and write.
-        inexact: functions called that are in `spelling.INEXACT`.
+        lines: the lines of C++ so far.
+        loaded, stored: the buffers that these lines read and write.
+        inexact: the functions of `spelling.INEXACT` that these lines call.
     """
 
     def __init__(self) -> None:
@@ -44,20 +44,22 @@ class Printer:
         self.inexact: set[str] = set()
         self._depth = 1
         self._numbers = 0
-        self._made: list[tvm.ir.Expr] = []  # kept, so that no other expression gets the address
-        self._names: dict[int, str] = {}  # of variables and buffers, by address
-        self._places: dict[int, tuple[tirx.BufferStore, str]] = {}  # buffer -> an element of it that is a variable
-        # What is computed already, innermost scope last: the text of an operation, or its address -> its variable.
+        self._made: list[tvm.ir.Expr] = []  # keeps expressions alive, so that no other expression gets their address
+        self._names: dict[int, str] = {}  # names of variables and buffers, by address
+        self._places: dict[
+            int, tuple[tirx.BufferStore, str]
+        ] = {}  # buffer -> the element of it that is kept in a variable
+        # The values computed so far, innermost scope last: the text or the address of an operation -> its variable.
         self._scopes: list[dict[str | int, str]] = [{}]
 
-    # -- what callers write between statements
+    # -- lines that callers print between statements
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self._depth + text)
 
     @contextmanager
     def block(self, head: str, *, repeated: bool = False) -> Iterator[None]:
-        """`head { … }`. In a loop (`repeated`), nothing holds that was computed before it."""
+        """Prints `head { … }`. In a loop (`repeated`), values computed before it are not reused."""
         self.line(f"{head} {{")
         self._depth += 1
         kept = self._scopes
@@ -68,23 +70,23 @@ class Printer:
         self.line("}")
 
     def define(self, variable: tirx.Var, text: str) -> None:
-        """Makes a C++ constant of `variable`."""
+        """Declares `variable` as a C++ constant with the value `text`."""
         name = self._named(variable, "v")
         self.line(f"const {type_name(_dtype(variable))} {name} = {text};")
 
     def alias(self, variable: tirx.Var, text: str) -> None:
-        """Prints `text` for `variable`."""
+        """Makes later uses of `variable` print `text`."""
         self._names[_address(variable)] = text
 
     def hold(self, store: tirx.BufferStore) -> str:
-        """Declares a variable for the element that `store` writes; until `release`, it stands for that element."""
+        """Declares a C++ variable for the element that `store` writes, which replaces the element until `release`."""
         name = self._new("sum")
         self.line(f"{type_name(_dtype(store.buffer))} {name};")
         self._places[_address(store.buffer)] = (store, name)
         return name
 
     def release(self) -> None:
-        """Writes the elements that are held."""
+        """Stores the variables that `hold` declared to their elements."""
         held, self._places = list(self._places.values()), {}
         for store, name in held:
             self.line(f"{self._element(store.buffer, store.indices, self.stored)} = {name};")
@@ -95,14 +97,14 @@ class Printer:
     # -- statements
 
     def statement(self, stmt: tirx.Stmt) -> None:
-        """Prints `stmt`, to be run by one thread in order.
+        """Prints `stmt`, which one thread runs in order.
 
         Raises:
-            Unsupported: there is something in it that is not printed.
+            Unsupported: it contains something that cannot be printed.
         """
         handler = self._STATEMENTS.get(type(stmt).__name__)
         if handler is None:
-            raise Unsupported(f"no card runs a statement {type(stmt).__name__}")
+            raise Unsupported(f"GPU code generation does not support the statement {type(stmt).__name__}")
         handler(self, stmt)
 
     def _sequence(self, stmt: tirx.SeqStmt) -> None:
@@ -111,7 +113,7 @@ class Printer:
 
     def _for(self, stmt: tirx.For) -> None:
         if stmt.thread_binding is not None or int(stmt.min) != 0 or stmt.step is not None:
-            raise Unsupported("no card runs a loop that is bound to threads, or that has a step")
+            raise Unsupported("GPU code generation does not support loops that are bound to threads or have a step")
         with self.loop(stmt.loop_var, self.value(stmt.extent)):
             self.statement(stmt.body)
         self._forget()
@@ -150,7 +152,9 @@ class Printer:
     def _run(self, stmt: tirx.Stmt) -> None:
         block = stmt.block
         if block.match_buffers:
-            raise Unsupported(f"no card runs block {block.name_hint}, which names parts of buffers")
+            raise Unsupported(
+                f"GPU code generation does not support block {block.name_hint}, which matches parts of buffers"
+            )
         for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
             self.alias(axis.var, self.value(value))
         if block.init is not None:
@@ -162,7 +166,7 @@ class Printer:
         self.statement(block.body)
 
     def _allocate(self, stmt: tirx.Stmt) -> None:
-        """Nothing: what is written is an operand."""
+        """Prints nothing, because the buffer is an operand of the function."""
 
     _STATEMENTS: Mapping[str, Callable[..., None]] = {
         "SeqStmt": _sequence,
@@ -177,7 +181,7 @@ class Printer:
     # -- expressions
 
     def value(self, expr: tvm.ir.Expr) -> str:
-        """The name of `expr`'s value, or its text if that is a constant."""
+        """Returns the name of the variable with the value of `expr`, or its text if it is a constant."""
         if isinstance(expr, tirx.Var):
             return self._names[_address(expr)]
         if isinstance(expr, (tirx.IntImm, tirx.FloatImm)):
@@ -204,7 +208,7 @@ class Printer:
         return found
 
     def _text(self, expr: tvm.ir.Expr) -> str:
-        """One operation on named values."""
+        """Returns the text of one operation, whose operands are variables or constants."""
         form = BINARY.get(type(expr))
         if isinstance(expr, tirx.NE) and _dtype(expr.a).startswith("float"):
             form = "differ({}, {})"
@@ -221,10 +225,10 @@ class Printer:
             return self._cast(expr)
         if isinstance(expr, tvm.ir.Call):
             return self._call(expr)
-        raise Unsupported(f"no card computes {type(expr).__name__}")
+        raise Unsupported(f"GPU code generation does not support {type(expr).__name__}")
 
     def _choice(self, call: tvm.ir.Call) -> str:
-        """Only the branch that is taken may be computed: the other reads outside its buffer."""
+        """Prints a branch. Only the chosen side may be computed, because the other may read outside its buffer."""
         condition, *branches = call.args
         name = self._new("t")
         self.line(f"{type_name(_dtype(call))} {name};")
@@ -240,8 +244,8 @@ class Printer:
         if target == "bool":
             return f"{value} != 0"
         if target == "uint64":
-            raise Unsupported("no card converts real numbers to uint64")
-        # Smaller ones are the low bits of a larger one, as on a CPU.
+            raise Unsupported("GPU code generation does not support conversions of real numbers to uint64")
+        # A smaller integer is the low bits of a larger one, as on a CPU.
         through = "int64" if target in ("int64", "uint32") else "int32"
         text = f"whole<{type_name(through)}>({value})"
         return text if through == target else f"static_cast<{type_name(target)}>({text})"
@@ -266,14 +270,14 @@ class Printer:
             function = name.removeprefix("tirx.")
             self.inexact.add(function)
         if function is None or dtype not in ("float32", "float64"):
-            raise Unsupported(f"no card computes {name} of {dtype}")
+            raise Unsupported(f"GPU code generation does not support {name} of {dtype}")
         return f"{function}{'f' if dtype == 'float32' else ''}({', '.join(values)})"
 
     # -- names
 
     def _element(self, buffer: tirx.Var, indices: Sequence[tvm.ir.Expr], used: list[tirx.Var]) -> str:
         if buffer.strides or not _is_zero(buffer.elem_offset):
-            raise Unsupported(f"no card reads the strided buffer {buffer.name}")
+            raise Unsupported(f"GPU code generation does not support the strided buffer {buffer.name}")
         if not any(each.same_as(buffer) for each in used):
             used.append(buffer)
         if not indices:
@@ -296,7 +300,7 @@ class Printer:
         return next((scope[key] for scope in reversed(self._scopes) if key in scope), None)
 
     def _forget(self) -> None:
-        """What was computed may be out of date: it may have read what is written now."""
+        """Forgets all computed values, because they may have been read from an element that is now overwritten."""
         self._scopes = [{} for _ in self._scopes]
 
     def _named(self, variable: tirx.Var, prefix: str) -> str:

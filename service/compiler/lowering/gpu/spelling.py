@@ -1,4 +1,4 @@
-"""Types, numbers and operations as they are spelled in CUDA C++ (`kernels/cuda/source/plain.cuh`)."""
+"""The names of types, constants and operations in CUDA C++ (`kernels/cuda/source/plain.cuh`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TYPES: Mapping[str, str] = {
     "float32": "float",
     "float64": "double",
 }
-# C's functions of float64; those of float32 have an f behind their name.
+# C's functions of float64. The names of those of float32 end with an additional f.
 _LIBRARY: tuple[str, ...] = (
     "acos",
     "acosh",
@@ -41,7 +41,7 @@ _LIBRARY: tuple[str, ...] = (
 )
 _LIBRARY += ("log", "log10", "log1p", "log2", "pow", "sin", "sinh", "tan", "tanh")
 INEXACT = frozenset(f"tirx.{name}" for name in _LIBRARY)
-EXACT: Mapping[str, str] = {  # the same, each result the nearest that there is
+EXACT: Mapping[str, str] = {  # functions that return the correctly rounded result
     "tirx.ceil": "ceil",
     "prim.ceil": "ceil",
     "tirx.copysign": "copysign",
@@ -91,7 +91,7 @@ REINTERPRETED: Mapping[tuple[str, str], str] = {
 
 
 def constant(value: float, dtype: str) -> str:
-    """A number in C++, of exactly that type."""
+    """Returns a number as a C++ constant of exactly the type `dtype`."""
     if dtype == "bool":
         return "true" if value else "false"
     if dtype.startswith("float"):
@@ -99,13 +99,13 @@ def constant(value: float, dtype: str) -> str:
             return value.hex() + ("f" if dtype == "float32" else "")
         bits = int(np.float32(value).view(np.uint32))
         return f"static_cast<{type_name(dtype)}>(__int_as_float(static_cast<i32>({bits:#x}u)))"
-    if value == -(1 << 63):  # which is no literal
+    if value == -(1 << 63):  # C++ has no literal for it
         return f"{type_name(dtype)}(-9223372036854775807 - 1)"
     return f"{type_name(dtype)}({value}{'u' if value >= 1 << 63 else ''})"
 
 
 def type_name(dtype: str) -> str:
-    """Raises `Unsupported`: no card computes in it."""
+    """Returns the C++ name of a type. Raises `Unsupported` if GPU kernels cannot use it."""
     if dtype not in TYPES:
-        raise Unsupported(f"no card computes in {dtype}")
+        raise Unsupported(f"GPU code generation does not support the type {dtype}")
     return TYPES[dtype]

@@ -1,4 +1,4 @@
-"""A function of several stages, cut into those stages: what one launch of a card can compute."""
+"""Splits a tensor program into stages, each of which one GPU launch can compute."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Loop = tuple[tirx.Var, int]
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops around one block, each of which is one axis of it.
+    """Loops around one block. Each loop is one axis of the block.
 
     Attributes:
-        spatial: loops over the elements that the block writes, outermost first.
-        reduced: loops over the terms of one element, in the order in which they are added.
-        axes: the block's own variables, each with a loop's or with a constant.
-        body, init: of the block.
-        stores: one for each buffer that the block writes.
+        spatial: the loops over the elements that the block writes, outermost first.
+        reduced: the loops over the terms of one element, in the order in which they are added.
+        axes: each variable of the block with the loop variable or constant that it equals.
+        body, init: the statements of the block.
+        stores: one store for each buffer that the block writes.
     """
 
     spatial: tuple[Loop, ...]
@@ -34,7 +34,7 @@ class Nest:
 
 
 def inlined(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """`function` with its elementwise producers where they are read; one that is scheduled by hand is left alone."""
+    """Inlines the elementwise producers of `function`. A function that is scheduled by hand does not change."""
     if function.attrs and "tirx.is_scheduled" in function.attrs:
         return function
     schedule = Schedule(function)
@@ -43,9 +43,9 @@ def inlined(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def stages_of(function: tirx.PrimFunc) -> tuple[Nest, ...] | None:
-    """The nests that `function` runs, in order; None where it is none of elementwise blocks and reductions.
+    """Returns the nests of `function` in order. Each buffer is written by only one of them.
 
-    Each buffer is written by one of them.
+    Returns None if the function does not consist of elementwise blocks and reductions only.
     """
     body = function.body
     if type(body).__name__ != "SBlockRealize" or body.block.iter_vars:
@@ -87,7 +87,7 @@ def _nest(stmt: tirx.Stmt) -> Nest | None:
 
 
 def _stores(body: tirx.Stmt) -> tuple[tirx.BufferStore, ...] | None:
-    """The stores of a block that does nothing else than bind values and store them; each buffer once."""
+    """Returns the stores of a block that only binds values and stores each buffer once; None for other blocks."""
     parts = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     stores = tuple(part for part in parts if isinstance(part, tirx.BufferStore))
     others = {type(part).__name__ for part in parts} - {"BufferStore", "Bind"}
