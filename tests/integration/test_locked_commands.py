@@ -104,7 +104,7 @@ def test_root_is_told_that_its_right_to_the_files_of_others_is_given_up(hostile:
     os.chown(hostile.folder, 65534, 65534)
     error = json.loads(octet(hostile, "run", "--json", status=1).stdout)["error"]
     assert error["message"].startswith(f"the run process is not allowed to read {hostile.folder}")
-    assert "as their owner" in error["hint"]
+    assert "as the owner of the file" in error["hint"]
 
 
 def answers(hostile: Trap, *told: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""What `qnn.conv2d` and `qnn.dense` say of their layer."""
+"""Reads the properties of a layer from its operator `qnn.conv2d` or `qnn.dense`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from service.core.arrays import Array
 
 
 def check_accumulating(core: Operation) -> None:
-    """
+    """Checks that the layer sums products with constant weights in int32.
+
     Raises:
-        Declined: it does not sum products with constants in int32.
+        Declined: it does not.
     """
     if str(core.attr("accum_dtype")) != "int32":
         raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
@@ -25,10 +26,10 @@ def check_accumulating(core: Operation) -> None:
 
 
 def demands_of(group: Group, produced: Sequence[bool], together: int) -> list[Demand]:
-    """The layouts in which a layer wants its inputs.
+    """Returns the layouts in which a layer needs its inputs.
 
-    Blocks of few channels would be mostly filler, so that an image that no kernel makes is packed, where its channels
-    are no multiple of those that are multiplied `together`.
+    An image that is not the output of a kernel is packed if its channels are not a multiple of `together`, the number
+    of channels that one instruction multiplies. In blocks, most of such an image would be filler.
     """
     core = group.core
     odd = shape_of(group.inputs[0])[-1] % together != 0
@@ -38,7 +39,7 @@ def demands_of(group: Group, produced: Sequence[bool], together: int) -> list[De
 
 
 def weights_of(core: Operation) -> Array:
-    """`[O, KH, KW, C]` integers less their zero point."""
+    """Returns the weights `[O, KH, KW, C]` as integers, with the zero point subtracted."""
     stored = value_of(core.call.args[1])
     assert stored is not None
     weights = centered(stored, core.quantized("weight_type")).astype("int32")
@@ -54,7 +55,7 @@ def groups_of(core: Operation) -> int:
 
 
 def is_depthwise(core: Operation) -> bool:
-    """Whether each channel has a filter of its own. (One channel alone is an ordinary convolution.)"""
+    """Returns true if each channel has its own filter. A convolution of a single channel is not depthwise."""
     if groups_of(core) == 1:
         return False
     filters, _, _, per_group = shape_of(core.call.args[1])
@@ -62,7 +63,7 @@ def is_depthwise(core: Operation) -> bool:
 
 
 def padding_of(core: Operation) -> tuple[int, ...]:
-    """Top, left, bottom, right."""
+    """Returns the padding (top, left, bottom, right)."""
     return core.ints("padding", 4, 0) if core.name == "qnn.conv2d" else (0, 0, 0, 0)
 
 

@@ -1,7 +1,7 @@
-"""The choice of each layer's tile: the cost model's, unless a table says otherwise.
+"""Chooses the tile of each layer: the tile in a table, or else the one that the cost model ranks first.
 
-A table is data that comes from outside (it was measured, on some machine): a tile that is none of the layer's
-candidates is refused, so that a table can make a kernel slow and never wrong.
+A table is external data that was measured on some machine. A tile that is not one of the layer's candidates is an
+error, so a table can make a kernel slow but never wrong.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Numbers = tuple[int, ...]  # a tile, as plain data
 
 @dataclass
 class Choices:
-    """The tiles that a kernel library requests and the answers that it gets.
+    """Chooses tiles for a kernel library, and records the choices.
 
     Attributes:
-        table: layer's key -> tile.
-        rank: of the layers that are not in the table: how many of the cost model's best are passed over.
-        made: what was chosen for each layer, in order.
+        table: key of a layer -> tile.
+        rank: for layers that are not in the table, the rank of the candidate to choose; 0 is the cost model's best.
+        made: the choice for each layer, in order.
     """
 
     table: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -30,18 +30,18 @@ class Choices:
     made: list[dict[str, Any]] = field(default_factory=list)
 
     def choose(self, key: str, ranked: Sequence[Numbers]) -> Numbers:
-        """One of `ranked`, the candidates with the best first.
+        """Chooses one of `ranked`, the candidates with the best one first.
 
         Raises:
-            InvalidInput: the table has none of them.
+            InvalidInput: the table's tile is not a candidate.
         """
         if key not in self.table:
             return ranked[min(self.rank, len(ranked) - 1)]
         tile = tuple(self.table[key])
         if tile not in ranked:
-            raise InvalidInput(f"{list(tile)} is no tile for layer {key}")
+            raise InvalidInput(f"{list(tile)} is not a valid tile for layer {key}")
         return tile
 
     def note(self, key: str, tile: Numbers, symbol: str) -> None:
-        """The kernel `symbol` computes a layer by `tile`."""
+        """Records that the kernel `symbol` computes a layer with `tile`."""
         self.made.append({"key": key, "tile": list(tile), "symbol": symbol})

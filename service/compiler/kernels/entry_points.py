@@ -1,8 +1,8 @@
 """The calling convention of compiled functions: `int32_t f(void *const *operands)`.
 
-TVM's own convention hands tensors over with their shapes, types and strides, and every function checks all of them on
-every call: for small layers longer than the layer takes. Shapes are known when a model is compiled, and the call plan
-is checked when it is loaded, so a function is given the addresses of its operands and nothing else.
+TVM's own convention passes tensors with their shapes, types and strides, and every function checks all of them on every
+call. For small layers, that takes longer than the computation. Shapes are known when a model is compiled, and the call
+plan is checked when it is loaded, so a function only needs the addresses of its operands.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _CPU = 1  # DLPack's kDLCPU
 
 
 def with_plain_operands(function: tirx.PrimFunc, symbol: str) -> tirx.PrimFunc:
-    """`function` under the calling convention of this module, exported as `symbol`.
+    """Converts `function` to the calling convention of this module, exported as `symbol`.
 
     Requires: its parameters are buffers of known sizes that do not overlap. It returns nothing.
-    Ensures: it returns 0, and an error only where it could not start its threads or get its workspace.
+    Ensures: it returns 0, or an error if it could not start threads or allocate its workspace.
     """
     operands = tirx.Var("operands", "handle")
     addresses = tirx.decl_buffer((max(1, len(function.params)),), "uint64", "addresses")
@@ -25,10 +25,10 @@ def with_plain_operands(function: tirx.PrimFunc, symbol: str) -> tirx.PrimFunc:
     for number, parameter in enumerate(function.params):
         address = tirx.BufferLoad(addresses, [tirx.const(number, "int32")])
         body.append(tirx.DeclBuffer(parameter, data=tirx.reinterpret(parameter.data.ty, address)))
-    # The scope becomes a function of its own, whose pointers LLVM knows to be distinct.
+    # The scope becomes a separate function, for whose pointers LLVM knows that they do not alias.
     computation = tvm.ir.StringImm(f"{symbol}_compute_")
     scope = tirx.AttrStmt(tirx.const(0, "int32"), "compute_scope", computation, function.body)
-    for name, value in (("device_type", _CPU), ("device_id", 0)):  # whose memory a workspace is taken from
+    for name, value in (("device_type", _CPU), ("device_id", 0)):  # the device on which a workspace is allocated
         scope = tirx.AttrStmt("default", name, tirx.const(value, "int32"), scope)
     body.append(scope)
     body.append(tirx.stmt.Return(tirx.const(0, "int32")))

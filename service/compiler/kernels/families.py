@@ -1,4 +1,4 @@
-"""Families of kernels: each computes the groups of some operators. What every library of kernels does by them."""
+"""Families of kernels. Each computes the groups of certain operators. A kernel library consists of families."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from service.compiler.qnn.numerics import Mode
 
 
 class Family:
-    """Kernels for one kind of group; methods as those of `KernelLibrary`.
+    """The kernels for one type of group. The methods are those of `KernelLibrary`.
 
     Attributes:
-        takes_tokens: whether they compute each pixel by itself, so that its place in a tensor `[N, T, C]` is no matter.
+        takes_tokens: true if the kernels compute each pixel independently, so that they can compute the tokens of a
+            tensor `[N, T, C]` too.
     """
 
     takes_tokens = False
@@ -36,10 +37,10 @@ class Family:
 
 
 class Families:
-    """The part of a `KernelLibrary` that its families compute.
+    """The part of a `KernelLibrary` that consists of families.
 
     Args:
-        families: by the core operator of their groups.
+        families: name of the core operator of a group -> family.
     """
 
     def __init__(self, families: Mapping[str, Family]) -> None:

@@ -20,24 +20,24 @@ from service.compiler.qnn.types import QuantizedType
 
 Shape = tuple[int, ...]
 
-# Of float32, on tensors as the model has them.
+# Operators of float32 on contiguous tensors.
 REAL_PRODUCTS = ("qnn.block_matmul", "qnn.real_conv2d", "qnn.real_matmul")
 
 
 @dataclass(frozen=True)
 class Group:
-    """An operator, what takes its accumulators to storage, and a residual that is added.
+    """An operator, the operator that converts its accumulators to stored values, and the addition of a residual.
 
     Attributes:
-        name: of the output, as in the model.
+        name: the name of the output in the model.
         core: `qnn.conv2d`, `qnn.dense`, `qnn.add` …
-        requantize: after a `core` that gives accumulators, unless they are the output; a `qnn.requantize_add` takes the
-            residual itself, and a `qnn.dequantize` gives real values.
-        addition: a `qnn.add` of the result and something else of the same shape.
+        requantize: the operator that follows a `core` with accumulators, unless the accumulators are the output. It may
+            be a `qnn.requantize_add`, which includes the residual, or a `qnn.dequantize` to real values.
+        addition: a `qnn.add` of the result and another tensor of the same shape.
         inputs: the data operands: those of `core` that are not `uniform` constants, then the residual.
-        output: what the group computes.
-        channels_first: whether the result is written as `[N, C, H, W]`; then `output` is a permutation of it.
-        matrices: of a product of two computed matrices, how they lie in the inputs, and the result in the output.
+        output: the result of the group.
+        channels_first: true if the result is written as `[N, C, H, W]`; `output` is then a permutation of it.
+        matrices: for a product of two computed matrices, the views of the inputs and of the output as matrices.
     """
 
     name: str
@@ -59,18 +59,18 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """E.g. `conv2d+requantize+add`."""
+        """The names of the operators, for example `conv2d+requantize+add`."""
         parts = (self.core, self.requantize, self.addition)
         return "+".join(part.name.removeprefix("qnn.") for part in parts if part is not None)
 
     @property
     def wide(self) -> bool:
-        """Whether the output is not stored in 8 bits: it is a contiguous tensor then, not an image."""
+        """True if the output is not stored in 8 bits. It is then a contiguous tensor and not an image."""
         return str(self.output.ty.dtype) not in BIAS
 
     @property
     def without_addition(self) -> Group | None:
-        """The group without its residual addition; None if there is none."""
+        """Returns the group without its residual addition, or None if it has none."""
         if self.addition is None:
             return None
         output = self.addition.call.args[1 if self.residual_is_lhs else 0]
@@ -86,8 +86,8 @@ class Demand:
     """A kernel's requirement on the layout of one of its inputs.
 
     Attributes:
-        packed: channels of a pixel side by side, not in blocks.
-        fill: what the halo holds, as stored.
+        packed: true if all channels of a pixel must be contiguous instead of in blocks.
+        fill: the value of the halo, as stored.
     """
 
     packed: bool = False
@@ -100,8 +100,8 @@ class PlainKernel:
     """A kernel on contiguous tensors of the model's own dtypes.
 
     Attributes:
-        padding: rows and columns that its input has to get first.
-        fill: what they hold.
+        padding: the rows and columns that must be added to its input first.
+        fill: the value of these rows and columns.
     """
 
     kernel: Kernel
@@ -111,8 +111,11 @@ class PlainKernel:
 
 @dataclass(frozen=True)
 class LstmStep:
-    """The operators of one step of an LSTM: `qnn.dense` of the hidden state, `qnn.rescale` on top of what the input
-    adds, `qnn.lstm_cell`, `qnn.lstm_output`."""
+    """The operators of one step of an LSTM.
+
+    These are a `qnn.dense` of the hidden state, a `qnn.rescale` that adds it to the input's contribution, a
+    `qnn.lstm_cell` and a `qnn.lstm_output`.
+    """
 
     dense: Operation
     rescale: Operation
@@ -122,11 +125,11 @@ class LstmStep:
 
 @dataclass(frozen=True)
 class LstmKernel:
-    """A kernel for a sequence of steps: of `[T * N, gates * C] int16`, the hidden state and the cell state.
+    """A kernel for a sequence of steps. Its inputs are `[T * N, gates * C] int16`, the hidden state and the cell state.
 
     Attributes:
-        outputs: elements and dtype of each output: hidden states of all steps, the last cell state, then memory of the
-            kernel's own.
+        outputs: (number of elements, dtype) of each output: the hidden states of all steps, the last cell state, and
+            scratch memory of the kernel.
     """
 
     kernel: Kernel
@@ -139,88 +142,89 @@ class KernelLibrary(Protocol):
     block: int
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        """The layouts in which a kernel for `group` needs its inputs.
+        """Returns the layouts in which a kernel for `group` needs its inputs.
 
         Args:
-            produced: for each input, whether a kernel makes it, so that it is blocked.
+            produced: for each input, true if it is the output of a kernel and therefore in blocks.
 
         Raises:
             Declined: there is no kernel for this group.
         """
 
     def places(self, group: Group) -> list[int | None]:
-        """For each input, the block of the output at which it may lie in the output's own memory, written there by
-        whoever makes it; None for an input that needs memory of its own.
+        """Returns, for each input, the block of the output at which the input's own kernel may write it.
+
+        Such an input shares the memory of the output. None for an input that needs its own memory.
 
         Args:
-            group: one that `demands` accepted.
+            group: a group that `demands` accepted.
         """
 
     def kernel(
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
-        """The kernel for a group that `demands` accepted.
+        """Returns the kernel for a group that `demands` accepted.
 
         Args:
-            destination: contiguous where the group is `wide`.
-            placed: the inputs that lie in their `places` already: the kernel does not take them.
+            destination: contiguous if the group is `wide`.
+            placed: the inputs that are already in their `places`, which are not parameters of the kernel.
         """
 
     def plain(self, group: Group) -> PlainKernel:
-        """The kernel for a group whose inputs are not stored in 8 bits.
+        """Returns the kernel for a group whose inputs are not stored in 8 bits.
 
         Raises:
-            Declined: there is none.
+            Declined: there is no kernel for it.
         """
 
     def check_product(self, group: Group) -> None:
-        """Whether `product` takes a `qnn.matmul`.
+        """Checks that `product` can compute a `qnn.matmul`.
 
         Raises:
-            Declined: it does not.
+            Declined: it cannot.
         """
 
     def product(self, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool) -> Kernel:
-        """The kernel for a group that `check_product` accepted.
+        """Returns the kernel for a group that `check_product` accepted.
 
         Args:
-            transposed: whether the second operand's rows are columns.
+            transposed: true if the second operand is stored transposed.
         """
 
     def lstm(self, step: LstmStep, steps: int) -> LstmKernel:
-        """The kernel for so many steps of an LSTM.
+        """Returns the kernel for `steps` steps of an LSTM.
 
         Raises:
-            Declined: there is none.
+            Declined: there is no kernel for it.
         """
 
     def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
-        """Whether a region of rows may have an operator.
+        """Checks that a region of rows can contain an operator.
 
         Raises:
-            Declined: it may not.
+            Declined: it cannot.
         """
 
     def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
-        """The kernel of a region of operators that `check_row_operator` accepted.
+        """Returns the kernel of a region of operators that `check_row_operator` accepted.
 
         Args:
-            sources: how the region's inputs lie in memory.
-            outputs: where its outputs go.
+            sources: the memory layout of the region's inputs.
+            outputs: the memory layout of its outputs.
         """
 
     def part_tables(self, join: Operation) -> Sequence[NDArray[np.uint8] | None]:
-        """What becomes of the bytes, as stored, of each part of a `qnn.concatenate`, `[256]`; None where they stay.
+        """Returns the lookup table `[256]` of each part of a `qnn.concatenate`, for stored bytes; None for no change.
 
         Raises:
             Declined: a part is not of 8 bits with one scale.
         """
 
     def move(self, made: Move) -> Kernel:
-        """The kernel that makes a tensor of elements of others.
+        """Returns the kernel that copies elements of some tensors to another tensor.
 
         Raises:
-            Declined: they lie too much asunder.
+            Declined: the elements are scattered too much.
         """
 
     def pack(
@@ -232,25 +236,29 @@ class KernelLibrary(Protocol):
         *,
         channels_first: bool = False,
     ) -> Kernel:
-        """From a contiguous tensor `[N, H, W, C]`, or `[N, C, H, W]`, of `dtype`; of float32, with a `qnn.quantize` of
-        it."""
+        """Returns the kernel that converts a contiguous tensor of `dtype` to an image.
+
+        Args:
+            quantize: a `qnn.quantize` to apply to a float32 tensor.
+            channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
+        """
 
     def check_quantize(self, operation: Operation) -> None:
-        """Whether `pack` takes a `qnn.quantize`.
+        """Checks that `pack` can apply a `qnn.quantize`.
 
         Raises:
-            Declined: it does not.
+            Declined: it cannot.
         """
 
     def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
-        """To a contiguous tensor `[N, H, W, C]`, or `[N, C, H, W]`, of `dtype`."""
+        """Returns the kernel that converts an image to a contiguous tensor `[N, H, W, C]`, or `[N, C, H, W]`."""
 
 
 def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
-    """`shape` as `[N, H, W, C]`; None where it is none.
+    """Returns `shape` as that of an image `[N, H, W, C]`, or None if it cannot be seen as one.
 
-    The rows of a matrix are images of one pixel, so that a classifier reads its means as they are. The tokens of
-    `[N, T, C]` are the pixels of a column.
+    The rows of a matrix are images of one pixel, so that a classifier can read means without a layout change. The
+    tokens of `[N, T, C]` are the pixels of one column.
     """
     match shape:
         case (batch, height, width, channels):
@@ -264,7 +272,7 @@ def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
 
 
 def uniform(value: NDArray[Any]) -> bool:
-    """Whether all elements are the same."""
+    """Returns true if all elements are equal."""
     return value.size > 0 and bool((value == value.flat[0]).all())
 
 

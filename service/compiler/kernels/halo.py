@@ -1,4 +1,4 @@
-"""Filling the border of an image: every kernel that writes an image with a halo writes the halo too."""
+"""Fills the border of an image. Every kernel that writes an image with a halo also writes the halo."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def fill_halo(
     planes: int = 1,
     when: Expr,
 ) -> None:
-    """Writes `value` around some planes of a tensor, and nothing where there is no halo.
+    """Writes `value` to the halo of some planes of a tensor. Does nothing if the tensor has no halo.
 
-    In a parallel loop the item that writes the first pixel of a plane fills its halo: that needs no second fork-join,
-    and no two items write the same bytes. Between the rows of a plane, the halo at the right of one and at the left of
-    the next are one run.
+    In a parallel loop, the item that writes the first pixel of a plane also fills its halo. This needs no second
+    fork-join, and no two items write the same bytes. Between the rows of a plane, the right halo of one row and the
+    left halo of the next are one run.
 
     Args:
-        vector_bytes: width of a store.
-        value: uint8, the tensor's zero point as stored.
-        plane: the first of the planes, which are numbered `image * tensor.blocks + block`.
-        planes: how many there are, one behind the other.
-        when: whether it is done at all.
+        vector_bytes: the width of a store.
+        value: the tensor's zero point as stored, uint8.
+        plane: the number of the first plane. Planes are numbered `image * tensor.blocks + block`.
+        planes: the number of consecutive planes.
+        when: a condition; the halo is filled only if it is true.
     """
     if not tensor.halo:
         return
@@ -45,7 +45,7 @@ def fill_halo(
 
 
 def _fill(program: Program, vector_bytes: int, destination: Buffer, start: Expr, size: int, value: Expr) -> None:
-    """`size` bytes from `start` and not one more; stores overlap where the size is no multiple of their width."""
+    """Fills exactly `size` bytes from `start`. Stores overlap if the size is not a multiple of their width."""
     if size == 0:
         return
     width = vector_bytes

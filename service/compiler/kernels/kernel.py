@@ -1,4 +1,4 @@
-"""A kernel: one function over flat buffers, and the constants that it takes."""
+"""A kernel: one function with flat buffers as parameters, and the constants that are passed to it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Array", "Declined", "DeviceFunction", "Kernel"]
 
 
 _CHANGING_LAYOUT = ("move", "pack", "unpack")
-_REAL = ("rows", "float_")  # what names of families that compute real values begin with
+_REAL = ("rows", "float_")  # the prefixes of the families that compute real values
 
 
 @dataclass(frozen=True)
 class DeviceFunction:
-    """A function that a card runs.
+    """A function for a GPU.
 
     Attributes:
-        source: CUDA C++ that needs no other file; the function is called `OCTET_KERNEL`.
-        launch: how it is launched.
+        source: CUDA C++ that includes no other files. The function is named `OCTET_KERNEL`.
+        launch: the launch parameters.
     """
 
     source: str
@@ -39,16 +39,16 @@ class DeviceFunction:
 class Kernel:
     """The function that the compiler calls for one group of operators.
 
-    The function's parameters are flat buffers: the inputs, then `constants` in order, then the output. It says
-    everything about shapes, layouts and tiles, and nothing about values, so layers that differ in weights only share
-    one function.
+    The function's parameters are flat buffers: the inputs, then `constants` in order, then the output. The function
+    depends on shapes, layouts and tiles, but not on values, so layers that differ only in their weights share one
+    function.
 
     Attributes:
-        family: what it is called in reports, e.g. `conv`.
+        family: the name in reports, for example `conv`.
         function: the program, scheduled by hand: a tensor program, or CUDA C++.
-        constants: packed weights, biases, scales; flat.
-        output_bytes: size of the output buffer.
-        facts: tile sizes and the like, for people.
+        constants: packed weights, biases and scales, as flat arrays.
+        output_bytes: the size of the output buffer.
+        facts: tile sizes and similar information for reports.
     """
 
     family: str
@@ -59,29 +59,29 @@ class Kernel:
 
     @property
     def symbol(self) -> str:
-        """The name by which the model calls it."""
+        """The name by which the model calls the kernel."""
         return f"octet_{self.family}_{self.content[7:23]}"
 
     @property
     def kind(self) -> str:
-        """What its time counts as in reports, of `explanation.KINDS`."""
+        """The category of its time in reports, one of `explanation.KINDS`."""
         if self.family in _CHANGING_LAYOUT:
             return explanation.LAYOUT
         return explanation.FLOAT if self.family.startswith(_REAL) else explanation.INTEGER
 
     @cached_property
     def content(self) -> Digest:
-        """The digest of the program's text: equal programs are compiled once."""
+        """The digest of the program's text. Equal programs are compiled only once."""
         of_card = isinstance(self.function, DeviceFunction)
         return digest_of((self.function.source if of_card else str(self.function)).encode())
 
     @property
     def tensor_program(self) -> tirx.PrimFunc:
-        """The function, of a kernel that a CPU runs."""
+        """The tensor program of a CPU kernel."""
         assert isinstance(self.function, tirx.PrimFunc)
         return self.function
 
     @property
     def launch(self) -> Launch | None:
-        """How a card launches it; None where a CPU calls it."""
+        """The launch parameters of a GPU kernel; None for a CPU kernel."""
         return self.function.launch if isinstance(self.function, DeviceFunction) else None

@@ -1,4 +1,4 @@
-"""A layer's geometry, and its weights and bias in the form that all kernels use."""
+"""The geometry of a layer, and its weights and bias in the form that all kernels use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Window:
-    """The position of an output pixel's inputs."""
+    """The window of input pixels that an output pixel depends on."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -23,7 +23,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution's geometry. The taps of one kernel row of a packed source are one run of bytes."""
+    """The geometry of a convolution. In a packed source, the kernel taps of one kernel row are one run of bytes."""
 
     source: Image
     destination: Image
@@ -32,13 +32,13 @@ class Layer:
 
     @property
     def flat(self) -> bool:
-        """Whether every image is one run of pixels on both sides, so that tiles need not end with a row."""
+        """True if source and destination have no gaps between rows, so that tiles need not end with a row."""
         same = self.window.kernel == (1, 1) and self.window.strides == (1, 1) and self.window.padding == (0, 0)
         return same and not self.source.packed and all(image.contiguous_rows for image in self._images)
 
     @property
     def stacked(self) -> Layer:
-        """The same layer, as one image of many rows where it is many images of one pixel (a classifier of a batch)."""
+        """Returns the layer with a batch of images of one pixel (as in a classifier) as one image of many rows."""
         alone = all(image.height == image.width == 1 and not image.halo for image in self._images)
         if self.source.batch == 1 or not alone or self.window.kernel != (1, 1):
             return self
@@ -51,28 +51,30 @@ class Layer:
 
     @property
     def steps(self) -> tuple[int, int]:
-        """Bytes from the window of a pixel to that of the pixel below, and of the next."""
+        """The bytes from the window of a pixel to that of the pixel below, and to that of the pixel to the right."""
         stride_h, stride_w = self.window.strides
         return stride_h * self.source.row, stride_w * self.source.pixel
 
     def first_byte(self, image: Expr, row: Expr, column: Expr) -> Expr:
-        """The offset at which an output pixel's window begins, in the source's first block of channels."""
+        """Returns the offset of the first byte of an output pixel's window, in the source's first block of channels."""
         (top, left), (down, right) = self.window.padding, self.steps
         start = self.source.origin - top * self.source.row - left * self.source.pixel
         return image * self.source.image + row * down + column * right + start
 
     @property
     def output(self) -> tuple[int, int]:
-        """Rows and columns of the output, as the tiles see them."""
+        """The rows and columns of the output that are divided into tiles."""
         height, width = self.destination.height, self.destination.width
         return (1, height * width) if self.flat else (height, width)
 
 
 def folded_bias(bias: Array | None, weights: Array, zero_point: int, channels: int) -> Array:
-    """The bias less zero_point * sum(weights), which is terms 3 and 4 of the expansion; wrapped to int32, filled up.
+    """Returns the bias minus zero_point * sum(weights), wrapped to int32 and extended with zeros to `channels`.
+
+    These are terms 3 and 4 of the expansion of a quantized product.
 
     Args:
-        zero_point: of the values that are multiplied: the source's as stored, less `Isa.operand_zero_point`.
+        zero_point: that of the values that are multiplied: the source's as stored minus `Isa.operand_zero_point`.
     """
     sums = weights.reshape(len(weights), -1).astype(np.int64).sum(axis=1)
     total = (0 if bias is None else bias.astype(np.int64)) - zero_point * sums
@@ -80,5 +82,5 @@ def folded_bias(bias: Array | None, weights: Array, zero_point: int, channels: i
 
 
 def fill(values: Array, channels: int) -> Array:
-    """`values` with zeros up to `channels`."""
+    """Returns `values`, extended with zeros to `channels`."""
     return np.concatenate([values, np.zeros(channels - len(values), values.dtype)])

@@ -1,9 +1,9 @@
-"""Memory layouts of kernels' tensors.
+"""The memory layouts of kernels' tensors.
 
-A kernel's tensor is a flat uint8 buffer. Signed activations are stored 128 higher (`BIAS`), so that every kernel reads
-and writes unsigned bytes. A tensor has a *halo*: a border of its zero point around each image, written by whoever
-writes the tensor, so that a reader's padding is already there. Behind the last element lies slack, so that a vector
-may be loaded from any element.
+A kernel's tensor is a flat uint8 buffer. Signed activations are stored with 128 added (`BIAS`), so that all kernels
+read and write unsigned bytes. A tensor can have a *halo*, a border around each image that contains the zero point. The
+kernel that writes the tensor also writes the halo, so that the padding of the kernels that read it is already in
+memory. After the last element there is slack, so that a vector can be loaded from any element.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BIAS = {"int8": 128, "uint8": 0}
 
 @dataclass(frozen=True)
 class Halo:
-    """Rows and columns around an image."""
+    """The number of rows and columns around an image."""
 
     top: int = 0
     left: int = 0
@@ -28,7 +28,7 @@ class Halo:
     right: int = 0
 
     def __or__(self, other: Halo) -> Halo:
-        """The smallest halo that holds both."""
+        """Returns the smallest halo that includes both."""
         return Halo(*(max(pair) for pair in zip(self.sides, other.sides, strict=True)))
 
     def __add__(self, other: Halo) -> Halo:
@@ -47,14 +47,14 @@ NO_HALO = Halo()
 
 @dataclass(frozen=True)
 class Image:
-    """A tensor `[batch, height, width, channels]` in memory, as the strides (bytes) of its dimensions.
+    """The memory layout of a tensor `[batch, height, width, channels]`. Strides are in bytes.
 
     Attributes:
-        block: channels that lie side by side (`nChw16c`); the last block is filled up. 0 is *packed*: all channels of
-            a pixel are contiguous, so that a row of pixels is one run of bytes.
-        halo: border on each side, inside the strides.
-        first_block: where it begins in a larger image whose memory it shares (`part`).
-        shared_blocks: how many blocks that one has; 0 where the memory is its own.
+        block: the number of channels in a block, which are contiguous (`nChw16c`). The last block is extended with
+            filler. 0 means *packed*: all channels of a pixel are contiguous, so a row of pixels is one run of bytes.
+        halo: the border on each side, which is included in the strides.
+        first_block: the first block in the larger image whose memory it shares (`part`).
+        shared_blocks: the number of blocks of that larger image; 0 if the image has its own memory.
     """
 
     batch: int
@@ -67,9 +67,9 @@ class Image:
     shared_blocks: int = 0
 
     def part(self, block: int, channels: int) -> Image:
-        """`channels` of this image from number `block` of its blocks on, where they lie: an image in the same memory.
+        """Returns `channels` channels of this image, beginning with block `block`, as an image in the same memory.
 
-        Behind the last of them there may be those of another part, in the same block.
+        The last block may also contain channels of another part.
         """
         whole = self.shared_blocks or self.blocks
         return replace(self, channels=channels, first_block=self.first_block + block, shared_blocks=whole)
@@ -84,7 +84,7 @@ class Image:
 
     @property
     def pixel(self) -> int:
-        """From one column to the next."""
+        """The bytes from one column to the next."""
         return self.block or self.channels
 
     @property
@@ -93,17 +93,17 @@ class Image:
 
     @property
     def plane(self) -> int:
-        """From one block of channels to the next."""
+        """The bytes from one block of channels to the next."""
         return (self.height + self.halo.top + self.halo.bottom) * self.row
 
     @property
     def image(self) -> int:
-        """From one image of the batch to the next."""
+        """The bytes from one image of the batch to the next."""
         return (self.shared_blocks or self.blocks) * self.plane
 
     @property
     def size_bytes(self) -> int:
-        """The size of the memory that holds the tensor."""
+        """The size of the memory that contains the tensor."""
         return self.batch * self.image + SLACK_BYTES
 
     @property
@@ -113,7 +113,7 @@ class Image:
 
     @property
     def margin(self) -> int:
-        """From where a plane begins to its first element inside the halo."""
+        """The bytes from the beginning of a plane to its first element inside the halo."""
         return self.halo.top * self.row + self.halo.left * self.pixel
 
     @property
@@ -122,14 +122,14 @@ class Image:
         return self.first_block * self.plane + self.margin
 
     def plane_start(self, number: Any) -> Any:
-        """The offset of a plane. Planes are numbered `image * blocks + block`, by an integer or an expression."""
+        """Returns the offset of a plane. `number` is `image * blocks + block`, an integer or an expression."""
         if not self.shared_blocks:
             return number * self.plane
         image, block = (0, number) if self.batch == 1 else (number // self.blocks, number % self.blocks)
         return image * self.image + (block + self.first_block) * self.plane
 
     def at(self, image: Any, block: Any, row: Any, column: Any) -> Any:
-        """The offset of a block of a pixel. Each argument is an integer or an expression."""
+        """Returns the offset of a block of a pixel. Each argument is an integer or an expression."""
         return image * self.image + block * self.plane + row * self.row + column * self.pixel + self.origin
 
     @property
@@ -138,20 +138,20 @@ class Image:
 
     @property
     def contiguous_rows(self) -> bool:
-        """Whether each plane is one run of pixels."""
+        """True if each plane is one run of pixels."""
         return not (self.halo.left or self.halo.right)
 
     @property
     def stacked(self) -> Image:
-        """Images of one pixel as the rows of one image."""
+        """Returns images of one pixel as the rows of one image."""
         return Stack.of(self)
 
 
 @dataclass(frozen=True)
 class Contiguous(Image):
-    """A tensor `[N, H, W, C]` as the model has it, seen as blocks of channels that lie side by side in a pixel.
+    """A contiguous tensor `[N, H, W, C]`, seen as an image in which the blocks of a pixel are contiguous.
 
-    It may hold other values than bytes, and all its sizes count elements. The last block ends with the last channel.
+    Its elements may be other types than bytes, and all its sizes count elements. The last block has no filler.
     """
 
     @staticmethod
@@ -184,7 +184,7 @@ class Contiguous(Image):
 
 
 def laid_out(image: Image, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`[N, H, W, C]`, as stored, in the memory of an image in blocks, without a halo; fillers and slack are 0."""
+    """Returns stored values `[N, H, W, C]` in the layout of an image in blocks without a halo. Filler is 0."""
     assert values.shape == image.shape
     assert image.size_bytes == image.batch * image.blocks * image.height * image.width * image.block + SLACK_BYTES
     filled = np.zeros((*image.shape[:3], image.blocks * image.block), np.uint8)
@@ -195,11 +195,11 @@ def laid_out(image: Image, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Stack(Image):
-    """Images of one pixel seen as the rows of one image, `[1, N, 1, C]`: a kernel's tile may then hold several."""
+    """Images of one pixel, seen as the rows of one image `[1, N, 1, C]`, so that a tile can contain several of them."""
 
     @staticmethod
     def of(image: Image) -> Stack:
-        """`image` is `[N, 1, 1, C]`, without a halo."""
+        """Returns the stack of the images in `image`, which is `[N, 1, 1, C]` without a halo."""
         shared = image.first_block, image.shared_blocks
         return Stack(1, image.batch, 1, image.channels, image.block, NO_HALO, *shared)
 

@@ -1,4 +1,4 @@
-"""The targets that have kernels of their own."""
+"""The kernel library of each target that has hand-written kernels."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ISAS: dict[str, Isa] = {**X86, **ARM, **RISCV}
 
 
 def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> KernelLibrary | None:
-    """The kernels for `target` in `mode`; None where everything is canonicalized.
+    """Returns the kernels for `target` in `mode`; None if it has none and all code is generated.
 
     Args:
-        choices: of tiles; by default the cost model's.
+        choices: the choice of tiles; by default that of the cost model.
     """
     cards = codegen_target(target).cards
     if cards:
@@ -34,6 +34,6 @@ def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> K
 
 
 def peak_for(target: Target) -> Kernel | None:
-    """The loop that measures what `target`'s instructions can do at most; None where it has no kernels."""
+    """Returns the kernel that measures the peak rate of `target`'s instructions; None if it has no kernels."""
     isa = ISAS.get(target.name)
     return None if isa is None else peak(isa)

@@ -1,7 +1,7 @@
-"""Matrices as kernels find them: in a contiguous tensor or in an image, reshaped, permuted and sliced.
+"""Views of matrices in a contiguous tensor or in an image, after reshaping, permuting and slicing.
 
-The heads of attention are blocks of an image's channels, so that to split them off, to transpose them and to join them
-again moves nothing.
+The heads of attention are blocks of an image's channels. With such views, splitting, transposing and joining heads
+copies nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from service.compiler.kernels.layout import Contiguous, Image
 
 @dataclass(frozen=True)
 class Strided:
-    """A tensor whose elements are some of another's, as in NumPy.
+    """A strided view of a contiguous tensor, as in NumPy.
 
     Attributes:
-        shape: its own.
-        strides: elements of the other, which is contiguous, from one index to the next; for each axis.
-        offset: where it begins there.
+        shape: the shape of the view.
+        strides: for each axis, the number of elements from one index to the next.
+        offset: the index of the first element.
     """
 
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class Strided:
 
     @staticmethod
     def of(shape: Sequence[int]) -> Strided:
-        """The whole of a contiguous tensor."""
+        """Returns the view of a whole contiguous tensor."""
         return Strided(tuple(shape), tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape))))
 
     def permuted(self, axes: Sequence[int]) -> Strided:
@@ -43,10 +43,10 @@ class Strided:
         return replace(self, shape=shape, offset=self.offset + begin * self.strides[axis])
 
     def reshaped(self, shape: Sequence[int]) -> Strided | None:
-        """None where it cannot be done without moving elements."""
+        """Returns the reshaped view; None if that is not possible without copying elements."""
         if 0 in self.shape:
             return None
-        runs: list[tuple[int, int]] = []  # axes that lie in each other, joined: elements, and the stride of the last
+        runs: list[tuple[int, int]] = []  # contiguous axes, joined: (number of elements, stride of the last axis)
         for extent, stride in zip(self.shape, self.strides, strict=True):
             if extent == 1:
                 continue
@@ -68,7 +68,7 @@ class Strided:
         return Strided(tuple(shape), tuple(reversed(strides)), self.offset)
 
     def broadcast(self, shape: Sequence[int]) -> Strided:
-        """Repeated along leading axes, and those that are 1."""
+        """Returns the view repeated along new leading axes and along axes of size 1."""
         missing = len(shape) - len(self.shape)
         shape_here, strides = (1,) * missing + self.shape, (0,) * missing + self.strides
         pairs = zip(shape_here, shape, strides, strict=True)
@@ -78,12 +78,12 @@ class Strided:
 
     @property
     def of_columns(self) -> bool:
-        """Whether what lies side by side are columns: the matrices are transposed."""
+        """True if the elements of a column are contiguous, so that the matrices are stored transposed."""
         return not self.of_rows and (self.strides[-2] == 1 or self.shape[-2] == 1)
 
     @property
     def of_rows(self) -> bool:
-        """Whether the elements of a row lie side by side."""
+        """True if the elements of a row are contiguous."""
         return self.strides[-1] == 1 or self.shape[-1] == 1
 
     @property
@@ -94,16 +94,16 @@ class Strided:
 
 @dataclass(frozen=True)
 class Matrices:
-    """Matrices in memory, whose rows are runs of `lanes` elements; offsets and strides count elements.
+    """Matrices in memory whose rows consist of runs of `lanes` elements. Offsets and strides count elements.
 
     Attributes:
-        batch: extents of what stands before rows and columns; `steps` has the strides.
-        row: from one row to the next.
-        block: from one run of a row to the next.
-        origin: the first element.
-        size: elements of the buffer.
-        dtype: of the elements. An image's are bytes as kernels store them.
-        image: the image that they lie in, if they do.
+        batch: the sizes of the axes before rows and columns; `steps` has their strides.
+        row: the stride from one row to the next.
+        block: the stride from one run of a row to the next.
+        origin: the offset of the first element.
+        size: the number of elements of the buffer.
+        dtype: the type of the elements; for an image, bytes as kernels store them.
+        image: the image that contains them; None for a contiguous tensor.
     """
 
     batch: tuple[int, ...]
@@ -119,17 +119,17 @@ class Matrices:
 
     @staticmethod
     def contiguous(view: Strided, size: int, dtype: str, lanes: int) -> Matrices:
-        """In a contiguous tensor; `view` is `of_rows`."""
+        """Returns the matrices of `view`, in a contiguous tensor. `view.of_rows` must be true."""
         *batch, rows, columns = view.shape
         *steps, row, _ = view.strides
         return Matrices(tuple(batch), tuple(steps), rows, columns, row, lanes, view.offset, size, dtype)
 
     @staticmethod
     def within(image: Image, view: Strided) -> Matrices | None:
-        """In an image in blocks; None where its blocks do not hold runs of the rows.
+        """Returns the matrices of `view` in an image in blocks; None if runs of a row are not whole blocks.
 
         Args:
-            view: `of_rows`, of the contiguous tensor that the image is of.
+            view: a view of the contiguous tensor with the contents of the image. `view.of_rows` must be true.
         """
         if image.packed or isinstance(image, Contiguous):
             return None
@@ -148,16 +148,16 @@ class Matrices:
         )
 
     def start(self, places: Sequence[Any]) -> Any:
-        """The first element of the matrix at `places`, integers or expressions, one for each extent of `batch`."""
+        """Returns the offset of the matrix at the indices `places` (integers or expressions) of the axes `batch`."""
         return sum((place * step for place, step in zip(places, self.steps, strict=True) if step), self.origin)
 
 
 class _Steps:
-    """Offsets in an image of what has strides in the tensor.
+    """Converts strides in a tensor to strides in the memory of an image.
 
     Attributes:
-        sizes: images, pixels and channels (rows and pixels of rows where a halo lies between them).
-        first: of each, where the view begins; `last` where it ends.
+        sizes: the number of images, pixels and channels. With a halo, rows and columns instead of pixels.
+        first, last: for each of these, the first and the last index of the view.
     """
 
     def __init__(self, sizes: tuple[int, ...], memory: tuple[int, ...], first: tuple[int, ...], block: int) -> None:
@@ -192,7 +192,7 @@ class _Steps:
         self.last[axis] += further
 
     def along(self, extent: int, stride: int) -> int | None:
-        """The step in memory of an axis, whose end is noted; None where it has none."""
+        """Returns the stride in memory of an axis, and extends `last`. None if the axis has no constant stride."""
         if extent == 1 or stride == 0:
             return 0
         for axis in range(len(self.sizes) - 1):

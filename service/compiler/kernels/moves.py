@@ -1,10 +1,10 @@
-"""Moves: a tensor whose elements are some of other tensors', in any order.
+"""Moves: operators that only copy elements of some tensors to another tensor, in any order.
 
-Reshapes, permutations of axes, slices and concatenations after each other are one such tensor. What they do is found by
-doing it to the numbers of the elements (`select.moves`), and where those lie is an array too: an image in blocks and a
-contiguous tensor differ in nothing else. `patterns` finds what a kernel does with that: vectors of neighbours that come
-from a few vectors of neighbours, in the order of one of few patterns; or, where neighbours come from as many places as
-there are lanes, squares that are transposed.
+A sequence of reshapes, permutations of axes, slices and concatenations is one move. Its effect is found by applying it
+to the indices of the elements (`select.moves`). The memory offset of each element is an array too, which is the only
+difference between an image in blocks and a contiguous tensor. `patterns` finds how a kernel can copy the elements: each
+vector of the destination is gathered from a few vectors of a source, in the order of one of a few patterns; or, if its
+elements are far apart in the source, squares of elements are transposed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
 from service.core.arrays import Array
 
-MOST_ELEMENTS = 1 << 21  # what is larger would take long to look through
-NOTHING = -1  # the number of what fills up a block
+MOST_ELEMENTS = 1 << 21  # analyzing larger tensors would take too long
+NOTHING = -1  # the index of filler in a block
 
 _MOST_WINDOWS = 8  # beyond, and beyond half the lanes, squares are transposed
-_MOST_PATTERNS = 96  # each is code of its own
-PART_BITS = 40  # an address is a part's number above so many bits, and the element's place in its memory below
+_MOST_PATTERNS = 96  # the code size grows with each
+PART_BITS = (
+    40  # an address is the number of a part, shifted left by this, plus the offset of the element in the part's memory
+)
 
 Integers = NDArray[np.int64]
 
@@ -36,11 +38,11 @@ class Memory:
     """A tensor in memory.
 
     Attributes:
-        dtype: the tensor's own.
-        size: elements of the memory.
-        offsets: of the tensor's elements, in their order.
-        image: what lies there, if it is one; then the memory holds bytes as kernels store them.
-        shape: the tensor's, `[N, H, W, C]` for an image.
+        dtype: the type of the tensor.
+        size: the number of elements of the memory.
+        offsets: the offset of each element of the tensor, in order.
+        image: the layout, if the tensor is an image. The memory then contains bytes as kernels store them.
+        shape: the shape of the tensor; `[N, H, W, C]` for an image.
     """
 
     dtype: str
@@ -56,7 +58,7 @@ class Memory:
 
     @staticmethod
     def of_image(image: Image, dtype: str) -> Memory:
-        """`image` is in blocks."""
+        """Returns the memory of an image in blocks."""
         starts = _blocks_of(image)
         lanes = (starts[..., None] + np.arange(image.block)).transpose(0, 2, 3, 1, 4)
         offsets = lanes.reshape(*image.shape[:3], -1)[..., : image.channels]
@@ -65,11 +67,11 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Progression:
-    """Vectors that lie at equal distances, everywhere.
+    """Vectors at equal distances, both in the destination and in each window.
 
     Attributes:
-        count: how many.
-        starts: of the first, in the destination and in each window.
+        count: the number of vectors.
+        starts: the offset of the first vector in the destination and in each window.
     """
 
     count: int
@@ -78,13 +80,14 @@ class Progression:
 
 @dataclass(frozen=True, eq=False)
 class Square:
-    """Squares of elements that are transposed alike: each of `rows` vectors of the destination has an element of each
-    of `columns` vectors of a source.
+    """Squares of elements that are transposed.
+
+    Each of `rows` vectors of the destination contains one element of each of `columns` vectors of a source.
 
     Attributes:
-        part: the source's number.
-        to, step: from one vector to the next, in the destination and in the source.
-        steps, progressions: where they are, in the destination and in the source, as of a `Pattern`.
+        part: the number of the source.
+        to, step: the stride from one vector to the next, in the destination and in the source.
+        steps, progressions: the positions of the squares in the destination and in the source, as in `Pattern`.
     """
 
     part: int
@@ -102,13 +105,13 @@ class Square:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Vectors that are made alike.
+    """Vectors that are gathered in the same order.
 
     Attributes:
-        parts: where each window is read: a source's number.
-        order: for each lane its place in the windows, one behind the other.
-        steps: from one vector of a progression to the next, in the destination and in each window.
-        progressions: where they are.
+        parts: the number of the source of each window.
+        order: for each lane, its index in the concatenated windows.
+        steps: the stride from one vector of a progression to the next, in the destination and in each window.
+        progressions: the positions of the vectors.
     """
 
     parts: tuple[int, ...]
@@ -124,14 +127,14 @@ class Pattern:
 def patterns(
     sources: Sequence[Memory], destination: Memory, elements: Integers, lanes: int
 ) -> tuple[list[Pattern], list[Square]]:
-    """How a destination is made of vectors of sources.
+    """Finds how to copy a destination from vectors of sources.
 
     Args:
-        elements: for each element of the destination, its number among those of all sources, one behind the other.
-        lanes: elements of a vector; of an image's block.
+        elements: for each element of the destination, its index among the elements of all sources, concatenated.
+        lanes: the number of elements of a vector and of an image's block.
 
     Raises:
-        Declined: the elements lie too much asunder, or in too many ways.
+        Declined: the elements are scattered too much, or there are too many patterns.
     """
     addresses = addresses_of(sources, elements)
     starts, wanted = _vectors_of(destination, addresses, lanes)
@@ -146,7 +149,7 @@ def patterns(
         return_inverse=True,
     )
     if len(first) > _MOST_PATTERNS:
-        raise Declined(f"its elements are moved in {len(first)} ways")
+        raise Declined(f"its elements are copied in {len(first)} different patterns")
     found = []
     for number, place in enumerate(first):
         used = int((parts[place] >= 0).sum())
@@ -159,27 +162,28 @@ def patterns(
 
 
 def addresses_of(sources: Sequence[Memory], elements: Integers) -> Integers:
-    """Where `elements`, as `patterns` takes them, lie: part and place (`PART_BITS`).
+    """Returns the address (`PART_BITS`) of each of `elements`, which are as for `patterns`.
 
     Raises:
-        Declined: there are too many to look through.
+        Declined: there are too many elements to analyze.
     """
     if elements.size > MOST_ELEMENTS:
-        raise Declined(f"it moves {elements.size} elements")
+        raise Declined(f"it copies {elements.size} elements, more than {MOST_ELEMENTS}")
     offsets = np.concatenate(
         [source.offsets + (number << PART_BITS) for number, source in enumerate(sources)] + [np.array([NOTHING])]
     )
-    return np.asarray(offsets[elements])  # NOTHING is the last one
+    return np.asarray(offsets[elements])  # the index NOTHING selects the last offset
 
 
 def _blocks_of(image: Image) -> Integers:
-    """`[N, blocks, H, W]`: where each block of each pixel begins."""
+    """Returns the offset of each block of each pixel, `[N, blocks, H, W]`."""
     extents = image.batch, image.blocks, image.height, image.width
     return np.asarray(image.at(*np.indices(extents, np.int64)), np.int64)
 
 
 def _vectors_of(destination: Memory, addresses: Integers, lanes: int) -> tuple[Integers, Integers]:
-    """Where the destination's vectors begin, `[vectors]`, and what each lane of them is to be, `[vectors, lanes]`."""
+    """Returns the offsets of the destination's vectors, `[vectors]`, and the address of each lane's element in the
+    sources, `[vectors, lanes]`."""
     if destination.image is not None:
         return _blocks_of(destination.image).reshape(-1), blocks_of_lanes(destination.image, addresses)
     starts = _starts(destination.shape, addresses, lanes)
@@ -187,8 +191,10 @@ def _vectors_of(destination: Memory, addresses: Integers, lanes: int) -> tuple[I
 
 
 def blocks_of_lanes(image: Image, values: Integers) -> Integers:
-    """One value for each element of an image, in the order of its memory: `[blocks of all planes' pixels, lanes]`;
-    `NOTHING` for fillers."""
+    """Arranges one value for each element of an image in the order of its memory, `[blocks of all pixels, lanes]`.
+
+    Filler gets `NOTHING`.
+    """
     filled = np.full((*image.shape[:3], image.blocks * image.block), NOTHING, np.int64)
     filled[..., : image.channels] = values.reshape(image.shape)
     blocked = filled.reshape(*image.shape[:3], image.blocks, image.block).transpose(0, 3, 1, 2, 4)
@@ -196,7 +202,7 @@ def blocks_of_lanes(image: Image, values: Integers) -> Integers:
 
 
 def _starts(shape: Sequence[int], addresses: Integers, lanes: int) -> Integers:
-    """Vectors that cover a contiguous destination: of runs of neighbours where those are long, or else of its rows."""
+    """Returns the offsets of vectors that cover a contiguous destination, within long runs or within its rows."""
     size = len(addresses)
     breaks = np.flatnonzero(np.diff(addresses) != 1) + 1
     bounds = np.concatenate([[0], breaks, [size]])
@@ -205,7 +211,7 @@ def _starts(shape: Sequence[int], addresses: Integers, lanes: int) -> Integers:
         return np.concatenate([np.minimum(np.arange(begin, end, lanes), end - lanes) for begin, end in runs])
     row = next((row for row in _rows(shape) if row >= lanes), 0)
     if not row:
-        raise Declined(f"it is {size} elements, less than a vector")
+        raise Declined(f"it has {size} elements, less than a vector")
     return np.asarray(np.arange(0, size, row)[:, None] + np.minimum(np.arange(0, row, lanes), row - lanes)).reshape(-1)
 
 
@@ -214,10 +220,13 @@ def _rows(shape: Sequence[int]) -> list[int]:
 
 
 def _windows(wanted: Integers, sizes: Integers, lanes: int) -> tuple[Integers, Integers, NDArray[np.bool_]]:
-    """The vectors that each of `wanted` is made of, `[vectors, windows]`, `NOTHING` where it takes less; the place of
-    each lane in those, one behind the other; and which of `wanted` take too many."""
+    """Finds the source vectors (windows) from which each vector of `wanted` is gathered.
+
+    Returns the addresses of the windows, `[vectors, windows]`, with `NOTHING` for unused ones; the index of each lane
+    in the concatenated windows; and which of `wanted` need too many windows.
+    """
     if (sizes < lanes).any():
-        raise Declined("a source is less than a vector")
+        raise Declined("a source has fewer elements than a vector")
     left, order, found = wanted >= 0, np.zeros(wanted.shape, np.int64), list[Integers]()
     while (left.any() and len(found) < min(_MOST_WINDOWS, lanes // 2)) or not found:
         used = left.any(axis=1) if found else np.ones(len(wanted), bool)
@@ -233,17 +242,17 @@ def _windows(wanted: Integers, sizes: Integers, lanes: int) -> tuple[Integers, I
 
 
 def _squares(starts: Integers, wanted: Integers) -> list[Square]:
-    """Vectors whose lanes lie at equal distances, put together with their neighbours.
+    """Joins adjacent vectors whose lanes have equal distances in the source to squares.
 
     Raises:
         Declined: the distances differ.
     """
     lanes = wanted.shape[1]
-    columns = (wanted >= 0).sum(axis=1)  # the rest fills up a block
+    columns = (wanted >= 0).sum(axis=1)  # the rest is filler
     step = np.where(columns > 1, wanted[:, 1] - wanted[:, 0], 0)
     expected = wanted[:, :1] + np.arange(lanes) * step[:, None]
     if ((wanted != expected) & (np.arange(lanes) < columns[:, None])).any():
-        raise Declined("what lies side by side comes from too many places")
+        raise Declined("adjacent elements come from too many places")
     order = np.argsort(wanted[:, 0])
     first, to, step, columns = wanted[order, 0], starts[order], step[order], columns[order]
     alike = (np.diff(first) == 1) & (np.diff(step) == 0) & (np.diff(columns) == 0)
@@ -260,12 +269,12 @@ def _squares(starts: Integers, wanted: Integers) -> list[Square]:
             squares.setdefault(key, []).append((int(to[place]), int(first[place] & ((1 << PART_BITS) - 1))))
         begin = end
     if len(squares) > _MOST_PATTERNS:
-        raise Declined(f"its squares are transposed in {len(squares)} ways")
+        raise Declined(f"its squares are transposed in {len(squares)} different patterns")
     return [Square(*key, *_progressions(np.array(places, np.int64))) for key, places in squares.items()]
 
 
 def _progressions(places: Integers) -> tuple[tuple[int, ...], tuple[Progression, ...]]:
-    """The step that most rows of `places` are from the row before them, and the progressions of that step."""
+    """Returns the most frequent difference between a row of `places` and the previous row, and its progressions."""
     best: tuple[tuple[int, ...], tuple[Progression, ...]] | None = None
     for column in range(min(2, places.shape[1])):  # along the destination, or along the first source
         rows = places[np.argsort(places[:, column], kind="stable")]
@@ -285,14 +294,14 @@ def _progressions(places: Integers) -> tuple[tuple[int, ...], tuple[Progression,
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """What a kernel of moves computes.
+    """The computation of a move kernel.
 
     Attributes:
-        sources: the tensors that elements are of.
-        tables: for each source, what becomes of its bytes as stored: `[256] uint8`; None where they stay.
-        destination: the tensor that is made.
-        elements: as `patterns` takes them.
-        fill: what the halo of an image holds, as stored.
+        sources: the tensors that elements are copied from.
+        tables: for each source, a lookup table for its stored bytes, `[256] uint8`; None for no change.
+        destination: the tensor that is written.
+        elements: as for `patterns`.
+        fill: the value of the halo of an image, as stored.
     """
 
     sources: tuple[Memory, ...]

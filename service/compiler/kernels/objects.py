@@ -1,7 +1,7 @@
-"""Kernels to object files.
+"""Compiles kernels to object files.
 
-The process that writes a kernel's program has seen what was made of an upload; the one that compiles it is given the
-program and nothing else (`service.compiler.build.object_cache`).
+The process that writes a kernel's program has read data derived from an upload. Another process compiles it, which can
+access only the program (`service.compiler.build.object_cache`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from service.compiler.targets import CodegenTarget
 from service.core.elf import data_object
 from service.core.errors import BuildFailed
 
-# A kernel is scheduled already and its buffers are flat. What is left to do is the calling convention, and words that
-# LLVM does not have; the passes of TVM's own pipeline would find nothing, and take longer than LLVM.
+# A kernel is already scheduled and its buffers are flat. Only the calling convention and operations that LLVM lacks
+# remain. The other passes of TVM's own pipeline would change nothing, and take longer than LLVM.
 _PASSES = (
     round_all_products,
     make_entry_points,
@@ -33,17 +33,17 @@ _PASSES = (
 
 
 def program_of(kernel: Kernel) -> str:
-    """The text that `compile_program` takes: the same for the same program, in every process."""
+    """Returns the program as text for `compile_program`. Equal programs have equal texts in every process."""
     if isinstance(kernel.function, DeviceFunction):
         return kernel.function.source
     return str(to_json_graph_str(kernel.function))
 
 
 def code_symbols(symbol: str, codes: Mapping[str, bytes]) -> dict[str, bytes]:
-    """A kernel's code, by the variable that the runtime looks for: `symbol`, or for several cards `symbol.sm_80` etc.
+    """Returns GPU code by the name that the runtime looks up: `symbol`, or for several GPUs `symbol.sm_80` etc.
 
     Args:
-        codes: by the capability that each is for.
+        codes: compute capability -> code.
     """
     if len(codes) == 1:
         return dict.fromkeys([symbol], *codes.values())
@@ -54,10 +54,10 @@ def compile_program(program: str, symbol: str, target: CodegenTarget, path: Path
     """Writes the object file of one kernel.
 
     Args:
-        symbol: what the model calls it by.
+        symbol: the name by which the model calls the kernel.
 
     Raises:
-        BuildFailed: `program` is no program for this target.
+        BuildFailed: `program` is not a program for this target.
     """
     if target.cards:
         codes = {each: nvrtc.cubin(program, each, symbol) for each in target.cards}
@@ -65,7 +65,7 @@ def compile_program(program: str, symbol: str, target: CodegenTarget, path: Path
         return
     function = from_json_graph_str(program)
     if not isinstance(function, tirx.PrimFunc):
-        raise BuildFailed(f"the program of kernel {symbol} is a {type(function).__name__}")
+        raise BuildFailed(f"the program of kernel {symbol} is a {type(function).__name__}, not a function")
     llvm = tvm.target.Target(dict(target.llvm))
     module = tvm.IRModule({symbol: function.with_attr("global_symbol", symbol)})
     module = transform.BindTarget(llvm.with_host(llvm))(module)

@@ -1,6 +1,6 @@
-"""Writing a kernel: statements one after the other, loops as `with` blocks, vectors as values.
+"""The program of a kernel while it is written: a list of statements, with loops as `with` blocks and vectors as values.
 
-A thin layer over TVM's tensor IR that knows nothing of instruction sets (`vector.isa` does) nor of layers.
+This is a thin layer over TVM's tensor IR. It does not depend on instruction sets (see `vector.isa`) or on layers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tvm.tirx import (
     Var,
 )
 
-Expr = Any  # a tirx.PrimExpr, or a Python int where an index is meant
+Expr = Any  # a tirx.PrimExpr, or a Python int for an index
 Buffer = Any
 
-# Without it a local buffer becomes a heap workspace, and accumulators leave the registers.
+# Without this, a local buffer would become a workspace on the heap, and accumulators would not stay in registers.
 _KEEP_LOCAL = {"disable_lower_builtin": tirx.const(1, "bool")}
 
 
@@ -38,34 +38,34 @@ def index(value: Expr) -> Expr:
 
 
 def splat(value: Expr, lanes: int) -> Expr:
-    """`value` in every lane."""
+    """Returns a vector with `value` in every lane."""
     return tirx.Broadcast(value, lanes)
 
 
 def shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
-    """The lanes of `vector` in another order."""
+    """Returns the lanes of `vector` in another order."""
     return tirx.Shuffle([vector], [tirx.const(lane, "int32") for lane in lanes])
 
 
 def interleaved(one: Expr, other: Expr, lanes: int, *, upper: bool) -> Expr:
-    """The lanes of the lower or the `upper` halves of two vectors, in turn."""
+    """Returns the lanes of the lower (or `upper`) halves of two vectors, alternating."""
     begin = lanes // 2 if upper else 0
     places = [place for lane in range(begin, begin + lanes // 2) for place in (lane, lanes + lane)]
     return tirx.Shuffle([one, other], [tirx.const(place, "int32") for place in places])
 
 
 def bits(dtype: str, value: Expr) -> Expr:
-    """The same bits as another type."""
+    """Reinterprets the bits of `value` as another type."""
     return tirx.reinterpret(dtype, value)
 
 
 def intrinsic(dtype: str, name: str, *operands: Expr) -> Expr:
-    """An LLVM intrinsic without side effects."""
+    """Calls an LLVM intrinsic without side effects."""
     return tirx.call_llvm_pure_intrin(dtype, name, *operands)
 
 
 def address(buffer: Buffer, offset: Expr) -> Expr:
-    """The address of element `offset`, for an intrinsic that reads or writes memory itself."""
+    """Returns the address of element `offset`, for an intrinsic that reads or writes memory."""
     return tirx.address_of(BufferLoad(buffer, [index(offset)]))
 
 
@@ -74,7 +74,7 @@ def at_most(value: Expr, limit: int) -> Expr:
 
 
 class Register:
-    """A vector that is written more than once, in a register as long as there are enough."""
+    """A vector variable that is assigned more than once. LLVM keeps it in a register if there are enough."""
 
     def __init__(self, program: Program, name: str, dtype: str, lanes: int) -> None:
         self._program, self._lanes = program, lanes
@@ -91,14 +91,14 @@ class Register:
 
 
 def load(buffer: Buffer, offset: Expr, lanes: int) -> Expr:
-    """`lanes` neighbours from element `offset`; no alignment is assumed."""
+    """Loads `lanes` consecutive elements from element `offset`. No alignment is assumed."""
     if lanes == 1:
         return BufferLoad(buffer, [index(offset)])
     return BufferLoad(buffer, [Ramp(index(offset), tirx.const(1, "int32"), lanes)])
 
 
 def load_first(buffer: Buffer, offset: Expr, lanes: int, count: int) -> Expr:
-    """The first `count` of `lanes` neighbours, and not one more; the other lanes hold 0."""
+    """Loads exactly `count` consecutive elements into a vector of `lanes` lanes. The other lanes are 0."""
     parts, done = [], 0
     while done < count:
         width = 1 << (count - done).bit_length() - 1
@@ -109,7 +109,7 @@ def load_first(buffer: Buffer, offset: Expr, lanes: int, count: int) -> Expr:
 
 
 class Program:
-    """The body of one function, as it is being written."""
+    """The body of one function while it is written."""
 
     def __init__(self) -> None:
         self._parameters: list[Buffer] = []
@@ -118,7 +118,7 @@ class Program:
         self._names = 0
 
     def parameter(self, name: str, dtype: str, size: int) -> Buffer:
-        """The next parameter: a flat buffer of `size` elements, aligned to 64 bytes."""
+        """Adds a parameter: a flat buffer of `size` elements, aligned to 64 bytes."""
         buffer = tirx.decl_buffer((size,), dtype, name, data_alignment=64)
         self._parameters.append(buffer)
         return buffer
@@ -131,21 +131,23 @@ class Program:
         self.append(BufferStore(buffer, value, [at]))
 
     def perform(self, name: str, *operands: Expr) -> None:
-        """An LLVM intrinsic that has effects and no result. LLVM leaves it between the loads and stores around it."""
+        """Adds a call of an LLVM intrinsic with side effects. LLVM does not move it past loads and stores."""
         self.append(tirx.Evaluate(tirx.call_llvm_intrin("void", name, *operands)))
 
     def import_llvm(self, text: str) -> None:
-        """Has the functions in a text of LLVM's be there for `tirx.call_pure_extern`. They are inlined, and have to be
-        private, so that an object defines no other symbol than its kernel's."""
+        """Makes the functions in a text of LLVM IR available to `tirx.call_pure_extern`.
+
+        They are inlined. They must be private, so that the object defines no symbol but that of its kernel.
+        """
         self._imported[text] = None
 
     def prefetch(self, buffer: Buffer, offset: Expr) -> None:
-        """Has the cache line of an element fetched to the second level of cache. It may lie behind the buffer's end."""
+        """Prefetches the cache line of an element into the L2 cache. It may be beyond the end of the buffer."""
         for_reading, to_second_level, data = (tirx.const(value, "int32") for value in (0, 2, 1))
         self.perform("llvm.prefetch", address(buffer, offset), for_reading, to_second_level, data)
 
     def store_first(self, buffer: Buffer, offset: Expr, vector: Expr, lanes: int, count: int) -> None:
-        """The first `count` of the lanes of `vector`, in stores of powers of two."""
+        """Stores the first `count` lanes of `vector`, with stores whose sizes are powers of two."""
         done = 0
         while done < count:
             width = 1 << (count - done).bit_length() - 1
@@ -154,7 +156,7 @@ class Program:
             done += width
 
     def bind(self, value: Expr, dtype: str = "int32") -> Expr:
-        """`value`, computed here, once. An integer known now stays one."""
+        """Computes `value` once, at this point, and returns a variable. A Python integer is returned unchanged."""
         if isinstance(value, int):
             return value
         self._names += 1
@@ -167,20 +169,20 @@ class Program:
         return Register(self, f"r{self._names}", dtype, lanes)
 
     def workspace(self, size: int, dtype: str = "uint8") -> Buffer:
-        """Memory for this thread until the end of the innermost loop, aligned to 64 bytes, not initialized."""
+        """Allocates uninitialized memory for this thread, valid until the innermost loop ends, aligned to 64 bytes."""
         self._names += 1
         buffer = tirx.decl_buffer((size,), dtype, f"workspace{self._names}", data_alignment=64)
         self.append(AllocBuffer(buffer))
         return buffer
 
     def align_stack(self, vector: Expr, dtype: str, lanes: int) -> None:
-        """Has vectors that do not fit the registers spilled to aligned places; once, in the innermost parallel loop.
+        """Makes LLVM spill vectors to aligned addresses. Call it once, in the innermost parallel loop.
 
-        LLVM aligns a stack only for variables that it knows of before it allocates registers. Without one that stays,
-        spilled vectors lie at multiples of 16 bytes, and loading them crosses a cache line three times out of four.
+        LLVM aligns the stack only for variables that exist before register allocation. Without such a variable,
+        spilled vectors are at multiples of 16 bytes, and three out of four loads of them cross a cache line.
 
         Args:
-            vector: anything that is at hand; it is stored and never read.
+            vector: any vector; it is stored and never read.
         """
         self._names += 1
         buffer = tirx.decl_buffer((lanes,), dtype, f"anchor{self._names}", scope="local")
@@ -189,8 +191,10 @@ class Program:
 
     @contextmanager
     def loop(self, extent: Expr, name: str, *, parallel: bool = False) -> Iterator[Expr]:
-        """`for name in range(extent)`; without a loop where that is one step or the body is empty. Iterations of a
-        parallel loop may run in any order, on any thread."""
+        """Writes `for name in range(extent)`, but without a loop for a single iteration or an empty body.
+
+        The iterations of a parallel loop may run in any order and on any thread.
+        """
         if isinstance(extent, int) and extent == 1 and not parallel:
             yield 0
             return
@@ -199,14 +203,14 @@ class Program:
         yield variable
         statements = self._blocks.pop()
         if not statements:
-            return  # TVM has no empty loop
+            return  # TVM does not support empty loops
         body = _sequence(statements)
         kind = ForKind.PARALLEL if parallel else ForKind.SERIAL
         self.append(For(variable, tirx.const(0, "int32"), index(extent), kind, body))
 
     @contextmanager
     def when(self, condition: Expr) -> Iterator[None]:
-        """Makes the code written inside conditional on `condition`. A condition that is constant costs nothing."""
+        """Makes the statements of the block conditional. A constant condition generates no branch."""
         self._blocks.append([])
         yield
         if isinstance(condition, bool):
@@ -218,7 +222,7 @@ class Program:
             self.append(IfThenElse(condition, _sequence(statements), None))
 
     def function(self) -> PrimFunc:
-        """The function; its buffers do not overlap."""
+        """Returns the function. Its buffers must not overlap."""
         body = _sequence(self._blocks[0])
         for text in self._imported:
             body = AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", StringImm(text), body)

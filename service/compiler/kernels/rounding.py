@@ -1,11 +1,12 @@
-"""Keeps every float product rounded before something is added to it.
+"""Ensures that every float product is rounded before something is added to it.
 
-TVM lets LLVM contract a product and a sum to a fused multiply-add, which rounds once. The formulas, and the runtimes
-that they follow, round twice. No option of TVM's turns contraction off, and computing the sum in float64 does not help:
-LLVM knows that a sum of two float32 values that is rounded to float32 again is their sum in float32.
-`llvm.arithmetic.fence` returns its operand, and LLVM moves no arithmetic across it.
+TVM allows LLVM to contract a product and a sum to a fused multiply-add, which rounds once. The formulas, and the
+runtimes that they follow, round twice. TVM has no option to disable contraction. Computing the sum in float64 does not
+help either, because LLVM knows that a float64 sum of two float32 values, rounded to float32, equals their float32 sum.
+So each product is wrapped in `llvm.arithmetic.fence`, which returns its operand, and which LLVM does not optimize
+across.
 
-A fused multiply-add that is intended is written as `llvm.fma` (`qnn.numerics.fused.lowered_fma`).
+An intended fused multiply-add is written as `llvm.fma` (`qnn.numerics.fused.lowered_fma`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tvm.target.codegen import llvm_lookup_intrinsic_id
 
 _FENCE = "llvm.arithmetic.fence"
 _FENCE_ID = llvm_lookup_intrinsic_id(_FENCE)
-# These add nothing to their operands.
+# Operations that add nothing to their operands.
 _NOT_SUMS = (tirx.Div, tirx.Min, tirx.Max, tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 

@@ -1,9 +1,9 @@
-"""Rows: a region of the graph that one kernel computes row by row, so that what is between its operators stays in
-registers and the first level of cache.
+"""Regions of the graph that one kernel computes row by row, so that intermediate values stay in registers and L1 cache.
 
-A region has a *domain*, `[…, columns]`. Each of its values has an element for each place of the domain, or one for each
-row. Its operators compute an element of the elements at the same place (and of the row's values), or reduce a row to a
-value. So a softmax is a region, and so are a layer norm with the residual before it and the quantization behind it.
+A region has a *domain*, `[…, columns]`. Each of its values has one element for each element of the domain, or one for
+each row. An operator computes an element from the elements at the same index (and from values of the row), or reduces a
+row to one value. For example, a softmax is a region, and so is a layer norm with the preceding residual addition and
+the following quantization.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.operation import Operation
 
-Fill: TypeAlias = int | relax.Var  # what a halo holds, or the tensor that says so when the model runs
+Fill: TypeAlias = int | relax.Var  # the value of a halo, or the tensor that contains it at run time
 
 IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")  # operators that compute nothing
-# Of a row to a value.
+# The operators that reduce a row to one value.
 REDUCTIONS = ("relax.max", "relax.min", "qnn.real_mean", "qnn.real_squares", "qnn.real_sum")
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a tensor lies in memory, in elements.
+    """The memory layout of a tensor. All sizes count elements.
 
     Attributes:
-        dtype: of the memory; bytes are unsigned, as kernels store them, where it is an image.
-        size: of the memory.
-        strides: from one index of each outer dimension to the next; 0 where the tensor is repeated.
-        column: from one column to the next: 1, or 0 where there is one value for a row.
-        block: columns that lie side by side.
-        plane: from one block to the next.
-        origin: of the first element.
+        dtype: the type of the elements; for an image, unsigned bytes as kernels store them.
+        size: the size of the memory.
+        strides: the stride of each outer dimension; 0 if the tensor is repeated along it.
+        column: the stride from one column to the next: 1, or 0 if there is one value for each row.
+        block: the number of contiguous columns.
+        plane: the stride from one block of columns to the next.
+        origin: the offset of the first element.
     """
 
     dtype: str
@@ -50,25 +50,28 @@ class Access:
 
     @staticmethod
     def of_image(image: Image, shape: Sequence[int]) -> Access:
-        """Of an image in blocks, as a tensor of `shape`, whose dimensions but those of length 1 are the image's."""
+        """Returns the layout of an image in blocks, as a tensor of `shape`.
+
+        Apart from dimensions of length 1, `shape` must have the dimensions of the image.
+        """
         extents, steps = (image.batch, image.height, image.width), (image.image, image.row, image.pixel)
         own = iter([step for extent, step in zip(extents, steps, strict=True) if extent != 1])
         strides = tuple(0 if extent == 1 else next(own) for extent in shape[:-1])
         return Access("uint8", image.size_bytes, strides, 1, image.block, image.plane, image.origin)
 
     def along(self, axes: Sequence[int]) -> Access:
-        """With the strides of some dimensions only; 0 for those that are -1."""
+        """Returns the layout with the strides of the dimensions `axes`. An axis of -1 gets the stride 0."""
         return replace(self, strides=tuple(0 if axis < 0 else self.strides[axis] for axis in axes))
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that a region reads from memory, as one of its operators sees it.
+    """A tensor that an operator of a region reads from memory.
 
     Attributes:
-        tensor: a variable, or a constant.
-        strides, column: as in `Access`, of the tensor as the model has it.
-        axes: for each outer dimension of the domain, the tensor's own; -1 where it is repeated.
+        tensor: a variable or a constant.
+        strides, column: as in `Access`, for the contiguous tensor.
+        axes: for each outer dimension of the domain, the axis of the tensor; -1 if the tensor is repeated along it.
     """
 
     tensor: relax.Var | NDArray[Any]
@@ -82,13 +85,13 @@ class Step:
     """One operator of a region.
 
     Attributes:
-        var: what it computes.
-        name: `relax.add`, `qnn.quantize` …; "" where it only names its operand.
-        call: the operator.
-        operation: the same, where it is one of the dialect.
-        operands: variables of earlier steps, or what lies in memory; numbers are constants that are uniform.
-        of_row: whether it has one value for each row.
-        reduces: whether it makes that of the elements of a row.
+        var: its result.
+        name: `relax.add`, `qnn.quantize` …; "" if it only gives its operand another name.
+        call: the call of the operator.
+        operation: the operator as a QNN operation, if it is one.
+        operands: variables of earlier steps, or operands in memory; numbers are uniform constants.
+        of_row: true if it has one value for each row.
+        reduces: true if it reduces the elements of a row to that value.
     """
 
     var: relax.Var
@@ -105,11 +108,11 @@ class Region:
     """Operators that one kernel computes.
 
     Attributes:
-        name: of its last result.
-        outer: the dimensions of the domain but the last, without those of length 1.
-        columns: the last.
-        steps: in order.
-        outputs: what is read elsewhere.
+        name: the name of its last result.
+        outer: the dimensions of the domain except the last one, without those of length 1.
+        columns: the last dimension of the domain.
+        steps: the operators in order.
+        outputs: the results that are read outside of the region.
     """
 
     name: str
@@ -120,7 +123,7 @@ class Region:
 
     @property
     def inputs(self) -> list[relax.Var]:
-        """The variables that it reads, once each."""
+        """The variables that the region reads, without repetitions."""
         seen: dict[relax.Var, None] = {}
         for step in self.steps:
             for operand in step.operands:
@@ -130,18 +133,18 @@ class Region:
 
     @property
     def operators(self) -> str:
-        """E.g. `dequantize+real_sum+divide+…`, for reports."""
+        """The names of the operators for reports, for example `dequantize+real_sum+divide+…`."""
         names = [step.name.removeprefix("relax.").removeprefix("qnn.") for step in self.steps if step.name]
         return "+".join(names)
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where a region's result goes.
+    """The memory layout of a region's result.
 
     Attributes:
-        image: that it is, where it is one.
-        fill: what its halo holds, as stored; or an input of the region, float32, with a value of int8 for each image.
+        image: the layout, if the result is an image.
+        fill: the value of the halo as stored; or an input of the region, float32, with an int8 value for each image.
     """
 
     access: Access
@@ -154,7 +157,7 @@ class RowsKernel:
     """The kernel of a region.
 
     Attributes:
-        memory: float32 elements of memory of its own, which it takes behind its outputs.
+        memory: the number of float32 elements of its scratch memory, which is a parameter after the outputs.
     """
 
     kernel: Kernel

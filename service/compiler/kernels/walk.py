@@ -1,8 +1,8 @@
-"""Going over the pixels of several tensors at once, in the longest runs that all of them have.
+"""Iterates over the pixels of several tensors at once, in the longest runs that are contiguous in all of them.
 
-Kernels that compute each output byte from the bytes at the same place of their sources (copies, look-ups, additions)
-are one loop over *runs*: pixels that lie one behind the other in every tensor. A run is a row where a tensor has a
-halo at its sides, a plane where it has one above and below, and the whole tensor where there is none.
+Kernels that compute each output byte from the bytes at the same index of their sources (copies, lookups, additions) are
+one loop over *runs*: pixels that are consecutive in every tensor. A run is a row if a tensor has a halo on its sides, a
+plane if it has one above or below, and the whole tensor if it has none.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tvm import tirx
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
 
-# A run is shared between threads in parts of this many pixels.
+# A run is divided among threads in parts of this many pixels.
 _CHUNK = 512
 
 Place = tuple[Buffer, Expr]  # a buffer, and an offset in it
-Vector = Callable[..., Expr]  # a vector of bytes from each source, and how many -> as many bytes
+Vector = Callable[..., Expr]  # (a vector of bytes from each source, number of bytes) -> a vector of as many bytes
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class View:
 
     Attributes:
         origin: the first pixel of the first block of channels of the first image.
-        strides: from one image to the next, from one block of channels, from one row, from one column.
+        strides: from one image, block of channels, row and column to the next.
     """
 
     origin: int
@@ -38,15 +38,15 @@ class View:
 
     @staticmethod
     def of(image: Image) -> View:
-        """The pixels inside the halo."""
+        """Returns the positions of the pixels inside the halo."""
         return View(image.origin, (image.image, image.plane, image.row, image.pixel))
 
     def from_block(self, block: int) -> View:
-        """Without the blocks before number `block`."""
+        """Returns the view without the blocks before number `block`."""
         return View(self.origin + block * self.strides[1], self.strides)
 
     def broadcast(self, own: Sequence[int], extents: Sequence[int]) -> View:
-        """The same pixel again along each dimension that is 1 in `own` and not in `extents`."""
+        """Returns a view that repeats its pixels along each dimension that is 1 in `own` but not in `extents`."""
         pairs = zip(own, extents, self.strides, strict=True)
         strides = [0 if mine == 1 != extent else stride for mine, extent, stride in pairs]
         return View(self.origin, (strides[0], strides[1], strides[2], strides[3]))
@@ -54,14 +54,14 @@ class View:
 
 @dataclass(frozen=True)
 class Run:
-    """Pixels that lie one behind the other.
+    """Pixels at equal distances in every view.
 
     Attributes:
-        pixels: how many.
-        strides: bytes from one to the next, for each view.
-        starts: the first one's offset, for each view.
-        image, block: the first pixel's.
-        first: whether no other run of the plane comes before it.
+        pixels: the number of pixels.
+        strides: the bytes from one pixel to the next, for each view.
+        starts: the offset of the first pixel, for each view.
+        image, block: the image and the block of the first pixel.
+        first: true if it is the first run of its plane.
     """
 
     pixels: int
@@ -75,15 +75,15 @@ class Run:
 class Walk:
     """The runs of some views.
 
-    Two dimensions join a run where that leaves the distance between pixels as it is, in every view.
+    Two dimensions are joined to one run if the distance between pixels then stays the same in every view.
     """
 
     def __init__(self, extents: Sequence[int], views: Sequence[View], unit: int, *, parallel: bool) -> None:
         """
         Args:
             extents: images, blocks of channels, rows, columns.
-            unit: bytes of a pixel; another dimension than columns may be the run where its steps are this wide.
-            parallel: whether runs are shared between threads.
+            unit: the bytes of a pixel. A dimension other than columns may form a run if its stride equals this.
+            parallel: true if runs are divided among threads.
         """
         self._views, self._parallel = views, parallel
         outer, pixels, strides = 3, extents[3], self._strides(3)
@@ -103,7 +103,7 @@ class Walk:
 
     @contextmanager
     def runs(self, program: Program) -> Iterator[Run]:
-        """A loop over all runs, in any order. Where threads share one, its parts may overlap."""
+        """Loops over all runs, in any order. If threads divide a run, its parts may overlap."""
         total, chunks = math.prod(self._counts), self._counts[-1]
         pixels = -(-self._pixels // chunks)
         with program.loop(total, "item", parallel=self._parallel and total > 1) as item:
@@ -121,7 +121,7 @@ class Walk:
             yield Run(pixels, self.strides, starts, image, block, _zero(row, chunk))
 
     def _places(self, program: Program, item: Expr) -> list[Expr]:
-        """The position of run number `item`: along each dimension that is no part of a run, and its chunk."""
+        """Returns the position of run number `item` along each dimension outside of runs, and its part of the run."""
         places = []
         for count in reversed(self._counts):
             places.append(program.bind(item % count) if count > 1 else 0)
@@ -130,7 +130,7 @@ class Walk:
 
 
 def _zero(*places: Expr) -> Expr:
-    """Whether all are 0."""
+    """Returns the condition that all are 0."""
     conditions = [place == tirx.const(0, "int32") for place in places if not isinstance(place, int)]
     return tirx.all(*conditions) if conditions else True
 
@@ -143,9 +143,9 @@ def map_bytes(
     size: int,
     function: Vector,
 ) -> None:
-    """`size` bytes from each source through `function` to the destination, and not one more read or written.
+    """Applies `function` to exactly `size` bytes of each source, and stores the results in the destination.
 
-    Vectors overlap at the end; fewer bytes than a vector are narrower ones.
+    The last two vectors overlap. If there are fewer bytes than a vector, narrower vectors are used.
     """
     width = vector_bytes
     while width > size:

@@ -113,7 +113,7 @@ def test_a_result_that_cannot_be_sent_is_an_error(scratch: Path, large: bool, me
         ({"data": b"[", "size": 100_000, "times": 100}, "sent a message of more than"),
         ({"data": b"x", "size": 1 << 20, "times": 1000}, "sent a message of more than"),
         ({"data": b'{"log":""}\n', "size": 1000, "times": 1000}, "sent more than 100000 messages"),
-        ({"data": b'{"result":{}}\n', "times": 2}, "went on after its last word"),
+        ({"data": b'{"result":{}}\n', "times": 2}, "sent a message after its last one"),
     ],
 )
 def test_nonsense_fails_the_build(scratch: Path, said: dict[str, Any], message: str) -> None:
@@ -122,17 +122,17 @@ def test_nonsense_fails_the_build(scratch: Path, said: dict[str, Any], message: 
 
 
 @pytest.mark.parametrize("then", ["close and hang", "hang"])
-def test_a_child_that_does_not_exit_after_its_last_word_is_killed(
+def test_a_child_that_does_not_exit_after_its_last_message_is_killed(
     scratch: Path, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_EXIT_GRACE_S", 0.2)
-    with pytest.raises(BuildFailed, match="did not exit after its last word"):
+    with pytest.raises(BuildFailed, match="did not exit after its last message"):
         attempt(scratch, "say", {"data": b'{"result":{}}\n'.hex(), "then": then})
 
 
 def test_a_child_that_closes_its_pipe_and_stays_is_killed(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_EXIT_GRACE_S", 0.2)
-    with pytest.raises(BuildFailed, match="did not exit after its last word"):
+    with pytest.raises(BuildFailed, match="did not exit after its last message"):
         attempt(scratch, "say", {"data": "", "then": "close and hang"})
 
 

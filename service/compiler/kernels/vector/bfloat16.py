@@ -1,5 +1,7 @@
-"""`isa.BFloat16` in the operations of any vector instruction set: products of float32, one after the other, where there
-is no instruction that multiplies pairs. They equal those of `qnn.numerics.bfloat16` bit for bit."""
+"""Implements `isa.BFloat16` for instruction sets that cannot multiply bfloat16 pairs, with float32 products.
+
+The results equal those of `qnn.numerics.bfloat16` bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _EXPONENT, _LEAST_NORMAL, _QUIET = 0x7F800000, 0x00800000, 0x00400000
 
 @dataclass(frozen=True)
 class FusedBFloat16:
-    """On vectors of `lanes` float32."""
+    """Products of bfloat16 pairs on vectors of `lanes` float32."""
 
     lanes: int
 

@@ -1,4 +1,4 @@
-"""Fixed-point arithmetic on vectors of int32, by 64-bit lanes, for instruction sets that have nothing shorter."""
+"""Fixed-point arithmetic on vectors of int32 with 64-bit lanes, for instruction sets without faster instructions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from service.compiler.kernels.program import Expr, Program, bits, splat
 
 @dataclass(frozen=True)
 class WideFixedPoint:
-    """A `vector.isa.FixedPoint`.
+    """Implements `vector.isa.FixedPoint`.
 
     Attributes:
-        lanes: of a vector of int32.
+        lanes: the lanes of a vector of int32.
     """
 
     lanes: int
@@ -22,7 +22,7 @@ class WideFixedPoint:
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
         """(x * significand + 2**30) >> 31, in 64 bits (`fixed_point.high_mul`).
 
-        Even lanes are multiplied as they are; odd ones are moved down for it, and their results stay in the upper half.
+        Even lanes are multiplied in place. Odd lanes are shifted down first, and their results are in the upper halves.
         """
         nudge = self._wide(1 << 30)
         even, odd = self._products(program, x, significand)
@@ -39,8 +39,8 @@ class WideFixedPoint:
 
         With s the sign of x (0 or -1), and e the exponent, the two roundings are one floor:
         (x * m + 2**30 + 2**(30 + e) + s * 2**31) >> (31 + e). (high_mul's result has the sign of x, or it is 0 and the
-        correction makes no difference.) Doubled, the sum's upper half is all that counts, and s is added to it as it
-        is.
+        correction makes no difference.) If the sum is doubled, only its upper half is needed, to which s is added
+        directly.
         """
         half = f"int64x{self.lanes // 2}"
         x, exponent = self._keep(program, x), self._keep(program, exponent)
@@ -78,7 +78,7 @@ class WideFixedPoint:
         return self._keep(program, tirx.Shuffle([bits(dtype, even), bits(dtype, odd)], order))
 
     def _uppers(self, program: Program, even: Expr, odd: Expr) -> Expr:
-        """The upper halves of both, in turn."""
+        """Returns the upper halves of both, alternating."""
         lanes, dtype = self.lanes, f"int32x{self.lanes}"
         order = [tirx.const(lane + lanes if lane % 2 else lane + 1, "int32") for lane in range(lanes)]
         return self._keep(program, tirx.Shuffle([bits(dtype, even), bits(dtype, odd)], order))

@@ -1,13 +1,13 @@
-"""The interface of a vector instruction set, which every kernel family is written in.
+"""The interface of a vector instruction set. All SIMD kernels are written against it.
 
-An architecture implements `Isa`, with its instructions and its `Rates`, and writes no kernel. What the families rely on
-besides it:
+An architecture implements `Isa` with its instructions and its `Rates`, and contains no kernels. The kernel families
+also rely on the following:
 
-- Activations are stored as unsigned bytes (`layout.BIAS`). An operand of `Isa.dot` holds them less
-  `Isa.operand_zero_point`, so that an instruction set may multiply unsigned by signed bytes, or signed by signed ones.
-- A vector has `lanes` accumulators of 32 bits, and an accumulator belongs to one output channel; a block of channels is
-  as many as a vector has accumulators.
-- A vector of bytes holds `PIXELS` pixels of a block, because a byte is a fourth of an accumulator.
+- Activations are stored as unsigned bytes (`layout.BIAS`). An operand of `Isa.dot` contains them minus
+  `Isa.operand_zero_point`, so an instruction set may multiply unsigned by signed bytes, or signed by signed bytes.
+- A vector has `lanes` accumulators of 32 bits. Each accumulator belongs to one output channel, and a block has as many
+  channels as a vector has accumulators.
+- A vector of bytes contains `PIXELS` pixels of a block, because a byte is a fourth of an accumulator.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from service.compiler.kernels.program import Buffer, Expr, Program
 from service.compiler.kernels.vector.rates import MatrixRates, Rates
 from service.core.arrays import Array
 
-FULL = range(4)  # the places of a group
-PIXELS = 4  # pixels of a block that one vector of bytes holds
+FULL = range(4)  # the indices of all bytes of a group
+PIXELS = 4  # the number of pixels of a block in a vector of bytes
 
 
 class Lookup(Protocol):
     """A table of 256 bytes in registers, as a function of vectors."""
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
-        """The entries at `lanes` bytes, which are a power of two and at most a vector."""
+        """Looks up the bytes of `vector`. `lanes` is a power of two and at most the bytes of a vector."""
 
 
 class Matrix(Protocol):
     """Instructions that multiply tiles: a tile of activations by a tile of weights, added to a tile of totals.
 
-    A tile of activations is `rows` pixels by `depth` unsigned bytes, one of weights `depth` signed bytes by
-    `Isa.lanes` channels, and one of totals `rows` pixels by `Isa.lanes` int32 channels. How many rows tiles have that
-    hold pixels is configured. Tiles are numbered.
+    A tile of activations is `rows` pixels by `depth` unsigned bytes. A tile of weights is `depth` signed bytes by
+    `Isa.lanes` channels. A tile of totals is `rows` pixels by `Isa.lanes` int32 channels. The number of rows of tiles
+    with pixels is configured. Tiles are numbered.
     """
 
     @property
     def tiles(self) -> int:
-        """Tile registers."""
+        """The number of tile registers."""
 
     @property
     def rows(self) -> int:
-        """The most rows of a tile."""
+        """The largest number of rows of a tile."""
 
     @property
     def depth(self) -> int:
-        """Bytes of a pixel that one instruction multiplies."""
+        """The number of bytes of a pixel that one instruction multiplies."""
 
     @property
     def weight_bytes(self) -> int:
@@ -59,7 +59,7 @@ class Matrix(Protocol):
         """The rates that the cost model uses."""
 
     def pack_weights(self, weights: Array) -> Array:
-        """`[…, lanes, depth]` integers that fit int8 -> `[…, weight_bytes] int8`, in the order of a tile."""
+        """Converts `[…, lanes, depth]` integers in the range of int8 to `[…, weight_bytes] int8` in tile order."""
 
     def configure(
         self, program: Program, memory: Buffer, offset: Expr, rows: int, pixel_tiles: Collection[int]
@@ -68,64 +68,65 @@ class Matrix(Protocol):
 
         Args:
             memory: uint8; 64 bytes from `offset` are overwritten.
-            rows: of the tiles that hold pixels.
-            pixel_tiles: their numbers; the others hold weights.
+            rows: the rows of tiles that contain pixels.
+            pixel_tiles: the numbers of these tiles. The others contain weights.
         """
 
     def release(self, program: Program) -> None:
-        """Ends it. The thread's tiles need not be saved from then on."""
+        """Ends the use of tiles in this thread, whose tiles need not be saved from then on."""
 
     def zero(self, program: Program, tile: int) -> None:
         """Sets all elements of a tile to 0."""
 
     def load(self, program: Program, tile: int, buffer: Buffer, offset: Expr, stride: int) -> None:
-        """The rows of a tile, each 64 bytes, `stride` bytes apart, from element `offset` of a buffer of bytes."""
+        """Loads the rows of a tile, each 64 bytes, `stride` bytes apart, from element `offset` of a byte buffer."""
 
     def store(self, program: Program, tile: int, buffer: Buffer, offset: Expr, stride: int) -> None:
-        """The inverse of `load`."""
+        """Stores the rows of a tile, with arguments as for `load`."""
 
     def multiply(self, program: Program, totals: int, activations: int, weights: int) -> None:
         """Adds the products of two tiles to a third."""
 
 
 class Pairs(Protocol):
-    """Instructions that multiply two neighbouring pixels by two channels each: a vector of four sums.
+    """Instructions that multiply two neighboring pixels by the weights of two output channels: vectors of four sums.
 
-    A block of four channels of two pixels is two such vectors, until they are `settled`.
+    The totals of four channels of two pixels are two such vectors, until `settled` separates the pixels.
     """
 
     @property
     def depth(self) -> int:
-        """Bytes of a pixel that one instruction multiplies: two blocks of channels."""
+        """The number of bytes of a pixel that one instruction multiplies: two blocks of channels."""
 
     @property
     def weight_elements(self) -> int:
-        """Bytes of the weights of `depth` input channels for one block."""
+        """The number of bytes of the weights of `depth` input channels for one block."""
 
     def pack_weights(self, weights: Array) -> Array:
-        """`[…, lanes, depth]` integers that fit int8 -> `[…, weight_elements]` in the order that `weights` loads."""
+        """Converts `[…, lanes, depth]` integers in the range of int8 to `[…, weight_elements]`, in the order in which
+        `weights` loads them."""
 
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, Expr]:
-        """The weights of one block, from element `offset`: those of two channels each."""
+        """Loads the weights of one block from element `offset`: two vectors with the weights of two channels each."""
 
     def operands(self, program: Program, buffer: Buffer, base: Expr, plane: int, columns: int) -> list[Expr]:
-        """`columns` neighbouring pixels from `base`, two by two; the second block is `plane` bytes behind.
+        """Loads `columns` neighboring pixels from `base`, in pairs. The second block is `plane` bytes after the first.
 
-        Of an odd number, one pixel more is read.
+        If `columns` is odd, one more pixel is read.
         """
 
     def multiply(self, totals: Expr, operand: Expr, weights: Expr) -> Expr:
-        """`totals` plus the products of two pixels and two channels."""
+        """Returns `totals` plus the products of two pixels and two channels."""
 
     def started(self, start: Expr) -> tuple[Expr, Expr]:
-        """The totals of two pixels that both start from a block's int32 values."""
+        """Returns the totals of two pixels, both initialized with a block's int32 values."""
 
     def settled(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
-        """The totals of a block of two pixels -> those of each pixel, a lane for each channel."""
+        """Converts the totals of two pixels of a block to one vector for each pixel, with one lane for each channel."""
 
 
 class FixedPoint(Protocol):
-    """Products of int32 vectors and significands of at least 2**30, rounded: `qnn.numerics.fixed_point` on vectors."""
+    """Rounded products of int32 vectors and significands of at least 2**30; `qnn.numerics.fixed_point` on vectors."""
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
         """(x * significand + 2**30) >> 31."""
@@ -142,34 +143,36 @@ class FixedPoint(Protocol):
 
 
 class BFloat16(Protocol):
-    """Products of bfloat16 pairs, added to float32: `qnn.numerics.bfloat16` on vectors. A pair is 32 bits, its first
-    value in the lower half."""
+    """Products of bfloat16 pairs, added to float32; `qnn.numerics.bfloat16` on vectors.
+
+    A pair is 32 bits, with its first value in the lower half.
+    """
 
     def words(self, program: Program, values: Expr) -> Expr:
-        """`lanes` float32 -> the nearest bfloat16, uint16."""
+        """Rounds `lanes` float32 values to bfloat16 values, as uint16."""
 
     def add_products(self, program: Program, totals: Expr, operand: Expr, weights: Expr) -> Expr:
-        """`totals` plus, in each lane, the products of two pairs (int32)."""
+        """Returns `totals` plus, in each lane, the products of the two values of a pair (int32)."""
 
 
 class Isa(Protocol):
-    """A vector instruction set. Vectors of one width, with 32-bit lanes as accumulators.
+    """A vector instruction set, with vectors of one width and accumulators of 32 bits.
 
-    An `operand` and the `weights` that it is multiplied with are tuples of vectors: an instruction set without a dot
-    product of bytes multiplies wider elements, and needs several.
+    An `operand` and its `weights` are tuples of vectors. An instruction set without a dot product of bytes multiplies
+    wider elements, and needs several vectors.
     """
 
     @property
     def name(self) -> str:
-        """The target's."""
+        """The name of the target."""
 
     @property
     def lanes(self) -> int:
-        """Accumulators of a vector; also the channels of a block."""
+        """The number of accumulators in a vector, which is also the number of channels in a block."""
 
     @property
     def registers(self) -> int:
-        """Vector registers that a tile may fill."""
+        """The number of vector registers that a tile may use."""
 
     @property
     def rates(self) -> Rates:
@@ -177,7 +180,7 @@ class Isa(Protocol):
 
     @property
     def fixed_point(self) -> FixedPoint:
-        """Its arithmetic of fixed-point numbers."""
+        """Its fixed-point arithmetic."""
 
     @property
     def bfloat16(self) -> BFloat16:
@@ -185,11 +188,11 @@ class Isa(Protocol):
 
     @property
     def matrix(self) -> Matrix | None:
-        """The instructions that multiply tiles, where there are some."""
+        """The instructions that multiply tiles, or None."""
 
     @property
     def pairs(self) -> Pairs | None:
-        """The instructions that multiply pairs of pixels, where there are some."""
+        """The instructions that multiply pairs of pixels, or None."""
 
     @property
     def bytes(self) -> int:
@@ -197,11 +200,11 @@ class Isa(Protocol):
 
     @property
     def group(self) -> int:
-        """Bytes that `dot` multiplies for one accumulator."""
+        """The number of bytes that `dot` multiplies for one accumulator."""
 
     @property
     def unrolled(self) -> int:
-        """Groups of a reduction that are multiplied in one step of its loop, at most; a power of two."""
+        """The largest number of groups in one step of a reduction's loop; a power of two."""
 
     # --- weights ---
 
@@ -211,86 +214,86 @@ class Isa(Protocol):
 
     @property
     def weight_limits(self) -> tuple[int, int]:
-        """Smallest and largest weight that `dot` takes (weights less their zero point reach -255..255)."""
+        """The smallest and the largest weight that `dot` accepts. Weights minus their zero point may be -255..255."""
 
     @property
     def weight_vectors(self) -> int:
-        """Vectors that hold the weights of one group for one block of channels."""
+        """The number of vectors with the weights of one group for one block of channels."""
 
     @property
     def weight_elements(self) -> int:
-        """Elements of `weight_dtype` in the weights of one group for one block of channels."""
+        """The number of elements of `weight_dtype` in the weights of one group for one block of channels."""
 
     def pack_weights(self, weights: Array) -> Array:
-        """`[…, lanes, group]` integers within `weight_limits` -> `[…, weight_elements]` in the order that `weights`
-        loads."""
+        """Converts `[…, lanes, group]` integers within `weight_limits` to `[…, weight_elements]`, in the order in which
+        `weights` loads them."""
 
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
-        """The weights of one group for one block of channels, from element `offset`."""
+        """Loads the weights of one group for one block of channels, from element `offset`."""
 
     def computed_weights(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
-        """Lanes of `group` signed bytes, which were computed, as weights."""
+        """Converts lanes of `group` signed bytes, which were computed at run time, to weights."""
 
     @property
     def ones(self) -> tuple[Expr, ...]:
-        """Weights of 1, so that `dot` sums."""
+        """Returns weights of 1, with which `dot` computes a sum."""
 
     # --- multiplication ---
 
     @property
     def operand_zero_point(self) -> int:
-        """What an operand's bytes are less than those it was made of: 0, or 128 where they become signed."""
+        """The number that is subtracted from bytes to make an operand: 0, or 128 if operands are signed."""
 
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
-        """An operand with the `group` bytes from `offset` in every lane."""
+        """Loads an operand with the `group` bytes from `offset` in every lane."""
 
     def operands(
         self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
     ) -> Iterator[tuple[Expr, ...]]:
-        """For each step, what `broadcast` makes of the bytes so many behind `base`.
+        """Yields, for each step, the result of `broadcast` for the offset `base + step`.
 
-        Code is written as they are asked for: one is used before the next is made, so few are in registers. Steps that
-        are `group` bytes apart may share a load.
+        Code is written when the next operand is requested, so each operand can be used before the next is loaded and
+        few of them are in registers. Steps that are `group` bytes apart may share a load.
         """
 
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
-        """The indices for `gather` from byte `offset`: for each of the vector's bytes, a channel of a block, int8."""
+        """Loads the indices for `gather` from byte `offset`: an int8 channel of a block for each byte of the vector."""
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """An operand with `group` channels of its own in each lane, of the pixel of a block at `offset`.
+        """Loads an operand in which each lane has its own `group` channels, of the pixel of a block at `offset`.
 
         Args:
-            indices: from `gather_indices`.
+            indices: the result of `gather_indices`.
         """
 
     def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
-        """An operand of lanes of `group` unsigned bytes, less `operand_zero_point`."""
+        """Converts lanes of `group` unsigned bytes to an operand, by subtracting `operand_zero_point`."""
 
     def dot(
         self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
     ) -> Expr:
-        """`accumulator` plus, in each lane, `group` products.
+        """Returns `accumulator` plus, in each lane, `group` products.
 
         Args:
-            places: of a group, all but those whose weights are 0.
+            places: the indices in a group whose weights may be other than 0.
         """
 
     def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
-        """`accumulator` plus, in each lane, two products of 16-bit values."""
+        """Returns `accumulator` plus, in each lane, two products of 16-bit values."""
 
     def round_product(self, x: Expr, y: Expr) -> Expr:
-        """(x * y + 2**14) >> 15 of vectors of `2 * lanes` 16-bit values, of which not both are the smallest."""
+        """(x * y + 2**14) >> 15 for vectors of `2 * lanes` 16-bit values, which are not both -32768."""
 
     # --- conversion ---
 
     def round_even(self, value: Expr) -> Expr:
-        """float32 -> int32, halves to even. What lies below int32 becomes its smallest value; nothing lies above."""
+        """Rounds float32 to int32, halves to even. Values below int32 become its minimum. None may be above int32."""
 
     def pack(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> Expr:
-        """Four vectors of int32 (four pixels of one block), plus `zero_point`, saturated to bytes, pixel by pixel.
+        """Adds `zero_point` to four vectors of int32 (four pixels of one block), and saturates to bytes, by pixel.
 
         Args:
-            zero_point: int16; None for zero.
+            zero_point: int16; None for 0.
         """
 
     def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
@@ -298,24 +301,24 @@ class Isa(Protocol):
 
     @property
     def transpose_indices(self) -> Array:
-        """int32 `[lanes]` that `transposed` reads from a buffer."""
+        """The int32 values `[lanes]` that `transposed` needs, to be stored in a buffer."""
 
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """An operand of the bytes of four pixels of one block: in each lane (channel), its four pixels.
+        """Converts the bytes of four pixels of one block to an operand with the four pixels of a channel in each lane.
 
         Args:
-            indices: the values of `transpose_indices`, loaded from a buffer.
+            indices: `transpose_indices`, loaded from a buffer.
         """
 
     # --- tables ---
 
     def arrange_table(self, values: Array) -> Array:
-        """A table `[256] uint8` in the order in which `lookup` loads it."""
+        """Arranges a table `[256] uint8` in the order in which `lookup` loads it."""
 
     def lookup(self, program: Program, entries: Buffer, offset: Expr = 0) -> Lookup:
-        """The table that lies, as `arrange_table` gave it, in `entries` from byte `offset` on."""
+        """Loads the table that `arrange_table` returned, from byte `offset` of `entries`."""
 
 
 def worth_sharing(isa: Isa, estimated_cycles: float) -> bool:
-    """Whether a kernel runs long enough for several threads."""
+    """Returns true if a kernel runs long enough to be divided among threads."""
     return estimated_cycles > isa.rates.sharing

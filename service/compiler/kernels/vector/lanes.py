@@ -1,4 +1,4 @@
-"""A vector of accumulators: the arithmetic of an instruction set on int32 lanes."""
+"""Arithmetic on a vector of int32 accumulators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.compiler.kernels.vector.isa import Isa
 
 @dataclass(frozen=True)
 class Lanes:
-    """The program being written and its instruction set, with the arithmetic of one vector of int32."""
+    """A program that is being written and its instruction set, with arithmetic on vectors of `Isa.lanes` values."""
 
     program: Program
     isa: Isa
@@ -24,7 +24,7 @@ class Lanes:
         return splat(tirx.const(value, dtype), self.isa.lanes)
 
     def widen(self, buffer: Buffer, offset: Expr) -> Expr:
-        """One block of channels of one pixel, as int32."""
+        """Loads one block of channels of one pixel, as int32."""
         return tirx.Cast(f"int32x{self.isa.lanes}", load(buffer, offset, self.isa.lanes))
 
     def multiply_add(self, a: Expr, b: Expr, c: Expr) -> Expr:
@@ -32,12 +32,15 @@ class Lanes:
         return intrinsic(f"float32x{self.isa.lanes}", "llvm.fma", a, b, c)
 
     def fused(self, a: Expr, b: Expr, c: Expr) -> Expr:
-        """`multiply_add`, computed here, once."""
+        """Computes `multiply_add` once, at this point, and returns a variable."""
         return self.keep(self.multiply_add(a, b, c), "float32")
 
     def rounded(self, product: Expr) -> Expr:
-        """A float32 product that is rounded before it is added to: LLVM would join the two, and round once. (It sees
-        through a detour by float64.)"""
+        """Returns a float32 product that is rounded before something is added to it.
+
+        Otherwise LLVM would contract the product and the sum, and round once. Converting to float64 in between does not
+        prevent that.
+        """
         return intrinsic(f"float32x{self.isa.lanes}", "llvm.arithmetic.fence", product)
 
     def high_mul(self, x: Expr, significand: Expr) -> Expr:

@@ -1,7 +1,7 @@
-"""An instruction set of no architecture: 128-bit vectors in TVM's own operations, without an intrinsic of any CPU.
+"""A portable instruction set: 128-bit vectors in TVM's own operations, without the intrinsics of any CPU.
 
-It is an `Isa` with nothing in common with x86's but the protocol: a family that knew more of x86 would not compile for
-it, or compute something else.
+It implements `Isa` and shares nothing else with x86. A kernel family that relied on other properties of x86 would not
+compile for it, or would compute wrong results.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RATES = Rates(
 
 @dataclass(frozen=True)
 class PortableIsa:
-    """An `Isa` of four lanes."""
+    """An `Isa` with four lanes."""
 
     name: str = "portable"
     lanes: int = 4

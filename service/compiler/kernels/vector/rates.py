@@ -1,6 +1,6 @@
-"""What an instruction set's instructions cost, as the cost models of the kernel families count it.
+"""The costs of instructions, for the cost models of the kernel families.
 
-An architecture has one `Rates` for each of its instruction sets, fitted to what kernels took.
+An architecture has one `Rates` for each of its instruction sets, fitted to measured times of kernels.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EpilogueRates:
-    """Cycles of one core for what follows one vector of accumulators.
+    """The cycles of one core for the epilogue of one vector of accumulators.
 
     Attributes:
-        float_scale: requantizing by a float multiplier.
-        fixed_point: requantizing by a fixed-point multiplier.
-        exception: one accumulator that `FusedScale` replaces.
-        residual: adding a residual.
-        wide: storing 32-bit values as they are, or as floats.
-        int16: requantizing to 16 bits.
+        float_scale: to requantize with a float multiplier.
+        fixed_point: to requantize with a fixed-point multiplier.
+        exception: to replace one accumulator that is an exception in `FusedScale`.
+        residual: to add a residual.
+        wide: to store 32-bit values unchanged or as floats.
+        int16: to requantize to 16 bits.
     """
 
     float_scale: float
@@ -31,16 +31,16 @@ class EpilogueRates:
 
 @dataclass(frozen=True)
 class DepthwiseRates:
-    """Vector instructions of a depthwise convolution.
+    """The costs of a depthwise convolution, in vector instructions.
 
     Attributes:
         transpose: to transpose four pixels and prepare them for `dot`.
         dot: for one `dot`.
         requantize: for one vector of accumulators.
-        pack: to pack and store four of those.
-        tile: for a tile, besides.
-        free_accumulators: how many are held in registers without a cost.
-        crowding: what each further one adds, as a part of the whole.
+        pack: to pack and store four of these.
+        tile: the overhead of a tile.
+        free_accumulators: the number of accumulators that fit the registers without additional cost.
+        crowding: the relative cost of each additional accumulator.
     """
 
     transpose: float
@@ -54,22 +54,23 @@ class DepthwiseRates:
 
 @dataclass(frozen=True)
 class Rates:
-    """Cycles of one core for one vector instruction of each kind, and what else the cost models count.
+    """The cycles of one core for each type of vector instruction, and other parameters of the cost models.
 
     Attributes:
         dot: one `Isa.dot`.
-        load: one vector, broadcast or not.
-        together: operands that one load makes where their bytes lie side by side (`Isa.operands`).
-        operand: what `Isa.operand` does besides loading, for as many as are loaded together.
-        gather: what `Isa.gather` does besides that.
-        latency: of `dot`: a step cannot be shorter.
-        near_bytes: how much of the weights that every tile of pixels reads again stays in the first level of cache.
-        far_load: a load of other weights, in loads.
-        overlap: the part of the shorter of loads and products that the longer one does not hide.
-        tile: a tile's addresses, loops and first loads.
-        sharing: a shorter kernel is computed by one thread; for others the runtime measures whether sharing pays.
-        elementwise: an operator on a vector of bytes.
-        resize: interpolating a vector of bytes.
+        load: one load of a vector, broadcast or not.
+        together: the number of operands that one load provides if their bytes are contiguous (`Isa.operands`).
+        operand: the cost of `Isa.operand` in addition to the load, for the operands of one load.
+        gather: the cost of `Isa.gather` in addition to that.
+        latency: the latency of `dot`, below which a step cannot be.
+        near_bytes: the size of weights that stay in L1 cache from one tile of pixels to the next.
+        far_load: the cost of a load of other weights, relative to `load`.
+        overlap: loads and products overlap; this is the fraction of the shorter of both that is not hidden.
+        tile: the overhead of a tile: addresses, loops and first loads.
+        sharing: kernels with fewer cycles are computed by one thread. For others, the runtime measures if several
+            threads are faster.
+        elementwise: one operator on a vector of bytes.
+        resize: to interpolate a vector of bytes.
     """
 
     dot: float
@@ -91,20 +92,20 @@ class Rates:
 
 @dataclass(frozen=True)
 class MatrixRates:
-    """Cycles of one core for instructions on tiles, and what stands around them.
+    """The cycles of one core for instructions on tiles, and for the code around them.
 
     Attributes:
         row: to multiply one row of pixels by a tile of weights.
-        latency: until a tile of totals can be added to again, besides its rows.
-        near_row, far_row: to load a row of a tile from the first level of cache, and from the second.
-        memory_row: for it to come to the second.
-        near_bytes, far_bytes: how much stays in the first level, and in the second.
-        overlap: the part of the shorter of loads and products that the longer one does not hide.
-        vector: a cycle of the cost model of vectors, which was fitted to another core.
+        latency: the delay until a tile of totals can be added to again, in addition to its rows.
+        near_row, far_row: to load a row of a tile from L1 cache, and from L2 cache.
+        memory_row: to load a row into L2 cache.
+        near_bytes, far_bytes: the usable size of the L1 cache, and of the L2 cache.
+        overlap: loads and products overlap; this is the fraction of the shorter of both that is not hidden.
+        vector: the factor for cycles of the cost model of vectors, which was fitted to another core.
         pack: to lay out 64 bytes of a pixel for tiles.
-        epilogue: for one vector of totals, besides the epilogue itself.
-        group: a group of tiles: its loops, and storing its totals.
-        item: one item of the parallel loop: configuring the tiles, its memory.
+        epilogue: for one vector of totals, in addition to the epilogue itself.
+        group: the overhead of a group of tiles: loops, and storing its totals.
+        item: the overhead of one item of the parallel loop: configuring tiles, and its memory.
     """
 
     row: float

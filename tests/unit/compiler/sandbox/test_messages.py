@@ -104,10 +104,10 @@ def test_no_json_raises_anything_else(message: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("last", [{"result": {}}, {"error": {"code": "malformed_model"}}])
-def test_nothing_follows_the_last_word(last: dict[str, Any]) -> None:
+def test_nothing_follows_the_last_message(last: dict[str, Any]) -> None:
     conversation = Conversation()
     feed(conversation, last)
-    with pytest.raises(BuildFailed, match="went on after its last word"):
+    with pytest.raises(BuildFailed, match="sent a message after its last one"):
         feed(conversation, {"log": "and another thing"})
 
 
