@@ -42,7 +42,8 @@ RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/cuda.lock \
         -r /src/requirements/witnesses.lock; \
     fi
 COPY scripts/slim.py /src/
-RUN python3 /src/slim.py /opt/octet
+RUN /opt/octet/bin/pip uninstall --yes cmake ninja \
+ && python3 /src/slim.py /opt/octet
 
 # What loads and answers has neither what compiles nor what reads model files.
 FROM build AS build-worker

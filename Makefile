@@ -10,7 +10,7 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 # In order of the folders: unit tests, whose files are short, last, so that both processes end at the same time.
 PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-NATIVE := $(shell find service/native/plane service/native/runtime service/native/python service/native/fused -name '*.cc' -o -name '*.h')
+NATIVE := $(shell find service/native -name '*.cc' -o -name '*.h' -o -name '*.map' -o -name '*.cmake' -o -name CMakeLists.txt)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve wheel test test-all fuzz test-cluster images bench bench-serving soak docs messages lint format lock clean
@@ -20,10 +20,10 @@ help: ## list these targets
 
 setup: $(VENV)/.develop ## make .venv, and nothing else
 
-demo: $(VENV)/.serve ## start the service, push the sample model, ask it what a picture shows
+demo: $(VENV)/.native ## start the service, push the sample model, ask it what a picture shows
 	@$(BIN)/python scripts/demo.py
 
-serve: $(VENV)/.serve ## start the service on port 8080 (SERVE_ARGS)
+serve: $(VENV)/.native ## start the service on port 8080 (SERVE_ARGS)
 	@$(BIN)/octet serve $(SERVE_ARGS)
 
 test: $(VENV)/.develop ## every test but those that take minutes
@@ -121,14 +121,19 @@ $(VENV)/.made:
 	@touch $@
 
 # What serves.
-$(VENV)/.serve: $(VENV)/.made requirements/serve.lock pyproject.toml setup.py $(NATIVE)
+$(VENV)/.serve: $(VENV)/.made requirements/serve.lock pyproject.toml setup.py
 	@echo "Installing requirements/serve.lock into $(VENV): about a minute, 1 GB ..."
 	@$(PIP) install --require-hashes -r requirements/serve.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.native
+
+# Compiles what has changed of the native code.
+$(VENV)/.native: $(VENV)/.serve $(NATIVE)
+	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 # And what tests and checks it.
-$(VENV)/.develop: $(VENV)/.serve requirements/dev.lock
+$(VENV)/.develop: $(VENV)/.native requirements/dev.lock
 	@echo "Installing requirements/dev.lock into $(VENV): about a minute, 0.2 GB ..."
 	@$(PIP) install --require-hashes -r requirements/dev.lock
 	@touch $@

@@ -20,11 +20,11 @@ _PLANE = _ROOT / "service" / "native" / "plane"
 _TESTS = _ROOT / "tests" / "native"
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 _BUILT = _ROOT / "build" / "native" / platform.machine()
-_LIBRARY = [_BUILT / "libcxx.o", _BUILT / "libcxxabi.o"]
+_LIBRARY = sorted((_BUILT / "CMakeFiles" / "octet_libcxx.dir").rglob("*.o"))
 # What compiles the product.
 PRODUCTS = (sys.executable, "-m", "ziglang", "c++", "-O2")
 _LINKER = (sys.executable, "-m", "ziglang", "cc")  # links what it is given, and no library of C++ beside it
-_TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # setup.py's
+_TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # of cmake/zig.cmake
 
 
 def compile_h2(program: str, directory: Path, compiler: tuple[str, ...] = PRODUCTS) -> Path:
@@ -64,7 +64,7 @@ def build(
     """
     *others, last = sources
     unit = [*options, *(f"-include{source}" for source in others), last]
-    if compiler is PRODUCTS and all(each.exists() for each in _LIBRARY):
+    if compiler is PRODUCTS and _LIBRARY:
         compiled = output.with_suffix(".o")
         _run(*PRODUCTS, *_TARGET, *unit, "-c", "-o", compiled)
         _run(*_LINKER, *_TARGET, compiled, *_LIBRARY, "-lunwind", *linked, "-ldl", "-o", output)

@@ -47,6 +47,7 @@
 #include "control/lockdown.h"
 #include "control/orders.h"
 #include "control/plane.h"
+#include "control/prediction.h"
 #include "net/gzip.h"
 #include "net/opening.h"
 #include "net/reactor.h"

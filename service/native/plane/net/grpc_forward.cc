@@ -6,6 +6,7 @@
 #include "net/grpc_call.h"
 #include "net/reading.h"
 #include "request/problem_reader.h"
+#include "text/protobuf.h"
 
 namespace octet::plane {
 
