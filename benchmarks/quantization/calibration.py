@@ -22,7 +22,7 @@ from benchmarks.quantization.peak import Silent
 from benchmarks.quantization.records import folder_of, results_of, write
 from service.core.settings import load_settings
 from service.quantize.data import Data
-from service.quantize.observing import Children, Workshop
+from service.quantize.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options
 
 _FAST, _SMALL = "MobileNetV2, TF2 file dequantized", "Digits"  # what is timed, and what is weighed
@@ -49,13 +49,13 @@ def _rates(folder: Path) -> dict[str, float]:
     model, file = folder / "float.onnx", folder / "timed.npy"
     np.save(file, np.load(folder / "inputs.npy", mmap_mode="r")[:_IMAGES])
     with tempfile.TemporaryDirectory() as scratch:
-        workshop = Workshop(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}), threads=1)
+        session = CalibrationSession(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}), threads=1)
         data = Data(file, most=_IMAGES)
-        built = Calibration(model.read_bytes(), workshop, Data(file, most=1), Options()).float
+        built = Calibration(model.read_bytes(), session, Data(file, most=1), Options()).float
 
         def own(histograms: bool) -> float:
             begun = time.perf_counter()
-            workshop.statistics(built, data, histograms)
+            session.statistics(built, data, histograms)
             return _IMAGES / (time.perf_counter() - begun)
 
         def theirs(method: str) -> float:

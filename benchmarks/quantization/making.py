@@ -29,7 +29,7 @@ from service.quantize.data import Data
 from service.quantize.export.model import as_onnx
 from service.quantize.fitting import Fit
 from service.quantize.methods import METHODS
-from service.quantize.observing import Children, Workshop
+from service.quantize.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options, Quantized
 from service.quantize.sensitivity import decibels
 
@@ -101,19 +101,19 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
     """Our files, and how the first one's answers by Octet compare with those by ONNX Runtime."""
     scratch = folder / "scratch"
     scratch.mkdir()
-    workshop = Workshop(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
+    session = CalibrationSession(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
     started_s = time.monotonic()
     data = Data(folder / "calibration.npy")
     model = prepared.read_bytes()
     seen = Options("kl", fit=Fit(rounding=network.options))  # all that any row looks at
-    calibration = Calibration(model, workshop, data, seen)
+    calibration = Calibration(model, session, data, seen)
     shared_s = time.monotonic() - started_s
     asked = {**{method: Options(method) for method in METHODS}, **_PLAIN, **(_OPTIONS if network.options else {})}
     made: dict[str, Quantized] = {}
     rows: list[Row] = []
     for said, options in asked.items():
         started_s = time.monotonic()
-        own = Calibration(model, workshop, data, options) if options.rounds or options.equalize else calibration
+        own = Calibration(model, session, data, options) if options.rounds or options.equalize else calibration
         made[said] = own.quantize(options)
         seconds = time.monotonic() - started_s + (shared_s if own is calibration else 0)
         rows.append(_kept(folder, f"Octet, {said}", made[said], seconds))

@@ -23,7 +23,7 @@ from service.core.settings import load_settings
 from service.quantize.building import Built, build
 from service.quantize.data import Data
 from service.quantize.fitting import Fit
-from service.quantize.observing import Workshop
+from service.quantize.observing import CalibrationSession
 from service.quantize.quantization import Calibration, Options
 
 
@@ -57,8 +57,8 @@ def main(model: Path, inputs: Path, scratch: Path, counts: list[int]) -> None:
     for most in counts:
         scratch.mkdir()
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts again (proc(5))
-        workshop = Workshop(scratch, _Here(), threads=1)
-        calibration = Calibration(model.read_bytes(), workshop, Data(inputs, most=most), options)
+        session = CalibrationSession(scratch, _Here(), threads=1)
+        calibration = Calibration(model.read_bytes(), session, Data(inputs, most=most), options)
         calibration.measure(calibration.quantize(options)).to_json()
         peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
         assert peak

@@ -24,7 +24,7 @@ from service.quantize.building import Built
 from service.quantize.data import Data, labels_of
 from service.quantize.export.model import as_onnx
 from service.quantize.fitting import Fit
-from service.quantize.observing import Workshop
+from service.quantize.observing import CalibrationSession
 from service.quantize.quantization import Calibration, Options
 from service.quantize.sandboxed import QUANTIZED_FILE, REPORT_FILE
 from service.quantize.sensitivity import Point
@@ -40,18 +40,18 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     to the working directory.
     """
     asked = QuantizationOptions.from_json(request["options"])
-    told = _Told(report)
+    progress = _ProgressLog(report)
     source = Path(request["model"]).read_bytes()
     model = as_onnx(source, request["shapes"], lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
     if not asked.takes_inputs:
-        told.enter(Stage.IMPORT)
+        progress.enter(Stage.IMPORT)
         _write(source, model, *_without_inputs(model, asked))
         return {}
-    told.enter(Stage.CALIBRATE)
-    data = Data(Path(request["data"]), asked.metadata.over(_said(model)), asked.samples)
+    progress.enter(Stage.CALIBRATE)
+    data = Data(Path(request["data"]), asked.metadata.over(_preprocessing_of(model)), asked.samples)
     labels = labels_of(Path(request["labels"]), data) if request["labels"] else data.labels()
     _WORK.mkdir()
-    workshop = Workshop(_WORK, _Enclosed(Path(request["made"]), told, data), tick=told.tick)
+    session = CalibrationSession(_WORK, _ParentMachine(Path(request["made"]), progress, data), tick=progress.tick)
     fit = Fit(asked.correct_bias, asked.adaround)
     options = Options(
         asked.method.value,
@@ -63,12 +63,12 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         equalize=asked.equalize,
         rounds=asked.rounds,
     )
-    calibration = Calibration(model, workshop, data, options)
+    calibration = Calibration(model, session, data, options)
     costs: dict[str, Any] = {}
     if asked.sensitivity or asked.budget is not None or asked.latency_budget is not None:
-        told.enter(Stage.RANK)
-        options, costs = _mixture(calibration, workshop, options, asked, labels)
-    told.enter(Stage.MEASURE)
+        progress.enter(Stage.RANK)
+        options, costs = _choose_mixture(calibration, session, options, asked, labels)
+    progress.enter(Stage.MEASURE)
     quantized = calibration.quantize(options)
     measured = calibration.measure(quantized, labels).to_json()
     document = {
@@ -86,7 +86,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return {}
 
 
-def _said(model: bytes) -> ModelMetadata:
+def _preprocessing_of(model: bytes) -> ModelMetadata:
     """Returns the model's own preprocessing of pictures. Options take precedence over it."""
     try:
         return parse(read_model(model).said)
@@ -94,9 +94,9 @@ def _said(model: bytes) -> ModelMetadata:
         return NOTHING
 
 
-def _mixture(
+def _choose_mixture(
     calibration: Calibration,
-    workshop: Workshop,
+    session: CalibrationSession,
     options: Options,
     asked: QuantizationOptions,
     labels: Sequence[int | None],
@@ -117,7 +117,7 @@ def _mixture(
 
     costs = {}
     if asked.latency_budget is not None:
-        watch = Stopwatch(workshop, lambda point: calibration.quantize(raised(point)).file, curve[0])
+        watch = Stopwatch(session, lambda point: calibration.quantize(raised(point)).file, curve[0])
         found = within(ranked, watch, curve, asked.latency_budget, asked.budget, labels)
         enough, curve, costs = found.point, found.tried, {"latency_budget": found.to_json(asked.latency_budget)}
     return options if enough is None else raised(enough), {"sensitivity": {**ranked.to_json(curve), **costs}}
@@ -142,7 +142,7 @@ def _write(source: bytes, model: bytes, quantized: bytes, document: Mapping[str,
 
 
 @dataclass
-class _Told:
+class _ProgressLog:
     """Reports progress to the parent.
 
     Attributes:
@@ -164,11 +164,11 @@ class _Told:
 
 
 @dataclass
-class _Enclosed:
+class _ParentMachine:
     """An `observing.Machine` inside a sandboxed child: the parent builds models, and they run in this process."""
 
     made: Path
-    told: _Told
+    progress: _ProgressLog
     data: Data
     _count: int = 0
     _numbers: dict[Path, int] = field(default_factory=dict)  # the number of each build, by its library
@@ -176,22 +176,22 @@ class _Enclosed:
     def build(self, source: Path, directory: Path) -> Built:
         self._count += 1
         source.rename(_ASKED_FILE)
-        self.told.report.log("builds a model to measure with")
-        self.told.report.make(_ASKED_FILE)
+        self.progress.report.log("builds a model to measure with")
+        self.progress.report.make(_ASKED_FILE)
         answer = self.made / f"{self._count}.json"
         while not answer.exists():  # the parent ends this process if the build fails
             time.sleep(_POLL_S)
         built = Built.from_json(json.loads(answer.read_text()))
         self._numbers[built.library] = self._count
-        self.told.inputs = self.told.inputs or self.data.count(built.signature)
+        self.progress.inputs = self.progress.inputs or self.data.count(built.signature)
         return built
 
     def discard(self, built: Built) -> None:
-        self.told.report.discard(self._numbers.pop(built.library))
+        self.progress.report.discard(self._numbers.pop(built.library))
 
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         before = {*Path().iterdir()}
-        getattr(observing_roles, f"{role}_role")(request, self.told.report)
+        getattr(observing_roles, f"{role}_role")(request, self.progress.report)
         for path in {
             *Path().iterdir()
         } - before:  # the role wrote to the working directory, which cannot be changed here

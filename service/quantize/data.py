@@ -215,12 +215,12 @@ def _reading(path: Path) -> Iterator[None]:
 def _rows(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> tuple[int, Iterator[Array]]:
     """Returns the number of values that a file has for an input, and an iterator over them."""
     with _reading(path):
-        file = _opened(path, spec, stack, only)
-        length, dtype = _header(file, path, spec)
+        file = _open_array(path, spec, stack, only)
+        length, dtype = _read_header(file, path, spec)
     return length, _read(file, length, dtype, path, spec)
 
 
-def _opened(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> IO[bytes]:
+def _open_array(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> IO[bytes]:
     file = stack.enter_context(path.open("rb"))
     if file.read(6) == b"\x93NUMPY":
         file.seek(0)
@@ -238,7 +238,7 @@ def _opened(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> IO[by
     return stack.enter_context(archive.open(name))
 
 
-def _header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtype[Any]]:
+def _read_header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtype[Any]]:
     """Reads an array's header. Returns the number of values, and their dtype."""
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)

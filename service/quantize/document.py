@@ -40,7 +40,7 @@ class Node:
     rest: bytes
 
     @staticmethod
-    def made(
+    def create(
         op_type: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: encoding.Attribute
     ) -> Node:
         """Creates an operator, named after its output."""
@@ -54,7 +54,7 @@ class Node:
         """The operator's name in reports: `Conv → features`."""
         return f"{self.op_type} → {next(filter(None, self.outputs), 'nothing')}"
 
-    def written(self) -> bytes:
+    def serialize(self) -> bytes:
         ends = [*((_NODE_INPUT, name) for name in self.inputs), *((_NODE_OUTPUT, name) for name in self.outputs)]
         return b"".join(protobuf.text(field, name) for field, name in ends) + self.rest
 
@@ -158,27 +158,27 @@ class Document:
                 found.setdefault(name, []).append(node)
         return found
 
-    def written(self, outputs: Iterable[str] | None = None) -> bytes:
+    def serialize(self, outputs: Iterable[str] | None = None) -> bytes:
         """Serializes the file; with `outputs`, these float32 tensors replace the model's own outputs.
 
         Constants that nothing reads are left out. Constants in external files are included in this file.
         """
         wanted = self.outputs if outputs is None else tuple(outputs)
         read = {name for node in self.nodes for name in node.inputs} | {*wanted}
-        graph = [protobuf.written(self._rest)]
-        graph += [protobuf.message(_NODE, node.written()) for node in self.nodes]
+        graph = [protobuf.encode_fields(self._rest)]
+        graph += [protobuf.message(_NODE, node.serialize()) for node in self.nodes]
         graph += [self._initializer(tensor) for name, tensor in self._tensors.items() if name in read]
         kept = (field for name, field in self._inputs.items() if name in self.inputs or name in read)
-        graph += [protobuf.written(kept)]
+        graph += [protobuf.encode_fields(kept)]
         graph += [
-            protobuf.written([self._outputs[name]])
+            protobuf.encode_fields([self._outputs[name]])
             if name in self._outputs
             else protobuf.message(_OUTPUT, encoding.value_info(name, "float32"))
             for name in wanted
         ]
         whole = b"".join(graph)
         return b"".join(
-            protobuf.message(_GRAPH, whole) if field.number == _GRAPH else protobuf.written([field])
+            protobuf.message(_GRAPH, whole) if field.number == _GRAPH else protobuf.encode_fields([field])
             for field in self._model
         )
 
@@ -186,13 +186,13 @@ class Document:
         known = self._initializers.get(tensor.name)
         external = known is not None and any(field.number == 13 for field in _within(known))
         if known is not None and not external:
-            return protobuf.written([known])
+            return protobuf.encode_fields([known])
         if tensor.data is None or tensor.dtype not in encoding.RAW:
             raise Unsupported(f"the constant {tensor.name} of {tensor.dtype} cannot be written", tensor=tensor.name)
         return protobuf.message(_INITIALIZER, encoding.tensor(tensor.name, tensor.dtype, tensor.data))
 
 
-def renamed(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
+def rewire(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
     """Returns `node` with other operands, by index, and another first output."""
     operands = list(node.inputs)
     for place, name in (inputs or {}).items():
@@ -213,4 +213,4 @@ def _name(field: Field, number: int) -> str:
 
 
 def _rest(field: Field) -> bytes:
-    return protobuf.written(part for part in _within(field) if part.number not in (_NODE_INPUT, _NODE_OUTPUT))
+    return protobuf.encode_fields(part for part in _within(field) if part.number not in (_NODE_INPUT, _NODE_OUTPUT))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.core.arrays import Array
-from service.quantize.document import Document, Node, renamed
+from service.quantize.document import Document, Node, rewire
 
 SWEEPS = 20  # the most passes over all pairs; scaling one pair changes the neighbouring pairs
 _SETTLED = 0.01  # stop when no factor of a sweep differs from 1 by more than this
@@ -26,7 +26,7 @@ _LAYERS = ("Conv", "Gemm", "MatMul")
 
 
 @dataclass
-class _Held:
+class _Parameters:
     """A layer's parameters while they are scaled.
 
     Attributes:
@@ -47,13 +47,13 @@ def equalize(document: Document) -> int:
     """
     readers, uses = document.readers(), Counter(name for node in document.nodes for name in node.inputs)
     layers = [node for node in document.nodes if _is_layer(document, node, uses)]
-    found = [(node, _behind(document, readers, uses, node)) for node in layers]
+    found = [(node, _next_layer(document, readers, uses, node)) for node in layers]
     pairs = [(first, second) for first, second in found if second in layers and _fits(document, first, second)]
-    held = {node: _held(document, node) for pair in pairs for node in pair if node is not None}
+    parameters = {node: _read_parameters(document, node) for pair in pairs for node in pair if node is not None}
     for _ in range(SWEEPS):
-        if all(_scale(first, second, held) <= _SETTLED for first, second in pairs if second is not None):
+        if all(_scale(first, second, parameters) <= _SETTLED for first, second in pairs if second is not None):
             break
-    made = {node: _written(document, node, parts) for node, parts in held.items()}
+    made = {node: _write_parameters(document, node, parts) for node, parts in parameters.items()}
     document.nodes = [made.get(node, node) for node in document.nodes]
     return len(pairs)
 
@@ -68,12 +68,18 @@ def _is_layer(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
     known = [document.constants.get(name) for name in node.inputs[1:] if name]
     if any(each is None or each.dtype != np.float32 or not np.isfinite(each).all() for each in known):
         return False
-    held = _held(document, node)
-    fits = held.weights.ndim > 2 if node.op_type == "Conv" else held.weights.ndim == 2
-    return fits and held.weights.size > 0 and (held.bias is None or held.bias.shape == (_channels(node, held.weights),))
+    parameters = _read_parameters(document, node)
+    fits = parameters.weights.ndim > 2 if node.op_type == "Conv" else parameters.weights.ndim == 2
+    return (
+        fits
+        and parameters.weights.size > 0
+        and (parameters.bias is None or parameters.bias.shape == (_channels(node, parameters.weights),))
+    )
 
 
-def _behind(document: Document, readers: Mapping[str, list[Node]], uses: Mapping[str, int], node: Node) -> Node | None:
+def _next_layer(
+    document: Document, readers: Mapping[str, list[Node]], uses: Mapping[str, int], node: Node
+) -> Node | None:
     """Returns the layer that alone reads the result of `node`, channel by channel; None if there is none."""
     is_picture, name = node.op_type == "Conv", node.outputs[0]
     is_conv = is_picture
@@ -101,9 +107,9 @@ def _fits(document: Document, first: Node, second: Node) -> bool:
     return read == made if second.op_type == "Conv" else read % made == 0
 
 
-def _scale(first: Node, second: Node, held: Mapping[Node, _Held]) -> float:
+def _scale(first: Node, second: Node, parameters: Mapping[Node, _Parameters]) -> float:
     """Equalizes a pair once. Returns the largest difference of a factor from 1."""
-    own, behind = held[first], held[second]
+    own, behind = parameters[first], parameters[second]
     outward = np.abs(own.weights).max(axis=_others(own.weights, _outward_axis(first)))
     inward = _inward(second, behind.weights).reshape(len(outward), -1).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -153,13 +159,13 @@ def _spread(node: Node, weights: Array, factors: Array) -> Array:
     return each.reshape(*each.shape, *[1] * (weights.ndim - 2))
 
 
-def _held(document: Document, node: Node) -> _Held:
+def _read_parameters(document: Document, node: Node) -> _Parameters:
     bias = document.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
-    return _Held(document.constants[node.inputs[1]].astype(np.float64), bias)
+    return _Parameters(document.constants[node.inputs[1]].astype(np.float64), bias)
 
 
-def _written(document: Document, node: Node, held: _Held) -> Node:
-    operands = {1: document.add_constant(f"{node.outputs[0]}_equalized", held.weights.astype(np.float32))}
-    if held.bias is not None:
-        operands[2] = document.add_constant(f"{node.outputs[0]}_equalized_bias", held.bias.astype(np.float32))
-    return renamed(node, operands)
+def _write_parameters(document: Document, node: Node, parameters: _Parameters) -> Node:
+    operands = {1: document.add_constant(f"{node.outputs[0]}_equalized", parameters.weights.astype(np.float32))}
+    if parameters.bias is not None:
+        operands[2] = document.add_constant(f"{node.outputs[0]}_equalized_bias", parameters.bias.astype(np.float32))
+    return rewire(node, operands)

@@ -20,7 +20,7 @@ from service.core.arrays import Array
 from service.quantize.building import Built
 from service.quantize.data import Data
 from service.quantize.document import Document, Node
-from service.quantize.observing import Columns, Moments, Workshop
+from service.quantize.observing import CalibrationSession, Columns, Moments
 from service.quantize.patterns import Layer, Plan
 from service.quantize.rewriting import MOST_WEIGHT, Fitted, Form, bias_of, is_fitted, key_of, layer_scales
 from service.quantize.rounding import rounded_adaptively
@@ -44,12 +44,12 @@ class Fit:
         return self.biases or self.rounding
 
 
-def fitted(
+def fit_layers(
     document: Document,
     plan: Plan,
     form: Form,
     fit: Fit,
-    workshop: Workshop,
+    session: CalibrationSession,
     built: Built,
     names: Sequence[str],
     data: Data,
@@ -69,18 +69,18 @@ def fitted(
     """
     layers = {key_of(layer): layer for layer in plan.layers if is_fitted(layer)}
     kinds = {key: form.types[plan.tensors[layer.operands[0]]] for key, layer in layers.items()}
-    seen = workshop.moments(
+    seen = session.moments(
         built, data, [_columns(document, layer, kinds[key], fit, names) for key, layer in layers.items()]
     )
     made = {}
     for place, (key, moments) in enumerate(zip(layers, seen, strict=True), 1):
-        made[key] = _of_layer(document, layers[key], kinds[key].scales[0], form, fit, moments)
-        workshop.tick("fits weights of layers", place, len(layers))
+        made[key] = _fit_layer(document, layers[key], kinds[key].scales[0], form, fit, moments)
+        session.tick("fits weights of layers", place, len(layers))
     return made
 
 
 def operands(plan: Plan) -> list[str]:
-    """Returns the tensors that `fitted` observes."""
+    """Returns the tensors that `fit_layers` observes."""
     return [layer.operands[0] for layer in plan.layers if is_fitted(layer)]
 
 
@@ -113,7 +113,7 @@ def _rows(node: Node, weights: Array) -> Array:
     return weights.reshape(groups, weights.shape[0] // groups, -1)
 
 
-def _of_layer(document: Document, layer: Layer, step: float, form: Form, fit: Fit, moments: Moments) -> Fitted:
+def _fit_layer(document: Document, layer: Layer, step: float, form: Form, fit: Fit, moments: Moments) -> Fitted:
     node, pattern = layer.node, layer.pattern
     weights = document.constants[node.inputs[1]]
     bias = bias_of(document, layer)

@@ -10,7 +10,7 @@ import numpy as np
 
 from service.core.arrays import Array
 from service.core.errors import MalformedModel
-from service.quantize.document import Document, Node, renamed
+from service.quantize.document import Document, Node, rewire
 
 # Operators whose result has the shape of the first operand, if that is a picture.
 _ELEMENTWISE = ("Clip", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
@@ -45,7 +45,7 @@ def drop_copies(document: Document) -> None:
         if node.op_type == "Identity" and node.outputs[0] not in document.outputs:
             source[node.outputs[0]] = inputs[0]
         else:
-            kept.append(node if inputs == node.inputs else renamed(node, dict(enumerate(inputs))))
+            kept.append(node if inputs == node.inputs else rewire(node, dict(enumerate(inputs))))
     document.nodes = kept
 
 
@@ -54,7 +54,11 @@ def fold_moved_constants(document: Document) -> None:
     kept = []
     for node in document.nodes:
         known = document.constants.get(node.inputs[0]) if node.inputs else None
-        moved = _moved(document, node, known) if known is not None and node.outputs[0] not in document.outputs else None
+        moved = (
+            _move_constant(document, node, known)
+            if known is not None and node.outputs[0] not in document.outputs
+            else None
+        )
         if moved is None:
             kept.append(node)
         else:
@@ -62,7 +66,7 @@ def fold_moved_constants(document: Document) -> None:
     document.nodes = kept
 
 
-def _moved(document: Document, node: Node, known: Array) -> Array | None:
+def _move_constant(document: Document, node: Node, known: Array) -> Array | None:
     other = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
     try:
         match node.op_type:
@@ -99,7 +103,7 @@ def fold_affine(document: Document) -> int:
             behind = readers.get(made.outputs[0], [])
             last = behind[0] if len(behind) == 1 else None
             found = _affine(document, made, last) if last is not None else None
-            whole = _folded(document, made, found, last.outputs[0]) if last is not None and found is not None else None
+            whole = _fold(document, made, found, last.outputs[0]) if last is not None and found is not None else None
             if last is None or whole is None:
                 break
             made, folded[last] = whole, None
@@ -123,14 +127,16 @@ def unify(document: Document) -> None:
         ):
             pictures.add(node.outputs[0])
         if node.op_type == "Sub" and known is not None:
-            node = Node.made("Add", (first, document.add_constant(f"{node.inputs[1]}_negated", -known)), *node.outputs)
+            node = Node.create(
+                "Add", (first, document.add_constant(f"{node.inputs[1]}_negated", -known)), *node.outputs
+            )
         elif node.op_type == "Div" and known is not None and known.all():
             inverse = document.add_constant(
                 f"{node.inputs[1]}_inverse", (1 / known.astype(np.float64)).astype(np.float32)
             )
-            node = Node.made("Mul", (first, inverse), *node.outputs)
+            node = Node.create("Mul", (first, inverse), *node.outputs)
         elif node.op_type == "ReduceMean" and first in pictures and _is_global(document, node):
-            node = Node.made("GlobalAveragePool", (first,), *node.outputs)
+            node = Node.create("GlobalAveragePool", (first,), *node.outputs)
         made.append(node)
     document.nodes = made
 
@@ -189,7 +195,7 @@ def _normalization(document: Document, norm: Node) -> _Affine | None:
     return _Affine(factor, beta - mean * factor)
 
 
-def _folded(document: Document, node: Node, behind: _Affine, output: str) -> Node | None:
+def _fold(document: Document, node: Node, behind: _Affine, output: str) -> Node | None:
     """Returns the folded convolution, which produces `output`; None if folding is not possible."""
     weights, has_bias = _constant(document, node, 1), len(node.inputs) > 2 and node.inputs[2] != ""
     bias = _constant(document, node, 2) if has_bias else np.zeros(1, np.float32)
@@ -209,4 +215,4 @@ def _folded(document: Document, node: Node, behind: _Affine, output: str) -> Nod
         1: document.add_constant(f"{output}_weights", scaled),
         2: document.add_constant(f"{output}_bias", np.broadcast_to(addend, (filters,))),
     }
-    return renamed(node, operands, output)
+    return rewire(node, operands, output)

@@ -10,7 +10,7 @@ from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS
 from service.compiler.qnn.numerics.bfloat16 import BFLOAT16, rounded
 from service.core.errors import InvalidInput
 from service.quantize import encoding
-from service.quantize.document import Document, Node, renamed
+from service.quantize.document import Document, Node, rewire
 
 _OPERANDS = 2
 
@@ -50,7 +50,7 @@ def narrow(document: Document, names: Collection[str]) -> None:
             for name in node.inputs[:_OPERANDS]:
                 if name not in rounds:
                     rounds[name] = _rounded(document, name, made)
-            node = renamed(node, {place: rounds[name] for place, name in enumerate(node.inputs[:_OPERANDS])})
+            node = rewire(node, {place: rounds[name] for place, name in enumerate(node.inputs[:_OPERANDS])})
         made.append(node)
     document.nodes = made
 
@@ -60,9 +60,9 @@ def _rounded(document: Document, name: str, made: list[Node]) -> str:
         narrowed = document.add_constant(f"{name}_bfloat16", rounded(document.constants[name]), BFLOAT16)
     else:
         narrowed = document.new_name(f"{name}_bfloat16")
-        made.append(Node.made("Cast", (name,), narrowed, to=encoding.DTYPES[BFLOAT16]))
+        made.append(Node.create("Cast", (name,), narrowed, to=encoding.DTYPES[BFLOAT16]))
     widened = document.new_name(f"{name}_rounded")
-    made.append(Node.made("Cast", (narrowed,), widened, to=encoding.DTYPES["float32"]))
+    made.append(Node.create("Cast", (narrowed,), widened, to=encoding.DTYPES["float32"]))
     return widened
 
 

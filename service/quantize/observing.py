@@ -113,7 +113,7 @@ class Children:
 
 
 @dataclass
-class Workshop:
+class CalibrationSession:
     """Builds and runs the models of one calibration, in a scratch directory.
 
     Attributes:
@@ -146,7 +146,7 @@ class Workshop:
         parts = []
         for directory, number in self._parts("extremes", data, built.signature):
             self._run("extremes", {"model": built.to_json()}, directory, built.files)
-            parts.append(_seen(directory, (number, len(names), 2), np.float32))
+            parts.append(_read_array(directory, (number, len(names), 2), np.float32))
         seen = np.concatenate(parts)
         for name, extremes in zip(names, seen.transpose(1, 0, 2), strict=True):
             if not np.isfinite(extremes).all():
@@ -159,7 +159,7 @@ class Workshop:
         asked = {"model": built.to_json(), "bins": BINS, "ranges": [[each.low, each.high] for each in found]}
         for directory, _ in self._parts("histograms", data, built.signature):
             self._run("histograms", asked, directory, built.files)
-            counts += _seen(directory, counts.shape, np.int64)
+            counts += _read_array(directory, counts.shape, np.int64)
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
     def channels(self, built: Built, data: Data, names: Sequence[str]) -> list[Array]:
@@ -173,7 +173,7 @@ class Workshop:
         asked, found = {"model": built.to_json(), "outputs": places}, []
         for directory, _ in self._parts("channels", data, built.signature):
             self._run("channels", asked, directory, built.files)
-            found.append(_seen(directory, (sum(sizes), 2), np.float32))
+            found.append(_read_array(directory, (sum(sizes), 2), np.float32))
         whole = np.stack(
             [np.min([row[:, 0] for row in found], axis=0), np.max([row[:, 1] for row in found], axis=0)], 1
         )
@@ -195,10 +195,10 @@ class Workshop:
         paths = [self._directory() / "answers.bin" for _ in range(2)]
         for directory, number in self._parts("compare", data, first.signature):
             self._run("compare", asked, directory, [*first.files, *second.files])
-            sums += _seen(directory, sums.shape, np.float64)
+            sums += _read_array(directory, sums.shape, np.float64)
             for place, path in enumerate(paths):
                 with path.open("ab") as file:
-                    file.write(_answers(directory / OUTPUTS_FILE.format(place), 4 * number * size))
+                    file.write(_read_outputs(directory / OUTPUTS_FILE.format(place), 4 * number * size))
             count += number
         return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
 
@@ -214,8 +214,8 @@ class Workshop:
         asked = {"model": built.to_json(), "switches": [list(map(float, row)) for row in rows]}
         for directory, number in self._parts("switched", data, own):
             self._run("switched", asked, directory, built.files)
-            sums += _seen(directory, sums.shape, np.float64)
-            classes.append(_seen(directory, (number, len(rows)), np.int64, CLASSES_FILE))
+            sums += _read_array(directory, sums.shape, np.float64)
+            classes.append(_read_array(directory, (number, len(rows)), np.int64, CLASSES_FILE))
         return sums, np.concatenate(classes)
 
     def paired(self, first: Built, second: Built, seconds: float) -> tuple[float, float]:
@@ -223,7 +223,7 @@ class Workshop:
         directory = self._directory()
         request = {"models": [first.to_json(), second.to_json()], "seconds": seconds, "threads": self.threads}
         self.machine.run("pair", request, directory, (*first.files, *second.files))
-        times = _seen(directory, (2,), np.float64)
+        times = _read_array(directory, (2,), np.float64)
         return float(times[0]), float(times[1])
 
     def discard(self, built: Built) -> None:
@@ -239,7 +239,7 @@ class Workshop:
             request, count = {"model": built.to_json(), "layers": [each.to_json() for each in some]}, 0
             for directory, number in self._parts("moments", data, built.signature):
                 self._run("moments", request, directory, built.files)
-                total += _seen(directory, total.shape, np.float64)
+                total += _read_array(directory, total.shape, np.float64)
                 count += number
             if not np.isfinite(total).all():
                 raise InvalidInput("the calibration set causes operands whose products are not finite")
@@ -258,7 +258,7 @@ class Workshop:
         while True:
             directory = self._directory()
             with (directory / "inputs.bin").open("wb") as file:
-                number = _written(file, inputs)
+                number = _write_inputs(file, inputs)
             if not number:
                 return
             yield directory, number
@@ -293,7 +293,7 @@ def _batches(asked: Sequence[Columns]) -> Iterator[list[Columns]]:
         yield some
 
 
-def _written(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
+def _write_inputs(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
     """Writes a batch of inputs. Returns how many."""
     number = 0
     for tensors in inputs:
@@ -305,7 +305,7 @@ def _written(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
     return number
 
 
-def _seen(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_FILE) -> Array:
+def _read_array(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_FILE) -> Array:
     """Reads an array that a child wrote. The child ran the model's native code, so only its type and size are checked:
     any values are as trustworthy as the model.
     """
@@ -323,7 +323,7 @@ def _seen(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_F
     return np.array(seen)
 
 
-def _answers(path: Path, size_bytes: int) -> bytes:
+def _read_outputs(path: Path, size_bytes: int) -> bytes:
     if path.is_symlink() or not path.is_file() or path.stat().st_size != size_bytes:
         raise BuildFailed("the process that ran the models did not write their outputs")
     return path.read_bytes()

@@ -186,7 +186,7 @@ def plan(
     Args:
         kept: the names of outputs of operators that must stay in float.
     """
-    readers, reals, given = document.readers(), _real_tensors(document), _made_of(document, document.inputs)
+    readers, reals, given = document.readers(), _real_tensors(document), _computed_from(document, document.inputs)
     found: list[tuple[Node, Pattern, str]] = []
     tensors: dict[str, str] = {}
     real: dict[str, str] = {}
@@ -224,7 +224,7 @@ def plan(
             found.append((node, pattern, node.outputs[0]))
         else:
             real[node.label] = "an operand or its result stays in float"
-    stays_real = _ends(readers, found)
+    stays_real = _float_ends(readers, found)
     layers = tuple(_layer(document, node, pattern, result, result in stays_real) for node, pattern, result in found)
     return Plan(layers, {name: kind for name, kind in tensors.items() if name not in stays_real}, real)
 
@@ -296,7 +296,7 @@ def _chained(document: Document, readers: Mapping[str, list[Node]]) -> set[Node]
     }
 
 
-def _ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, str]]) -> frozenset[str]:
+def _float_ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, str]]) -> frozenset[str]:
     """Returns results that no quantized operator reads, of operators that are as fast with a float result."""
     quantized = {node for node, _, _ in found}
     return frozenset(
@@ -309,10 +309,10 @@ def _ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, st
 def _real_tensors(document: Document) -> set[str]:
     """Returns the float32 tensors, as far as they are computed from other float32 tensors."""
     known = (name for name, values in document.constants.items() if values.dtype == "float32")
-    return _made_of(document, [*document.floats, *known], _NOT_REAL)
+    return _computed_from(document, [*document.floats, *known], _NOT_REAL)
 
 
-def _made_of(document: Document, tensors: Collection[str], without: Collection[str] = ()) -> set[str]:
+def _computed_from(document: Document, tensors: Collection[str], without: Collection[str] = ()) -> set[str]:
     """Returns `tensors`, and all tensors that operators compute from them, except operators of the types `without`."""
     found = {*tensors}
     for node in document.nodes:

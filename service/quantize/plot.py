@@ -42,7 +42,7 @@ def svg(curve: Sequence[Point]) -> str:
     """Draws the share of answers kept over the latency if that was measured, else over the number of raised layers.
     Each dot has a tooltip with the noise of the output.
     """
-    picture, (width, height) = _drawn(curve), _SIZE
+    picture, (width, height) = _draw(curve), _SIZE
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">']
     parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
     parts += [
@@ -62,7 +62,7 @@ def svg(curve: Sequence[Point]) -> str:
 
 def png(curve: Sequence[Point]) -> bytes:
     """Draws the same picture as `svg`, without tooltips."""
-    picture, image = _drawn(curve), Image.new("RGB", _SIZE, "white")
+    picture, image = _draw(curve), Image.new("RGB", _SIZE, "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(12)
     for line in picture.lines:
         draw.line(line, fill="#999999")
@@ -76,7 +76,7 @@ def png(curve: Sequence[Point]) -> bytes:
     return buffer.getvalue()
 
 
-def _drawn(curve: Sequence[Point]) -> _Picture:
+def _draw(curve: Sequence[Point]) -> _Picture:
     width, height = _SIZE
     is_timed = all(point.latency_s is not None for point in curve)
     places = [1e3 * (point.latency_s or 0) if is_timed else point.raised for point in curve]

@@ -32,7 +32,7 @@ def text(field: int, content: str) -> bytes:
     return message(field, content.encode())
 
 
-def written(fields: Iterable[Field]) -> bytes:
+def encode_fields(fields: Iterable[Field]) -> bytes:
     """Encodes fields exactly as they were read."""
     return b"".join(map(_field, fields))
 

@@ -13,11 +13,11 @@ from service.core.errors import InvalidInput, Unsupported
 from service.quantize.data import Data, accuracy, classes_of
 from service.quantize.document import Document
 from service.quantize.equalizing import equalize
-from service.quantize.fitting import Fit, fitted, operands
+from service.quantize.fitting import Fit, fit_layers, operands
 from service.quantize.folding import tidy
 from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
 from service.quantize.narrowing import check_narrow, narrow, objection
-from service.quantize.observing import Workshop
+from service.quantize.observing import CalibrationSession
 from service.quantize.patterns import PATTERNS, Layer, Pattern, Plan, counted, plan
 from service.quantize.rewriting import Fitted, Form, is_fitted, key_of, rewrite
 from service.quantize.sensitivity import Sensitivity, decibels, finite
@@ -85,7 +85,7 @@ class Calibration:
     get if tensors were calibrated one by one, each after a quantized prefix; the others nearly do.
     """
 
-    def __init__(self, model: bytes, workshop: Workshop, data: Data, options: Options) -> None:
+    def __init__(self, model: bytes, session: CalibrationSession, data: Data, options: Options) -> None:
         """Compiles `model` and runs it on `data`.
 
         Raises:
@@ -93,9 +93,9 @@ class Calibration:
             InvalidInput: see `quantize`.
             OctetError: the model does not compile, or `data` does not fit it.
         """
-        self.model, self._workshop, self._data = model, workshop, data
+        self.model, self._session, self._data = model, session, data
         self._factors: dict[str, Array] = {}
-        document, planned = self._planned(replace(options, wide=(), bfloat16=()))
+        document, planned = self._make_plan(replace(options, wide=(), bfloat16=()))
         if not planned.layers:
             raise Unsupported(
                 "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
@@ -106,53 +106,53 @@ class Calibration:
         self.names = (*document.outputs, *(name for name in wanted if _is_made(document, name)))
         self._ends = (*document.inputs, *self.names)
         self._fitted: dict[tuple[Any, ...], dict[tuple[str, str], Fitted]] = {}
-        self.float = self._observed = workshop.build(document.written(self.names))
+        self.float = self._observed = session.build(document.serialize(self.names))
         if narrow_ones := self._narrow(document):
             self._factors = narrow_ones
-            workshop.discard(self.float)
-            document, _ = self._planned(replace(options, wide=(), bfloat16=()))
-            self.float = self._observed = workshop.build(document.written(self.names))
-        self.statistics = self._seen(options)
+            session.discard(self.float)
+            document, _ = self._make_plan(replace(options, wide=(), bfloat16=()))
+            self.float = self._observed = session.build(document.serialize(self.names))
+        self.statistics = self._collect_statistics(options)
         for _ in range(options.rounds):
-            self._observed = workshop.build(self._prefixes(options))
-            self.statistics = self._seen(options)
+            self._observed = session.build(self._prefixes(options))
+            self.statistics = self._collect_statistics(options)
 
     def _narrow(self, document: Document) -> dict[str, Array]:
         """Returns the factors by which to multiply the channels of tensors, for tensors with any factor other than
         1.
         """
         names = [name for name in spreadable(document) if name in self.names]
-        seen = self._workshop.channels(self.float, self._data, names) if names else []
+        seen = self._session.channels(self.float, self._data, names) if names else []
         found = {name: factors(channels) for name, channels in zip(names, seen, strict=True)}
         return {name: row for name, row in found.items() if (row != 1).any()}
 
-    def _planned(self, options: Options) -> tuple[Document, Plan]:
-        return _planned(self.model, options, self._factors)
+    def _make_plan(self, options: Options) -> tuple[Document, Plan]:
+        return _make_plan(self.model, options, self._factors)
 
-    def _seen(self, options: Options) -> dict[str, Statistics]:
+    def _collect_statistics(self, options: Options) -> dict[str, Statistics]:
         histograms = options.method not in OF_EXTREMES
-        found = self._workshop.statistics(self._observed, self._data, histograms)
+        found = self._session.statistics(self._observed, self._data, histograms)
         return {name: replace(each, name=name) for name, each in zip(self._ends, found, strict=True)}
 
     def _prefixes(self, options: Options) -> bytes:
         """Returns the quantized model with the tensors as outputs, each as it is before it is rounded."""
-        document, planned = self._planned(options)
+        document, planned = self._make_plan(options)
         stored = rewrite(document, planned, Form(self._types(planned, options)))
-        return document.written(stored[name].real if name in stored else name for name in self.names)
+        return document.serialize(stored[name].real if name in stored else name for name in self.names)
 
     def _types(self, planned: Plan, options: Options) -> dict[str, QuantizedType]:
         choose = options.method
-        return {name: choose(self._seen_of(name), options.storage) for name in planned.observed}
+        return {name: choose(self._statistics_of(name), options.storage) for name in planned.observed}
 
     def _wide_types(self, planned: Plan) -> dict[str, QuantizedType]:
         """Returns 16-bit types that cover all observed values: their steps are so small that clipping gains nothing."""
         return {
-            name: minmax(self._seen_of(own), STORAGE)
+            name: minmax(self._statistics_of(own), STORAGE)
             for name, own in planned.tensors.items()
             if own in self.statistics or own in self._tensors
         }
 
-    def _seen_of(self, name: str) -> Statistics:
+    def _statistics_of(self, name: str) -> Statistics:
         """Returns the statistics of a tensor. After a raised layer, a tensor that another was moved from has its own
         type, and so needs the statistics of the original.
         """
@@ -174,11 +174,11 @@ class Calibration:
         known = self._fitted.setdefault(key, {})
         missing = {key_of(layer) for layer in layers if is_fitted(layer)} - known.keys()
         if missing:
-            document, planned = self._planned(replace(options, kept=self._kept, wide=(), bfloat16=()))
+            document, planned = self._make_plan(replace(options, kept=self._kept, wide=(), bfloat16=()))
             own = tuple(layer for layer in planned.layers if is_fitted(layer) and key_of(layer) in missing)
             types = self._wide_types(planned) if form.real_biases else self._types(planned, options)
-            parts = (self._workshop, self._observed, self._ends, self._data)
-            known |= fitted(document, replace(planned, layers=own), replace(form, types=types), options.fit, *parts)
+            parts = (self._session, self._observed, self._ends, self._data)
+            known |= fit_layers(document, replace(planned, layers=own), replace(form, types=types), options.fit, *parts)
         return replace(form, fits=known)
 
     def quantize(self, options: Options) -> Quantized:
@@ -188,35 +188,35 @@ class Calibration:
             Unsupported: the model's operator set is too old.
             InvalidInput: one of the layers in `options.bfloat16` cannot run in bfloat16.
         """
-        document, planned = self._planned(options)
+        document, planned = self._make_plan(options)
         check_narrow(document, options.bfloat16)
-        whole = self._planned(replace(options, wide=()))[1] if options.wide else planned
+        whole = self._make_plan(replace(options, wide=()))[1] if options.wide else planned
         stored = rewrite(document, planned, self._integer(planned, options))
         raised = [layer for layer in whole.layers if layer.name in options.wide and layer.name not in options.kept]
         widen(document, raised, self._wide(whole, raised, options))
         narrow(document, {*options.bfloat16} - {*options.kept, *options.wide})
-        file = document.written()
+        file = document.serialize()
         twins = [stored[name].dequantized if name in stored else name for name in self.names[len(document.outputs) :]]
-        return Quantized(file, planned, document.written((*document.outputs, *twins)), len(document.outputs))
+        return Quantized(file, planned, document.serialize((*document.outputs, *twins)), len(document.outputs))
 
     def sensitivity(self, options: Options) -> Sensitivity:
         """Measures the loss that quantizing each layer alone causes. Raises the errors of `quantize`."""
-        document, planned = self._planned(options)
+        document, planned = self._make_plan(options)
         forms = self._integer(planned, options), self._wide(planned, planned.layers, options)
         file, names = switched(document, planned, *forms)
-        return Sensitivity.measured(self._workshop, self._workshop.build(file), self._data, names)
+        return Sensitivity.measure(self._session, self._session.build(file), self._data, names)
 
     def narrowable(self, options: Options, names: Collection[str]) -> set[str]:
         """Returns those of `names` whose operators may run in bfloat16."""
-        document, _ = self._planned(options)
+        document, _ = self._make_plan(options)
         of_names = [node for node in document.nodes if node.outputs[0] in names]
         return {node.outputs[0] for node in of_names if objection(document, node) is None}
 
     def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
         """Runs the float and the quantized model, and compares them; by default on the calibration's inputs."""
-        built = self._workshop.build(quantized.with_tensors)
-        sums, answers = self._workshop.compare(self.float, built, data or self._data)
-        self._workshop.discard(built)
+        built = self._session.build(quantized.with_tensors)
+        sums, answers = self._session.compare(self.float, built, data or self._data)
+        self._session.discard(built)
         noise = {name: decibels(*row) for name, row in zip(self.names, sums, strict=True)}
         outputs = self.names[: quantized.outputs]
         layers = {name: value for name, value in noise.items() if name not in outputs}
@@ -279,7 +279,7 @@ class Measured:
         }
 
 
-def _planned(model: bytes, options: Options, by_tensor: Mapping[str, Array]) -> tuple[Document, Plan]:
+def _make_plan(model: bytes, options: Options, by_tensor: Mapping[str, Array]) -> tuple[Document, Plan]:
     document = Document(model)
     if any(is_quantized(node.op_type) for node in document.nodes):
         raise Unsupported("this model is quantized already", hint="octet push and octet compile accept it as it is")

@@ -12,7 +12,7 @@ import numpy as np
 from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 from service.core.errors import Unsupported
-from service.quantize.document import Document, Node, renamed
+from service.quantize.document import Document, Node, rewire
 from service.quantize.methods import affine, stored
 from service.quantize.patterns import Layer, Plan
 
@@ -121,7 +121,7 @@ class _Rewriting:
         """
         stored = {place: name for place, name in enumerate(node.inputs) if name in self._results}
         twins = {place: self._stored[name].dequantized for place, name in stored.items() if name in self._stored}
-        return renamed(node, twins) if twins else node
+        return rewire(node, twins) if twins else node
 
     def _store(self, name: str) -> None:
         """Quantizes and dequantizes a tensor, if it is to be stored."""
@@ -130,8 +130,8 @@ class _Rewriting:
         kind = self._form.types[self._plan.tensors[name]]
         scale, zero_point = self._parameters(name, kind)
         names = [self._document.new_name(f"{name}_{what}") for what in ("quantized", "dequantized")]
-        self._made.append(Node.made("QuantizeLinear", (name, scale, zero_point), names[0]))
-        self._made.append(Node.made("DequantizeLinear", (names[0], scale, zero_point), names[1]))
+        self._made.append(Node.create("QuantizeLinear", (name, scale, zero_point), names[0]))
+        self._made.append(Node.create("DequantizeLinear", (names[0], scale, zero_point), names[1]))
         self._stored[name] = Stored(name, names[1], kind)
 
     def _parameters(self, name: str, kind: QuantizedType) -> tuple[str, str]:
@@ -147,7 +147,7 @@ class _Rewriting:
         if pattern.weights is not None:
             step = self._stored[layer.operands[0]].kind.scales[0]
             operands |= self._weighted(layer, step)
-        return renamed(node, operands)
+        return rewire(node, operands)
 
     def _constant(self, layer: Layer, name: str) -> str:
         """Quantizes an activation that is a constant, with the same storage as the other activations."""
@@ -189,7 +189,7 @@ class _Rewriting:
 
     def _dequantized(self, name: str, steps: str, scale: str, zero_point: str, axis: int = 1) -> str:
         output = self._document.new_name(f"{name}_dequantized")
-        self._made.append(Node.made("DequantizeLinear", (steps, scale, zero_point), output, axis=axis))
+        self._made.append(Node.create("DequantizeLinear", (steps, scale, zero_point), output, axis=axis))
         return output
 
     def _keep_outputs(self, readers: Mapping[str, list[Node]]) -> None:

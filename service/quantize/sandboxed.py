@@ -97,7 +97,7 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
             },
             access=Access(readable=tuple(readable), writable=(own,)),
             limits=limits,
-            on_message=session.hear,
+            on_message=session.handle_message,
             poll=session.poll,
             allow_unsandboxed=settings.allow_unsandboxed,
         )
@@ -107,8 +107,8 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
 def _result(own: Path, scratch: Path, settings: Settings) -> Result:
     """Returns the result that the child left in `own`."""
     file, report = scratch / "quantized.onnx", scratch / "report.json"
-    _copied(own / QUANTIZED_FILE, file, settings.max_upload_bytes)
-    _copied(own / REPORT_FILE, report, _MOST_REPORT_BYTES)
+    _copy_regular(own / QUANTIZED_FILE, file, settings.max_upload_bytes)
+    _copy_regular(own / REPORT_FILE, report, _MOST_REPORT_BYTES)
     try:
         return Result(file, dict(json.loads(report.read_text())))
     except (ValueError, TypeError, RecursionError) as error:
@@ -133,7 +133,7 @@ class _Session:
         self._built: Future[Built] | None = None
         self._count = 0
 
-    def hear(self, message: Mapping[str, Any]) -> None:
+    def handle_message(self, message: Mapping[str, Any]) -> None:
         if "stage" in message:
             self._stage, self._fraction = Stage(message["stage"]), float(message["fraction"])
             self._progress.stage(self._stage, self._fraction)
@@ -161,7 +161,7 @@ class _Session:
         if self._built is not None or self._count > _MOST_BUILDS:
             raise BuildFailed("the quantize process requested too many builds")
         source, directory = self._made / f"{self._count}.onnx", self._made / str(self._count)
-        _copied(self._own / Path(name).name, source, self._settings.max_upload_bytes)
+        _copy_regular(self._own / Path(name).name, source, self._settings.max_upload_bytes)
         directory.mkdir()
         self._built = self._start(partial(self._build, source, directory))
 
@@ -171,10 +171,10 @@ class _Session:
             (self._made / f"{number}.onnx").unlink(missing_ok=True)
 
     def _build(self, source: Path, directory: Path, poll: Callable[[], None]) -> Built:
-        return build(source, directory, _Silent(poll), self._settings, self._request.shapes)
+        return build(source, directory, _PollingProgress(poll), self._settings, self._request.shapes)
 
 
-class _Silent:
+class _PollingProgress:
     """The progress of an inner build, whose stages are not those of the quantization. It only polls."""
 
     def __init__(self, poll: Callable[[], None]) -> None:
@@ -187,7 +187,7 @@ class _Silent:
         pass
 
 
-def _copied(source: Path, target: Path, most_bytes: int) -> None:
+def _copy_regular(source: Path, target: Path, most_bytes: int) -> None:
     """Copies a file that a child wrote to a place where the child can no longer change it.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from service.core.quantization import Raised
 from service.quantize.building import Built
 from service.quantize.data import Data, accuracy
-from service.quantize.observing import Workshop
+from service.quantize.observing import CalibrationSession
 
 RANKING = 16  # the number of inputs used to rank layers: each input is run once for every layer
 
@@ -69,19 +69,19 @@ class Sensitivity:
     layers: dict[str, float]
     wide: dict[str, float]
     names: tuple[str, ...]
-    _workshop: Workshop
+    _session: CalibrationSession
     _built: Built
     _data: Data
 
     @staticmethod
-    def measured(workshop: Workshop, built: Built, data: Data, names: Sequence[str]) -> Sensitivity:
+    def measure(session: CalibrationSession, built: Built, data: Data, names: Sequence[str]) -> Sensitivity:
         """Runs the first `RANKING` inputs with every layer alone, in both forms, and with none."""
         rows = np.vstack([np.zeros(2 * len(names)), np.eye(2 * len(names))])
-        sums, _ = workshop.switched(built, replace(data, most=min(data.most, RANKING)), rows.tolist())
+        sums, _ = session.switched(built, replace(data, most=min(data.most, RANKING)), rows.tolist())
         alone = [decibels(*row) for row in sums[1:]]
         halves = (alone[: len(names)], alone[len(names) :])
         integer, wide = (dict(sorted(zip(names, half, strict=True), key=lambda each: each[1])) for half in halves)
-        return Sensitivity(integer, wide, tuple(names), workshop, built, data)
+        return Sensitivity(integer, wide, tuple(names), session, built, data)
 
     def to_json(self, curve: Sequence[Point]) -> dict[str, Any]:
         layers, wide = ({name: finite(noise) for name, noise in found.items()} for found in (self.layers, self.wide))
@@ -112,7 +112,7 @@ class Sensitivity:
         for kept, wide in made:
             integer = [float(name not in kept and name not in wide) for name in self.names]
             rows.append(integer + [float(name in wide) for name in self.names])
-        sums, classes = self._workshop.switched(self._built, self._data, rows)
+        sums, classes = self._session.switched(self._built, self._data, rows)
         known = labels if any(label is not None for label in labels) else classes[:, 0].tolist()
         return [
             Point(*mixture, float(accuracy(found.tolist(), known)["share"]), decibels(*row))

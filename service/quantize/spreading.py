@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from service.core.arrays import Array
-from service.quantize.document import Document, Node, renamed
+from service.quantize.document import Document, Node, rewire
 
 _HEADROOM = 4  # the ratio of the range to a spread channel's values, within the rounding to a power of two
 _MOST = 64.0  # the largest factor for a channel
@@ -64,7 +64,7 @@ def _multiply(document: Document, layer: Node, row: Array, end: int) -> None:
         if name := node.inputs[place]:
             values = document.constants[name]
             made[place] = document.add_constant(name, values * row.reshape(-1, *[1] * (values.ndim - 1)))
-    document.nodes[at] = renamed(node, made)
+    document.nodes[at] = rewire(node, made)
 
 
 def _found(document: Document) -> Iterator[tuple[str, Node, list[Node]]]:

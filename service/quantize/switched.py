@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.quantize.document import Document, Node, renamed
+from service.quantize.document import Document, Node, rewire
 from service.quantize.patterns import Layer, Plan
 from service.quantize.rewriting import Form, Stored, rewrite
 from service.quantize.widening import widen
@@ -55,7 +55,7 @@ class _Switching:
         layers = {layer.node: layer for layer in self._plan.layers}
         switches = [document.new_name(f"{SWITCHES}_{place}") for place in range(2 * len(layers))]
         sizes = document.add_constant(f"{SWITCHES}_sizes", np.ones(len(switches), np.int64))
-        split = Node.made("Split", (SWITCHES, sizes), switches[0], axis=0)
+        split = Node.create("Split", (SWITCHES, sizes), switches[0], axis=0)
         self._made.append(Node(split.op_type, split.inputs, tuple(switches), split.attributes, split.rest))
         pairs = zip(switches[: len(layers)], switches[len(layers) :], strict=True)
         switch = dict(zip((layer.name for layer in layers.values()), pairs, strict=True))
@@ -70,35 +70,35 @@ class _Switching:
                 self._switch(found, pieces[found.name], switch[found.name])
         document.nodes = self._made
         document.add_input(SWITCHES, len(switches))
-        return document.written()
+        return document.serialize()
 
     def _switch(self, layer: Layer, nodes: list[Node], switches: tuple[str, str]) -> None:
         """Writes all forms of a layer of one or two operators, and the selected one under the result's name."""
         document, result = self._document, nodes[-1].outputs[0]
         real, between = document.new_name(f"{result}_float"), document.new_name(f"{layer.name}_between")
         if len(nodes) == 1:
-            self._made.append(renamed(nodes[0], output=real))
+            self._made.append(rewire(nodes[0], output=real))
         else:
-            self._made.append(renamed(nodes[0], output=between))
-            self._made.append(renamed(nodes[1], {0: between}, real))
+            self._made.append(rewire(nodes[0], output=between))
+            self._made.append(rewire(nodes[1], {0: between}, real))
         forms = (self._form(layer, nodes, result, "integer"), self._form(layer, nodes, result, "wide"))
         total = real
         for form, switch in zip(forms, switches, strict=True):
             difference, share = document.new_name(f"{form}_difference"), document.new_name(f"{form}_share")
-            self._made.append(Node.made("Sub", (form, real), difference))
-            self._made.append(Node.made("Mul", (difference, switch), share))
+            self._made.append(Node.create("Sub", (form, real), difference))
+            self._made.append(Node.create("Mul", (difference, switch), share))
             summed = result if form is forms[-1] else document.new_name(f"{form}_sum")
-            self._made.append(Node.made("Add", (total, share), summed))
+            self._made.append(Node.create("Add", (total, share), summed))
             total = summed
 
     def _form(self, layer: Layer, nodes: list[Node], result: str, form: str) -> str:
         """Writes the layer as in the quantized file, on its float operands. Returns the name of its result."""
         document = self._document
         kept, outputs, inputs = document.nodes, document.outputs, document.inputs
-        first = renamed(nodes[0], output=document.new_name(f"{nodes[0].outputs[0]}_{form}"))
+        first = rewire(nodes[0], output=document.new_name(f"{nodes[0].outputs[0]}_{form}"))
         document.nodes = [first]
         if len(nodes) == 2:
-            document.nodes.append(renamed(nodes[1], {0: first.outputs[0]}, document.new_name(f"{result}_{form}")))
+            document.nodes.append(rewire(nodes[1], {0: first.outputs[0]}, document.new_name(f"{result}_{form}")))
         end = document.nodes[-1].outputs[0]
         document.inputs, document.outputs = tuple(dict.fromkeys(layer.operands.values())), ()
         own = Layer(first, layer.pattern, layer.operands, layer.constants, end if layer.result is not None else None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from service.core.quantization import LatencyBudget
 from service.quantize.building import Built
-from service.quantize.observing import Workshop
+from service.quantize.observing import CalibrationSession
 from service.quantize.sensitivity import Point, Sensitivity
 
 _SECONDS = 0.5  # of calls of each mixture, and as long of the mixture with no raised layer
@@ -25,33 +25,33 @@ class Stopwatch:
         base_s: the base latency: that of the mixture with no raised layer, measured at the start.
     """
 
-    def __init__(self, workshop: Workshop, file: Callable[[Point], bytes], base: Point) -> None:
+    def __init__(self, session: CalibrationSession, file: Callable[[Point], bytes], base: Point) -> None:
         """
         Args:
             file: returns the quantized ONNX file of a mixture.
         """
-        self._workshop, self._file = workshop, file
-        self._base = workshop.build(file(base))
+        self._session, self._file = session, file
+        self._base = session.build(file(base))
         self.base_s = self._against(self._base)[1]
 
     def timed(self, points: Sequence[Point]) -> list[Point]:
         """Returns the same mixtures with their latencies."""
         made = []
         for place, point in enumerate(points):
-            self._workshop.tick("times mixtures", place, len(points))
+            self._session.tick("times mixtures", place, len(points))
             made.append(replace(point, latency_s=self._taken_s(point)))
         return made
 
     def _taken_s(self, point: Point) -> float:
         if not (point.kept or point.wide):
             return self.base_s
-        built = self._workshop.build(self._file(point))
+        built = self._session.build(self._file(point))
         base_s, own_s = self._against(built)
-        self._workshop.discard(built)
+        self._session.discard(built)
         return self.base_s * own_s / base_s
 
     def _against(self, built: Built) -> tuple[float, float]:
-        return self._workshop.paired(self._base, built, 2 * _SECONDS)
+        return self._session.paired(self._base, built, 2 * _SECONDS)
 
 
 @dataclass(frozen=True)

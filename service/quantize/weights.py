@@ -64,7 +64,7 @@ def dynamic(model: bytes) -> Flavoured:
         made, x = [], product.x
         if x not in stored:
             names = [document.new_name(f"{x}_{what}") for what in ("quantized", "scale", "zero_point")]
-            first = Node.made("DynamicQuantizeLinear", (x,), names[0])
+            first = Node.create("DynamicQuantizeLinear", (x,), names[0])
             made.append(Node(first.op_type, first.inputs, tuple(names), first.attributes, first.rest))
             stored[x] = (names[0], names[1], names[2])
         values, scale, point = stored[x]
@@ -73,10 +73,10 @@ def dynamic(model: bytes) -> Flavoured:
         weights = document.add_constant(f"{product.output}_weights", steps)
         own = document.add_constant(f"{product.output}_weights_scale", scales)
         sums, real, both = (document.new_name(f"{product.output}_{what}") for what in ("sums", "cast", "scales"))
-        made.append(Node.made("MatMulInteger", (values, weights, point), sums))
-        made.append(Node.made("Cast", (sums,), real, to=_FLOAT))
-        made.append(Node.made("Mul", (scale, own), both))
-        return [*made, *_biased(document, product, lambda output: [Node.made("Mul", (real, both), output)])]
+        made.append(Node.create("MatMulInteger", (values, weights, point), sums))
+        made.append(Node.create("Cast", (sums,), real, to=_FLOAT))
+        made.append(Node.create("Mul", (scale, own), both))
+        return [*made, *_biased(document, product, lambda output: [Node.create("Mul", (real, both), output)])]
 
     return _rewritten(model, write)
 
@@ -100,7 +100,7 @@ def blocked(model: bytes, bits: int, block: int = 32) -> Flavoured:
         domain = document.use_domain("com.microsoft")
 
         def multiplied(output: str) -> list[Node]:
-            return [Node.made("MatMulNBits", (product.x, *names), output, domain, **attributes)]
+            return [Node.create("MatMulNBits", (product.x, *names), output, domain, **attributes)]
 
         return _biased(document, product, multiplied)
 
@@ -152,7 +152,7 @@ def _rewritten(model: bytes, write: Callable[[Document, Product], list[Node]]) -
             "no operator of this model multiplies by a constant matrix", hint="quantize it with a calibration set"
         )
     document.nodes = nodes
-    return Flavoured(document.written(), tuple(layers))
+    return Flavoured(document.serialize(), tuple(layers))
 
 
 def _product(document: Document, node: Node) -> Product | None:
@@ -175,4 +175,4 @@ def _biased(document: Document, product: Product, multiplied: Callable[[str], li
     if not product.bias:
         return multiplied(product.output)
     between = document.new_name(f"{product.output}_product")
-    return [*multiplied(between), Node.made("Add", (between, product.bias), product.output)]
+    return [*multiplied(between), Node.create("Add", (between, product.bias), product.output)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from service.quantize.document import Document, Node, renamed
+from service.quantize.document import Document, Node, rewire
 from service.quantize.patterns import Layer
 from service.quantize.rewriting import Form, layer_scales, quantized_weights
 
@@ -37,8 +37,8 @@ def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
         scale = document.add_constant(f"{output}_scale16", np.array(kind.scales[0], np.float32))
         point = document.add_constant(f"{output}_zero_point16", np.array(kind.zero_points[0], kind.storage))
         between = document.new_name(f"{output}_quantized16")
-        made.append(Node.made("QuantizeLinear", (name, scale, point), between, domain=domain))
-        made.append(Node.made("DequantizeLinear", (between, scale, point), output, domain=domain))
+        made.append(Node.create("QuantizeLinear", (name, scale, point), between, domain=domain))
+        made.append(Node.create("DequantizeLinear", (between, scale, point), output, domain=domain))
 
     for node in document.nodes:
         layer, operands = by_name.get(node.outputs[0]), {}
@@ -53,10 +53,10 @@ def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
             operands |= _weighted(document, layer, form, made)
         if node.outputs[0] in results:
             real = document.new_name(f"{node.outputs[0]}_real")
-            made.append(renamed(node, operands, real))
+            made.append(rewire(node, operands, real))
             convert(real, node.outputs[0])
         else:
-            made.append(renamed(node, operands) if operands else node)
+            made.append(rewire(node, operands) if operands else node)
     document.nodes = made
 
 
@@ -70,7 +70,7 @@ def _weighted(document: Document, layer: Layer, form: Form, made: list[Node]) ->
     steps = document.add_constant(f"{name}_quantized", weights.steps)
     scale = document.add_constant(f"{name}_scale", scales)
     output = document.new_name(f"{name}_dequantized")
-    made.append(Node.made("DequantizeLinear", (steps, scale), output, axis=pattern.axis(layer.node)))
+    made.append(Node.create("DequantizeLinear", (steps, scale), output, axis=pattern.axis(layer.node)))
     if pattern.bias is None or weights.bias is None:
         return {pattern.weights: output}
     bias = document.add_constant(f"{name}_bias", weights.bias.reshape(-1).astype(np.float32))

@@ -26,7 +26,7 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
     document = Document(residual_network(seed))
     fold_affine(document)
     planned = plan(document)
-    observed = document.written([name for name in planned.observed if name != "image"])
+    observed = document.serialize([name for name in planned.observed if name != "image"])
     images = pictures(6, seed)
     seen = [Reference(observed, optimized=True)([image[None]]) for image in images]
     names = [name for name in planned.observed if name != "image"]
@@ -35,7 +35,7 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
         for name, vs in zip(names, zip(*seen, strict=True), strict=True)
     }
     rewrite(document, planned, Form({"image": affine(images.min(), images.max(), storage), **types}))
-    file = document.written()
+    file = document.serialize()
     module, reference = import_model(file).module, Reference(file, optimized=True)
     for image in pictures(4, seed + 9):
         (ours,) = oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])
@@ -58,7 +58,7 @@ def test_every_pattern_has_the_same_answers_in_onnx_runtime(name: str, storage: 
     planned = plan(document)
     types = {each: affine(-rng.uniform(0, 3), rng.uniform(0.5, 3), storage) for each in planned.observed}
     rewrite(document, planned, Form(types))
-    file = document.written()
+    file = document.serialize()
     x = rng.normal(0, 2, SHAPE).astype(np.float32)
     (ours,) = oracle.run(import_model(file).module, get_mode(ONNXRUNTIME), [x])
     (theirs,) = Reference(file, optimized=True)([x])

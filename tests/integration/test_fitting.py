@@ -19,7 +19,7 @@ from service.quantize.data import Data
 from service.quantize.document import Document
 from service.quantize.fitting import Fit
 from service.quantize.methods import affine
-from service.quantize.observing import Children, Workshop
+from service.quantize.observing import CalibrationSession, Children
 from service.quantize.patterns import plan
 from service.quantize.quantization import Calibration, Options
 from service.quantize.rewriting import Form
@@ -40,10 +40,10 @@ class Silent:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def session(tmp_path: Path) -> CalibrationSession:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    return Workshop(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
+    return CalibrationSession(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def convolutions(groups: int = 1) -> bytes:
 
 def of_layer(file: bytes, tensor: str) -> Array:
     """A tensor of a file, for all pictures, `[count, …]`: by the oracle."""
-    module = import_model(Document(file).written([tensor])).module
+    module = import_model(Document(file).serialize([tensor])).module
     return np.stack([oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])[0] for image in pictures(COUNT)])
 
 
@@ -82,7 +82,7 @@ def layers_alone(float_file: bytes, quantized: bytes) -> tuple[Array, Array]:
         replace(node, inputs=(names[0], operand, document.add_constant("float_bias", bias))) if node is layer else node
         for node in document.nodes
     ]
-    return of_layer(document.written(), layer.outputs[0]), fitted
+    return of_layer(document.serialize(), layer.outputs[0]), fitted
 
 
 def bias_steps(quantized: bytes) -> Array:
@@ -94,10 +94,10 @@ def bias_steps(quantized: bytes) -> Array:
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_bias_correction_leaves_no_mean_error(workshop: Workshop, data: Data, groups: int) -> None:
+def test_bias_correction_leaves_no_mean_error(session: CalibrationSession, data: Data, groups: int) -> None:
     """But for half a step of the bias: a step is the operand's times the weights'."""
     file = convolutions(groups)
-    calibration = Calibration(file, workshop, data, Options())
+    calibration = Calibration(file, session, data, Options())
     errors, halves = {}, {}
     for fit in (NEAREST, Fit(), Fit(rounding=True)):
         made = calibration.quantize(Options(fit=fit)).file
@@ -111,11 +111,11 @@ def test_bias_correction_leaves_no_mean_error(workshop: Workshop, data: Data, gr
 
 @pytest.mark.parametrize(("groups", "share"), [(1, 0.6), (3, 0.8)])  # of 27 weights in a sum, and of 9
 def test_adaptive_rounding_lessens_the_error_of_every_channel(
-    workshop: Workshop, data: Data, groups: int, share: float
+    session: CalibrationSession, data: Data, groups: int, share: float
 ) -> None:
     file = convolutions(groups)
     rounded = Fit(biases=False, rounding=True)
-    calibration = Calibration(file, workshop, data, Options(fit=rounded))
+    calibration = Calibration(file, session, data, Options(fit=rounded))
     errors = {}
     for fit in (NEAREST, rounded):
         real, fitted = layers_alone(file, calibration.quantize(Options(fit=fit)).file)
@@ -125,9 +125,9 @@ def test_adaptive_rounding_lessens_the_error_of_every_channel(
     assert least.sum() < share * nearest.sum()
 
 
-def test_a_network_comes_nearer_to_float(workshop: Workshop, data: Data) -> None:
+def test_a_network_comes_nearer_to_float(session: CalibrationSession, data: Data) -> None:
     fit = Fit(rounding=True)
-    calibration = Calibration(residual_network(), workshop, data, Options(fit=fit))
+    calibration = Calibration(residual_network(), session, data, Options(fit=fit))
     plain, fitted = (
         calibration.measure(calibration.quantize(options)).outputs["scores"]
         for options in (Options(fit=NEAREST), Options(fit=fit))
@@ -135,9 +135,9 @@ def test_a_network_comes_nearer_to_float(workshop: Workshop, data: Data) -> None
     assert fitted > plain
 
 
-def test_weights_that_are_fitted_are_those_the_switches_measure(workshop: Workshop, data: Data) -> None:
+def test_weights_that_are_fitted_are_those_the_switches_measure(session: CalibrationSession, data: Data) -> None:
     options = Options(fit=Fit(rounding=True))
-    calibration = Calibration(residual_network(), workshop, data, options)
+    calibration = Calibration(residual_network(), session, data, options)
     all_in_integers = calibration.sensitivity(options).curve()[0]
     measured = calibration.measure(calibration.quantize(options)).outputs["scores"]
     assert all_in_integers.noise == pytest.approx(measured, abs=1e-3)
@@ -149,9 +149,11 @@ def test_weights_that_are_fitted_are_those_the_switches_measure(workshop: Worksh
     ids=["defaults", "rounding", "equalized"],
 )
 @pytest.mark.parametrize("seed", range(2))
-def test_raising_layers_to_16x8_adds_no_noise(workshop: Workshop, data: Data, seed: int, options: Options) -> None:
+def test_raising_layers_to_16x8_adds_no_noise(
+    session: CalibrationSession, data: Data, seed: int, options: Options
+) -> None:
     """Every layer alone, where the noise of no other layer can cancel its own; and all of them in the file."""
-    calibration = Calibration(residual_network(seed), workshop, data, options)
+    calibration = Calibration(residual_network(seed), session, data, options)
     ranked = calibration.sensitivity(options)
     assert {name: noise for name, noise in ranked.wide.items() if noise < ranked.layers[name]} == {}
     integer, wide = (
@@ -162,9 +164,9 @@ def test_raising_layers_to_16x8_adds_no_noise(workshop: Workshop, data: Data, se
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_biases_of_layers_of_16x8_are_corrected(workshop: Workshop, data: Data, groups: int) -> None:
+def test_biases_of_layers_of_16x8_are_corrected(session: CalibrationSession, data: Data, groups: int) -> None:
     file = convolutions(groups)
-    calibration = Calibration(file, workshop, data, Options())
+    calibration = Calibration(file, session, data, Options())
     (name,) = (node.outputs[0] for node in Document(file).nodes if node.op_type == "Conv")
     errors = {}
     for fit in (NEAREST, Fit(), Fit(rounding=True)):
@@ -183,11 +185,11 @@ def test_a_layer_that_was_not_fitted_beside_others_is_a_bug() -> None:
         widen(document, planned.layers, Form(types, fits={}, real_biases=True))
 
 
-def test_matrices_are_fitted_too(workshop: Workshop, tmp_path: Path) -> None:
+def test_matrices_are_fitted_too(session: CalibrationSession, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(0, 1, (16, 6, 40)) + np.random.default_rng(1).normal(0, 1, (16, 6, 1))
     np.savez(tmp_path / "rows.npz", x=x.astype(np.float32))
     fit = Fit(rounding=True)
-    calibration = Calibration(dense_network(), workshop, Data(tmp_path / "rows.npz"), Options(fit=fit))
+    calibration = Calibration(dense_network(), session, Data(tmp_path / "rows.npz"), Options(fit=fit))
     plain, fitted = (
         min(calibration.measure(calibration.quantize(each)).outputs.values())
         for each in (Options(fit=NEAREST), Options(fit=fit))
@@ -195,10 +197,10 @@ def test_matrices_are_fitted_too(workshop: Workshop, tmp_path: Path) -> None:
     assert fitted > plain + 0.5
 
 
-def test_an_equalized_model_computes_what_the_float_one_does(workshop: Workshop, data: Data) -> None:
+def test_an_equalized_model_computes_what_the_float_one_does(session: CalibrationSession, data: Data) -> None:
     options = Options(equalize=True)
-    calibration = Calibration(residual_network(), workshop, data, options)
-    plain = Calibration(residual_network(), workshop, data, Options())
+    calibration = Calibration(residual_network(), session, data, options)
+    plain = Calibration(residual_network(), session, data, Options())
     np.testing.assert_allclose(
         calibration.measure(calibration.quantize(options)).float_answers,
         plain.measure(plain.quantize(Options())).float_answers,
@@ -206,7 +208,7 @@ def test_an_equalized_model_computes_what_the_float_one_does(workshop: Workshop,
     )
 
 
-def test_narrow_channels_in_front_of_depthwise_convolutions_have_steps(workshop: Workshop, data: Data) -> None:
+def test_narrow_channels_in_front_of_depthwise_convolutions_have_steps(session: CalibrationSession, data: Data) -> None:
     """A channel of a hundredth of the range would have three of them, and less than 20 dB."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
     narrow, x = np.array([1, 0.01], np.float32).reshape(2, 1, 1, 1), model.input("image", "float32", (1, 3, 16, 16))
@@ -214,15 +216,15 @@ def test_narrow_channels_in_front_of_depthwise_convolutions_have_steps(workshop:
     bounds = [model.constant(np.array(end), "float32") for end in (0, 6)]
     middle = model.node("Clip", [first, *bounds])
     model.output(model.node("Conv", [middle, model.constant(1 / narrow, "float32")], group=2), "float32")
-    calibration = Calibration(model.build(13), workshop, data, Options())
+    calibration = Calibration(model.build(13), session, data, Options())
     (noise,) = calibration.measure(calibration.quantize(Options())).outputs.values()
     assert noise > 30
 
 
-def test_rounds_see_what_the_quantized_prefix_makes(workshop: Workshop, data: Data) -> None:
+def test_rounds_see_what_the_quantized_prefix_makes(session: CalibrationSession, data: Data) -> None:
     """With steps so coarse that ranges move: the second round's are those of the first one's file."""
     coarse = Options("power-of-two")
-    first, second = (Calibration(residual_network(), workshop, data, replace(coarse, rounds=n)) for n in (0, 1))
+    first, second = (Calibration(residual_network(), session, data, replace(coarse, rounds=n)) for n in (0, 1))
     assert set(first.statistics) == set(second.statistics)
     assert first.statistics["image"].high == second.statistics["image"].high
     moved = [name for name, seen in first.statistics.items() if seen.high != second.statistics[name].high]

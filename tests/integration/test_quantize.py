@@ -22,7 +22,7 @@ from service.core.settings import load_settings
 from service.quantize.data import Data
 from service.quantize.document import Document
 from service.quantize.folding import tidy
-from service.quantize.observing import Children, Workshop
+from service.quantize.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options
 from tests.support.float_networks import INPUT, dense_network, pictures, residual_network
 from tests.support.onnx_reference import Reference
@@ -139,9 +139,9 @@ def test_a_layer_of_16_bits_is_as_the_search_measured_it(model: Path, tmp_path: 
     _, told = asked(model, "--data", tmp_path / "x.npz", "--sensitivity", "-o", tmp_path / "q.onnx")
     all_wide = [point for point in told["sensitivity"]["curve"] if len(point["wide"]) == 7]
     with tempfile.TemporaryDirectory() as scratch:
-        workshop = Workshop(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}))
+        session = CalibrationSession(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}))
         options = Options(wide=all_wide[0]["wide"])
-        calibration = Calibration(residual_network(), workshop, Data(tmp_path / "x.npz"), Options())
+        calibration = Calibration(residual_network(), session, Data(tmp_path / "x.npz"), Options())
         quantized = calibration.quantize(options)
         measured = calibration.measure(quantized).to_json()
     assert measured["outputs_db"]["scores"] == pytest.approx(all_wide[0]["output_db"], abs=1e-3)

@@ -147,7 +147,7 @@ def _mean_writer(x: relax.Var, axes: Sequence[int], *, keepdims: bool) -> Write:
             graph.put(var, "GlobalAveragePool", [graph.tensor(x, order)], order)
         else:
             kept = graph.write("GlobalAveragePool", [graph.tensor(x, order)], f"{var.name}_kept")
-            made = left(order, axes)
+            made = remaining_order(order, axes)
             graph.put(var, "Reshape", [kept, graph.integers([shape_of(var)[axis] for axis in made])], made)
 
     return write
@@ -157,11 +157,11 @@ def reduced(graph: Graph, var: relax.Var, op_type: str, x: relax.Expr, axes: Seq
     """Writes an operator that takes its axes as an attribute."""
     order = graph.order_of(x)
     places = tuple(sorted(order.index(axis) for axis in axes))
-    made = order if keepdims else left(order, axes)
+    made = order if keepdims else remaining_order(order, axes)
     graph.put(var, op_type, [graph.tensor(x, order)], made, axes=places, keepdims=int(keepdims))
 
 
-def left(order: Order, axes: Sequence[int]) -> Order:
+def remaining_order(order: Order, axes: Sequence[int]) -> Order:
     """Returns the order of the axes that remain after `axes` are removed."""
     kept = [axis for axis in range(len(order)) if axis not in axes]
     return tuple(kept.index(axis) for axis in order if axis in kept)

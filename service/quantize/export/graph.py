@@ -41,7 +41,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self._ends = dict(outputs)
-        self._taken = {*inputs.values(), *outputs.values()}
+        self._used_names = {*inputs.values(), *outputs.values()}
         self._tensors: dict[relax.Var, dict[Order, str]] = {
             var: {identity(rank_of(var)): name} for var, name in inputs.items()
         }
@@ -59,24 +59,24 @@ class Graph:
         order = identity(rank_of(expr)) if order is None else order
         data = value_of(expr)
         if data is not None:
-            return self.constant(np.transpose(single(data), order))
+            return self.constant(np.transpose(to_float32(data), order))
         tensors = self._tensors[expr]
         if order not in tensors:
-            tensors[order] = self._moved(expr, *next(iter(tensors.items())), order)
+            tensors[order] = self._reorder(expr, *next(iter(tensors.items())), order)
         return tensors[order]
 
     def aligned(self, expr: relax.Expr, order: Order) -> str:
         """Returns a value's tensor that broadcasts to the rank of `order`, with its axes in that order."""
         data, missing = value_of(expr), len(order) - rank_of(expr)
         if data is not None and data.size == 1:
-            return self.constant(single(data).reshape(()))
+            return self.constant(to_float32(data).reshape(()))
         if not missing or order == identity(len(order)):
             return self.tensor(expr, order if not missing else None)
         if data is not None:
-            return self.constant(np.transpose(single(data).reshape(*[1] * missing, *data.shape), order))
+            return self.constant(np.transpose(to_float32(data).reshape(*[1] * missing, *data.shape), order))
         shape = (*[1] * missing, *shape_of(expr))
         whole = self.write("Reshape", [self.tensor(expr), self.integers(shape)], f"{self.tensor(expr)}_whole")
-        return self._ordered(whole, shape, identity(len(order)), order)
+        return self._write_reordered(whole, shape, identity(len(order)), order)
 
     def flat(self, expr: relax.Expr) -> str:
         """Returns a value's tensor in any order whose elements have the same memory order as the module's."""
@@ -112,13 +112,13 @@ class Graph:
         """Writes the operator that computes `var`, with its axes in `order`."""
         order = identity(rank_of(var)) if order is None else order
         name = self._name_of(var, order) or self._new(str(var.name))
-        self.nodes.append(Node.made(op_type, operands, name, "", **attributes))
+        self.nodes.append(Node.create(op_type, operands, name, "", **attributes))
         self._tensors[var] = {order: name}
 
     def write(self, op_type: str, operands: Sequence[str], stem: str, **attributes: encoding.Attribute) -> str:
         """Writes a part of an operator. Returns the name of its result: `stem`, or a similar name."""
         name = self._new(stem)
-        self.nodes.append(Node.made(op_type, operands, name, "", **attributes))
+        self.nodes.append(Node.create(op_type, operands, name, "", **attributes))
         return name
 
     def alias(self, var: relax.Var, expr: relax.Expr, axes: Sequence[int] | None = None) -> None:
@@ -136,7 +136,7 @@ class Graph:
             if found in made and found not in names:
                 names[found] = name
             elif found != name:
-                self.nodes.append(Node.made("Identity", (found,), name))
+                self.nodes.append(Node.create("Identity", (found,), name))
         self.nodes = [self._renamed(node, names) for node in self.nodes]
 
     def _renamed(self, node: Node, names: Mapping[str, str]) -> Node:
@@ -147,23 +147,23 @@ class Graph:
         """Returns the name of an output in the module's order, or "" for any other tensor."""
         return self._ends.get(var, "") if order == identity(len(order)) else ""
 
-    def _moved(self, var: relax.Var, old: Order, name: str, order: Order) -> str:
-        return self._ordered(name, shape_of(var), old, order, self._name_of(var, order))
+    def _reorder(self, var: relax.Var, old: Order, name: str, order: Order) -> str:
+        return self._write_reordered(name, shape_of(var), old, order, self._name_of(var, order))
 
-    def _ordered(self, name: str, shape: Sequence[int], old: Order, order: Order, output: str = "") -> str:
+    def _write_reordered(self, name: str, shape: Sequence[int], old: Order, order: Order, output: str = "") -> str:
         """Writes a tensor of a value of `shape` with its axes in another order."""
         permutation = tuple(old.index(axis) for axis in order)
-        made = output or self._new(f"{name}_moved")
+        made = output or self._new(f"{name}_reorder")
         if _moves_nothing([shape[axis] for axis in old], permutation):
             sizes = self.integers([shape[axis] for axis in order])
-            self.nodes.append(Node.made("Reshape", (name, sizes), made))
+            self.nodes.append(Node.create("Reshape", (name, sizes), made))
         else:
-            self.nodes.append(Node.made("Transpose", (name,), made, perm=permutation))
+            self.nodes.append(Node.create("Transpose", (name,), made, perm=permutation))
         return made
 
     def _new(self, stem: str) -> str:
-        name = unique(printable(stem).replace("\\", "_") or "value", self._taken)
-        self._taken.add(name)
+        name = unique(printable(stem).replace("\\", "_") or "value", self._used_names)
+        self._used_names.add(name)
         return name
 
 
@@ -175,7 +175,7 @@ def identity(rank: int) -> Order:
     return tuple(range(rank))
 
 
-def single(values: Array) -> Array:
+def to_float32(values: Array) -> Array:
     """Converts float64 to float32: importers compute parts of operators in float64, to round them only once."""
     return values.astype(np.float32) if values.dtype == np.float64 else values
 

@@ -45,10 +45,10 @@ def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op
     if format_ == detect.ONNX:
         return data
     require(format_)
-    return written(import_model(data, at, shapes))
+    return convert_module(import_model(data, at, shapes))
 
 
-def written(imported: ImportedModel) -> bytes:
+def convert_module(imported: ImportedModel) -> bytes:
     """Returns `imported` as an ONNX file. Raises the errors of `as_onnx`."""
     signature = imported.signature
     if _is_quantized(imported):
@@ -99,7 +99,7 @@ def _needed(
 
 def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[int]], metadata: ModelMetadata) -> bytes:
     """Serializes the file, with the source's labels and preprocessing, which editing the file keeps."""
-    parts = [protobuf.message(1, node.written()) for node in graph.nodes]
+    parts = [protobuf.message(1, node.serialize()) for node in graph.nodes]
     parts.append(protobuf.text(2, "main"))
     for name, values in graph.constants.items():
         parts.append(protobuf.message(5, encoding.tensor(name, values.dtype.name, values)))

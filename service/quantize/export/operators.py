@@ -11,7 +11,7 @@ from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
 from service.core.errors import Unsupported
 from service.quantize import encoding
-from service.quantize.export.composites import left, reduced
+from service.quantize.export.composites import reduced, remaining_order
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
 
 # Writes the call that computes a variable.
@@ -145,13 +145,13 @@ def _sum(of: Callable[[relax.Call], tuple[Sequence[int], bool]]) -> Write:
         (axes, keepdims), x = of(call), call.args[0]
         order = graph.order_of(x)
         places = graph.integers(sorted(order.index(axis) for axis in axes))
-        made = order if keepdims else left(order, axes)
+        made = order if keepdims else remaining_order(order, axes)
         graph.put(var, "ReduceSum", [graph.tensor(x, order), places], made, keepdims=int(keepdims))
 
     return write
 
 
-def _said(call: relax.Call) -> tuple[Sequence[int], bool]:
+def _axes_of(call: relax.Call) -> tuple[Sequence[int], bool]:
     axes = range(rank_of(call.args[0])) if call.attrs.axis is None else [int(axis) for axis in call.attrs.axis]
     return axes, bool(call.attrs.keepdims)
 
@@ -164,7 +164,7 @@ def _place(op_type: str) -> Write:
     def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         x, axis, keepdims = call.args[0], int(call.attrs.axis), bool(call.attrs.keepdims)
         order = graph.order_of(x)
-        made = order if keepdims else left(order, [axis])
+        made = order if keepdims else remaining_order(order, [axis])
         graph.put(var, op_type, [graph.tensor(x, order)], made, axis=order.index(axis), keepdims=int(keepdims))
 
     return write
@@ -273,14 +273,14 @@ OPERATORS: Mapping[str, Write] = {
     "concat": _concat,
     "gather_elements": _gather,
     "matmul": _matmul,
-    "max": _reduced("ReduceMax", _said),
+    "max": _reduced("ReduceMax", _axes_of),
     "maximum": _maximum,
-    "min": _reduced("ReduceMin", _said),
+    "min": _reduced("ReduceMin", _axes_of),
     "minimum": _minimum,
     "nn.pad": _pad,
     "not_equal": _not_equal,
     "permute_dims": _permute,
-    "prod": _reduced("ReduceProd", _said),
+    "prod": _reduced("ReduceProd", _axes_of),
     "qnn.real_conv2d": _conv2d,
     "qnn.real_fma": _fma,
     "qnn.real_matmul": _matmul,
@@ -289,7 +289,7 @@ OPERATORS: Mapping[str, Write] = {
     "qnn.real_sum": _sum(lambda call: (_integers(call, "axes"), True)),
     "reshape": _reshape,
     "strided_slice": _slice,
-    "sum": _sum(_said),
+    "sum": _sum(_axes_of),
     "take": _take,
     "tile": _tile,
 }

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.api.access.told import changed
+from service.api.access.told import apply_key_change
 from service.api.app import control_plane
 from service.core.key import Limits, Scope
 from tests.support.data_plane import DataPlane, as_json, client_of, sample_tables
@@ -44,7 +44,7 @@ async def anybodys() -> AsyncIterator[httpx.AsyncClient]:
 async def key(plane: DataPlane, *scopes: Scope, **limits: Any) -> tuple[str, dict[str, str]]:
     """Returns the id of a new key, and the header with the key."""
     made, text = plane.services.access.keys.create("a", scopes, Limits(**limits))
-    await changed(plane.services)
+    await apply_key_change(plane.services)
     return made.id, {"Authorization": f"Bearer {text}"}
 
 
@@ -82,7 +82,7 @@ async def test_a_revoked_key_is_rejected_from_then_on(plane: DataPlane, client: 
     id, header = await key(plane, Scope.PREDICT)
     assert (await client.post(INFER, json=BODY, headers=header)).status_code == 200
     plane.services.access.keys.revoke(id)
-    await changed(plane.services)
+    await apply_key_change(plane.services)
     assert (await client.post(INFER, json=BODY, headers=header)).status_code == 401
 
 

@@ -15,7 +15,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from scripts.certificates import make_certificate
-from service.api.access.told import changed
+from service.api.access.told import apply_key_change
 from service.api.grpc import inference_pb2 as pb
 from service.core.key import Limits, Scope
 from tests.support.data_plane import DataPlane, channel, sample_tables
@@ -39,7 +39,7 @@ async def opened(plane: DataPlane) -> AsyncIterator[Channel]:
 async def key(plane: DataPlane, *scopes: Scope, **limits: Any) -> tuple[tuple[str, str], ...]:
     """Returns the metadata with a new key."""
     _, text = plane.services.access.keys.create("a", scopes, Limits(**limits))
-    await changed(plane.services)
+    await apply_key_change(plane.services)
     return shown(text)
 
 

@@ -18,7 +18,7 @@ from tests.support.onnx_builder import OnnxBuilder, message, number
 
 
 def test_what_is_written_is_what_was_read() -> None:
-    first, again = (read_model(data) for data in (residual_network(), Document(residual_network()).written()))
+    first, again = (read_model(data) for data in (residual_network(), Document(residual_network()).serialize()))
     assert [(each.op_type, each.inputs, each.outputs, each.attributes) for each in first.operators] == [
         (each.op_type, each.inputs, each.outputs, each.attributes) for each in again.operators
     ]
@@ -36,7 +36,7 @@ def test_fields_that_we_do_not_know_are_kept() -> None:
     model.nodes[0] += message(6, "a word about it") + number(9999, 7)
     metadata = message(14, message(1, "source") + message(2, "a word about all"))
     data = model.build() + metadata + number(5000, 3)
-    written = Document(data).written()
+    written = Document(data).serialize()
     for kept in (message(6, "a word about it"), number(9999, 7), metadata, number(5000, 3)):
         assert kept in written
 
@@ -44,7 +44,7 @@ def test_fields_that_we_do_not_know_are_kept() -> None:
 def test_tensors_become_outputs() -> None:
     document = Document(residual_network())
     inner = next(node.outputs[0] for node in document.nodes if node.op_type == "MaxPool")
-    model = import_model(document.written(("scores", inner)))
+    model = import_model(document.serialize(("scores", inner)))
     assert [spec.name for spec in model.signature.outputs] == ["scores", inner]
     both = oracle.run(model.module, get_mode(ONNXRUNTIME), [pictures(1)])
     (alone,) = oracle.run(import_model(residual_network()).module, get_mode(ONNXRUNTIME), [pictures(1)])
@@ -60,7 +60,7 @@ def test_weights_in_other_files_are_in_this_one() -> None:
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("model.onnx", model.build())
         file.writestr("weights.bin", values.tobytes())
-    (constant,) = read_model(Document(archive.getvalue()).written()).constants.values()
+    (constant,) = read_model(Document(archive.getvalue()).serialize()).constants.values()
     np.testing.assert_array_equal(constant.data, values)
 
 
@@ -72,9 +72,9 @@ def test_new_names_are_new() -> None:
 
 def test_new_operators_have_their_attributes() -> None:
     document = Document(residual_network())
-    made = Node.made("Softmax", ("scores",), "again", axis=-1)
+    made = Node.create("Softmax", ("scores",), "again", axis=-1)
     document.nodes.append(made)
-    (*_, last) = read_model(document.written(("again",))).operators
+    (*_, last) = read_model(document.serialize(("again",))).operators
     assert (last.op_type, last.inputs, last.outputs, last.attributes) == (
         "Softmax",
         ("scores",),

@@ -24,7 +24,7 @@ def test_a_network_is_the_same_without_batch_normalization() -> None:
     document = Document(residual_network())
     assert fold_affine(document) == 3
     assert "BatchNormalization" not in {node.op_type for node in document.nodes}
-    np.testing.assert_allclose(answer(document.written()), answer(residual_network()), rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(answer(document.serialize()), answer(residual_network()), rtol=0, atol=ROUNDING)
 
 
 def test_whatever_scales_and_shifts_channels_is_folded() -> None:
@@ -48,7 +48,7 @@ def test_whatever_scales_and_shifts_channels_is_folded() -> None:
     assert fold_affine(document) == 10
     assert [node.op_type for node in document.nodes] == ["Conv", "ConvTranspose", "Mul"]
     inputs = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]
-    made = [import_model(each).module for each in (data, document.written())]
+    made = [import_model(each).module for each in (data, document.serialize())]
     before, after = (oracle.run(module, get_mode(ONNXRUNTIME), inputs)[0] for module in made)
     np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-4)
 
@@ -90,7 +90,7 @@ def test_differences_and_means_become_operators_that_integers_have() -> None:
     kinds = [node.op_type for node in document.nodes]
     assert kinds == ["Add", "Conv", "Relu", "GlobalAveragePool", "ReduceMean", "ReduceMean"], "x may be of any rank"
     inputs = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]
-    made = [import_model(each).module for each in (data, document.written())]
+    made = [import_model(each).module for each in (data, document.serialize())]
     before, after = (oracle.run(module, get_mode(ONNXRUNTIME), inputs) for module in made)
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING)

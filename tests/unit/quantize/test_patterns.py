@@ -137,7 +137,7 @@ def test_a_function_of_one_tensor_is_rounded_once() -> None:
     assert planned.real == {}
     assert len(planned.observed) == 4, "operand and result of each"
     rewrite(document, planned, Form({name: affine(-1, 3, "uint8") for name in planned.observed}))
-    module = import_model(document.written()).module
+    module = import_model(document.serialize()).module
     simplified = simplify(module, get_mode(ONNXRUNTIME))
     assert len(simplified.done["tables made"]) == 1
     assert [each for each in report(simplified.module)["floating"] if not each.get("boundary")] == []

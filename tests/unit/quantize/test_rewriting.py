@@ -26,7 +26,7 @@ def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, Sto
     fold_affine(document)
     planned = plan(document)
     twins = rewrite(document, planned, Form({name: affine(-4, 8, storage) for name in planned.observed}))
-    return document.written(), twins
+    return document.serialize(), twins
 
 
 @pytest.mark.parametrize("storage", ["uint8", "int8"])
@@ -55,7 +55,7 @@ def test_the_text_before_and_after() -> None:
     assert planned.real == {"Softmax → scores": "it has no pattern"}
     types = dict.fromkeys(planned.observed, QuantizedType("uint8", (0.25,)))
     rewrite(document, planned, Form({**types, "x": QuantizedType("uint8", (0.5,), (128,))}))
-    lines = text_of(import_model(document.written()).module).splitlines()
+    lines = text_of(import_model(document.serialize()).module).splitlines()
     assert lines[0] == "!0 = !quant.uniform<u8:f32, 0.5:128>"
     assert lines[3] == "!3 = !quant.uniform<u8:f32, 0.25>"
     assert [line.split(" : ")[0].strip() for line in lines[6:13] if "conv2d" not in line] == [

@@ -47,7 +47,7 @@ def session(tmp_path: Path) -> sandboxed._Session:
 
 
 def test_what_it_asks_for_is_built_from_a_copy(session: sandboxed._Session) -> None:
-    session.hear({"make": "model"})
+    session.handle_message({"make": "model"})
     (session._own / "model").write_bytes(b"another")
     assert (session._made / "1.onnx").read_bytes() == b"a model"
 
@@ -61,32 +61,32 @@ def test_files_that_it_cannot_have_built(session: sandboxed._Session, name: str)
     os.mkfifo(own / "pipe")
     (own / "large").write_bytes(bytes(101))
     with pytest.raises(BuildFailed, match=r"the quantize process (did not write|wrote)"):
-        session.hear({"make": name})
+        session.handle_message({"make": name})
 
 
 def test_it_cannot_ask_for_builds_without_end(session: sandboxed._Session) -> None:
-    session.hear({"make": "model"})
+    session.handle_message({"make": "model"})
     with pytest.raises(BuildFailed, match="too many builds"):  # the first build is not done yet
-        session.hear({"make": "model"})
+        session.handle_message({"make": "model"})
     session._built, session._count = None, 64
     with pytest.raises(BuildFailed, match="too many builds"):
-        session.hear({"make": "model"})
+        session.handle_message({"make": "model"})
 
 
 def test_what_it_discards_is_removed_and_nothing_else(session: sandboxed._Session) -> None:
-    session.hear({"make": "model"})
-    session.hear({"discard": 1})
+    session.handle_message({"make": "model"})
+    session.handle_message({"discard": 1})
     assert (session._made / "1").is_dir(), "it is being built"
     session._built = None
     for number in (0, -1, 2):
-        session.hear({"discard": number})
+        session.handle_message({"discard": number})
     assert sorted(path.name for path in session._made.iterdir()) == ["1", "1.onnx"]
-    session.hear({"discard": 1})
+    session.handle_message({"discard": 1})
     assert not [*session._made.iterdir()]
 
 
 def test_a_build_that_fails_ends_it(session: sandboxed._Session) -> None:
-    session.hear({"make": "model"})
+    session.handle_message({"make": "model"})
     assert session._built is not None
     session._built.set_exception(BuildFailed("it does not link"))
     with pytest.raises(BuildFailed, match="it does not link"):
@@ -95,8 +95,8 @@ def test_a_build_that_fails_ends_it(session: sandboxed._Session) -> None:
 
 
 def test_progress_is_passed_on(session: sandboxed._Session) -> None:
-    session.hear({"stage": "rank", "fraction": 0.5})
-    session.hear({"log": "extremes: 32 inputs"})
+    session.handle_message({"stage": "rank", "fraction": 0.5})
+    session.handle_message({"log": "extremes: 32 inputs"})
     session.poll()
     assert session._progress.said == [(Stage.RANK, 0.5), "extremes: 32 inputs", (Stage.RANK, 0.5)]  # type: ignore[attr-defined]
 

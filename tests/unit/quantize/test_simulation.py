@@ -37,7 +37,7 @@ def quantized(data: bytes, seed: int, storage: str) -> tuple[Any, set[str]]:
     planned = plan(document)
     types = {name: affine(-rng.uniform(0, 3), rng.uniform(0.5, 3), storage) for name in planned.observed}
     rewrite(document, planned, Form(types))
-    return import_model(document.written()).module, {layer.node.op_type for layer in planned.layers}
+    return import_model(document.serialize()).module, {layer.node.op_type for layer in planned.layers}
 
 
 def test_every_pattern_has_a_case() -> None:

@@ -37,7 +37,7 @@ def network(bound: tuple[float, float] | None = None, times: int = 1, other_read
 
 def answer(document: Document) -> Array:
     x = np.random.default_rng(1).normal(0, 1, (1, 3, 12, 12)).astype(np.float32)
-    return oracle.run(import_model(document.written()).module, get_mode(ONNXRUNTIME), [x])[0]
+    return oracle.run(import_model(document.serialize()).module, get_mode(ONNXRUNTIME), [x])[0]
 
 
 def test_a_channel_reaches_a_quarter_of_the_range_or_so() -> None:

@@ -59,7 +59,7 @@ def test_layers_of_16x8_multiply_weights_of_8_bits() -> None:
     planned = plan(document)
     types = {name: affine(-4, 8, "uint16") for name in planned.tensors}
     widen(document, planned.layers, Form(types, real_biases=True))
-    imported = import_model(document.written())
+    imported = import_model(document.serialize())
     products = [each["reason"] for each in report(imported.module)["floating"] if each["macs"]]
     assert set(products) == {"the model multiplies real values by weights of 8 bits"}
     assert facts_of(imported).notices == ()
@@ -86,7 +86,7 @@ def test_what_a_table_holds_does_not_compute_in_float() -> None:
     document = Document(model.build(17))
     planned = plan(document)
     rewrite(document, planned, Form({name: affine(-4, 8, "uint8") for name in planned.observed}))
-    module = import_model(document.written()).module
+    module = import_model(document.serialize()).module
     simplified = simplify(decompose(move_transposes(join_moves(module))), get_mode(ONNXRUNTIME))
     tables = simplified.done["tables made"]
     assert len(tables) == 1

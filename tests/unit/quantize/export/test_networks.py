@@ -66,7 +66,7 @@ def test_labels_and_preprocessing_are_handed_on() -> None:
     labels = tuple(f"number {digit}" for digit in range(10))
     described = metadata_buffer([Described(IMAGE, mean=[127.5], std=[127.5])], [labels_in()])
     source = with_metadata(tflite_residual_network(), described, {"labels.txt": "\n".join(labels)})
-    again = import_model(Document(as_onnx(source, {})).written())
+    again = import_model(Document(as_onnx(source, {})).serialize())
     assert again.metadata == ModelMetadata(labels, (0.5,), (0.5,), None, Layout.NHWC)
     assert again.notices == ()
 

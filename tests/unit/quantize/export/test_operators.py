@@ -25,7 +25,7 @@ from service.core.errors import Unsupported
 from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME
 from service.core.signature import ModelSignature, TensorSpec
 from service.quantize.document import Document
-from service.quantize.export.model import written
+from service.quantize.export.model import convert_module
 from tests.support.float_operators import CASES, MORE
 from tests.support.float_operators import SHAPE as ONNX_SHAPE
 from tests.support.float_operators import network as onnx_network
@@ -38,7 +38,7 @@ ONNX_CASES = {**CASES, **MORE}
 
 def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:
     """Asserts that ONNX Runtime, and we, compute of the file what `imported` does; the operators in it."""
-    data = written(imported)
+    data = convert_module(imported)
     expected = oracle.run(imported.module, get_mode(LITERT_REFERENCE), list(inputs))
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     theirs = session.run(None, {spec.name: x for spec, x in zip(imported.signature.inputs, inputs, strict=True)})
@@ -183,7 +183,7 @@ def test_an_input_that_is_an_output_is_copied() -> None:
 def test_what_cannot_be_written_is_named() -> None:
     imported = of(lambda emit, x: relax.op.cumsum(x, 0), (2, 3))
     with pytest.raises(Unsupported, match="cumsum cannot be written as ONNX") as caught:
-        written(imported)
+        convert_module(imported)
     assert caught.value.op == "cumsum"
     assert caught.value.tensor
     assert caught.value.hint
@@ -191,4 +191,4 @@ def test_what_cannot_be_written_is_named() -> None:
 
 def test_a_quantized_model_is_refused() -> None:
     with pytest.raises(Unsupported, match="quantized already"):
-        written(import_model(network("ADD", stored=True)))
+        convert_module(import_model(network("ADD", stored=True)))
