@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Scope
 
-from service.api.access.tenants import told_text
+from service.api.access.tenants import shorten_names
 from service.api.documents import MEDIA_TYPE, document, title_of
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core import errors
@@ -117,8 +117,8 @@ def _respond(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     if isinstance(members.get("hint"), str):
-        members = {**members, "hint": told_text(members["hint"])}
-    body = document(status, code, title, told_text(detail), members, scope.get("path", ""), request_id(scope))
+        members = {**members, "hint": shorten_names(members["hint"])}
+    body = document(status, code, title, shorten_names(detail), members, scope.get("path", ""), request_id(scope))
     return Response(body, status, dict(headers or {}), MEDIA_TYPE)
 
 

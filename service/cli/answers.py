@@ -79,7 +79,7 @@ def show_answer(
     if best:
         output.show(bars(best))
     else:
-        output.show(*(_described(spec, answer.outputs[spec.name]) for spec in answer.specs))
+        output.show(*(_describe(spec, answer.outputs[spec.name]) for spec in answer.specs))
     if best and labels_file is None and (unused := answer.unused_labels()):
         output.progress.print(Text(unused, style="yellow"))
     output.show(Text(f"{answer.model} in {answer.took_s * 1000:.1f} ms", style="dim"))
@@ -124,7 +124,7 @@ def bars(best: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _described(spec: TensorSpec, value: Array) -> Text:
+def _describe(spec: TensorSpec, value: Array) -> Text:
     """Describes an output that is not a classification: its type, shape, and range of values."""
     held = f"from {value.min():g} to {value.max():g}, mean {value.mean(dtype=np.float64):g}" if value.size else "empty"
     return Text(f"{spec.name}: {spec.datatype} {list(value.shape)}, {held}")

@@ -134,11 +134,11 @@ def _predictions() -> Check:
     cores, fast, threads = usable_cores(), computing_cores(), affordable_threads()
     which = f"{len(cores)} cores"
     if len(fast) < len(cores):
-        which = f"the {len(fast)} fastest of {which}, {_listed(fast)}"
+        which = f"the {len(fast)} fastest of {which}, {_format_cpus(fast)}"
     return Check("predictions", State.OK, f"run on {which}, {threads} threads at a time")
 
 
-def _listed(cores: Sequence[Core]) -> str:
+def _format_cpus(cores: Sequence[Core]) -> str:
     return ", ".join(str(cpu) for cpu in sorted(Core().union(*cores)))
 
 

@@ -105,7 +105,7 @@ class Client:
         """Requests a quantization, calibrated with the inputs in `data`, if any. Uploads them as `push` does."""
         if data is None:
             return self._document("POST", f"/api/v1/models/{name}/quantizations", params=query)
-        return self._sent("POST", f"/api/v1/models/{name}/quantizations", query, "data", data, on_sent)
+        return self._send("POST", f"/api/v1/models/{name}/quantizations", query, "data", data, on_sent)
 
     def quantization(self, name: str, identifier: str) -> Document:
         return self._document("GET", f"/api/v1/models/{name}/quantizations/{identifier}")
@@ -115,9 +115,9 @@ class Client:
         self._download(f"/api/v1/models/{name}/quantizations/{identifier}/file", path)
 
     def _put(self, route: str, query: Mapping[str, Any], path: Path, on_sent: Callable[[int], None]) -> Document:
-        return self._sent("PUT", route, query, "source", path, on_sent)
+        return self._send("PUT", route, query, "source", path, on_sent)
 
-    def _sent(
+    def _send(
         self, method: str, route: str, query: Mapping[str, Any], member: str, path: Path, on_sent: Callable[[int], None]
     ) -> Document:
         """Sends a file; if the server already has it, sends only its digest as `member` of the query."""
@@ -146,11 +146,11 @@ class Client:
         return self._document("GET", f"/api/v1/models/{name}")
 
     def matrix(self, name: str, version: int | None) -> Document:
-        return self._document("GET", f"/api/v1/models/{name}/matrix", params=_versioned(version))
+        return self._document("GET", f"/api/v1/models/{name}/matrix", params=_version_query(version))
 
     def measure(self, name: str, version: int | None) -> Document:
         """Requests that a worker of each pool measures the model. Returns the matrix as it is now."""
-        return self._document("POST", f"/api/v1/models/{name}/matrix", params=_versioned(version))
+        return self._document("POST", f"/api/v1/models/{name}/matrix", params=_version_query(version))
 
     def describe(self, name: str, version: int, metadata: Document) -> Document:
         return self._document("PATCH", f"/api/v1/models/{name}/versions/{version}", json=metadata)
@@ -214,7 +214,7 @@ class Client:
                         return
                     if not response.is_success:
                         response.read()
-                    for event in parse_events(_checked(response).iter_lines()):
+                    for event in parse_events(_raise_if_failed(response).iter_lines()):
                         last, lost = event.id or last, 0
                         yield event
                         if event.kind == "state" and BuildState(event.data["state"]).is_final:
@@ -234,7 +234,7 @@ class Client:
         response = self._http_request("GET", f"/api/v1/artifacts/{artifact}/{name}")
         if response.status_code == 404:
             return None
-        document: Document = _checked(response).json()
+        document: Document = _raise_if_failed(response).json()
         return document
 
     def artifact(self, digest: str) -> Document:
@@ -249,7 +249,7 @@ class Client:
             with self._http.stream("GET", url) as response, path.open("wb") as file:
                 if not response.is_success:
                     response.read()
-                for chunk in _checked(response).iter_bytes(_CHUNK_BYTES):
+                for chunk in _raise_if_failed(response).iter_bytes(_CHUNK_BYTES):
                     file.write(chunk)
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
@@ -264,7 +264,7 @@ class Client:
 
         A model that keeps state starts from its initial state.
         """
-        body, header_bytes = encode_request(names, inputs, _by_itself())
+        body, header_bytes = encode_request(names, inputs, _whole_sequence())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
         response = self._request("POST", _model_path(model, version) + "/infer", content=body, headers=headers)
         return decode_response(response.content, int(response.headers[HEADER_LENGTH]))
@@ -273,10 +273,10 @@ class Client:
         self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None
     ) -> Document:
         """Sends one request to every pool, in the form of `infer`, and returns their results."""
-        body, header_bytes = encode_request(names, inputs, _by_itself())
+        body, header_bytes = encode_request(names, inputs, _whole_sequence())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
         path = f"/api/v1/models/{model}/compare"
-        return self._document("POST", path, content=body, headers=headers, params=_versioned(version))
+        return self._document("POST", path, content=body, headers=headers, params=_version_query(version))
 
     def is_ready(self) -> bool:
         """Returns true if the server accepts requests."""
@@ -300,7 +300,7 @@ class Client:
         return document
 
     def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        return _checked(self._http_request(method, path, **arguments))
+        return _raise_if_failed(self._http_request(method, path, **arguments))
 
     def _http_request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
@@ -313,12 +313,12 @@ class Client:
         return ServerUnreachable(f"no answer from {self.server}: {str(reason) or type(reason).__name__}", hint=hint)
 
 
-def _by_itself() -> dict[str, Any]:
+def _whole_sequence() -> dict[str, Any]:
     """Returns the parameters of a request that is a whole sequence; models without state ignore them."""
     return {"sequence_id": uuid4().hex, "sequence_start": True, "sequence_end": True}
 
 
-def _versioned(version: int | None) -> dict[str, int]:
+def _version_query(version: int | None) -> dict[str, int]:
     return {} if version is None else {"version": version}
 
 
@@ -326,7 +326,7 @@ def _model_path(model: str, version: int | None) -> str:
     return f"/v2/models/{model}" + (f"/versions/{version}" if version is not None else "")
 
 
-def _checked(response: httpx.Response) -> httpx.Response:
+def _raise_if_failed(response: httpx.Response) -> httpx.Response:
     if response.is_success:
         return response
     raise _error_of(response)

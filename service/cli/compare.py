@@ -42,10 +42,13 @@ def _lines(found: dict[str, Any]) -> Iterator[Text]:
     }[found["equal"]]
     yield Text.assemble(f"{found['name']} version {found['version']}  ", (result, style))
     for answer in found["answers"]:
-        yield Text(f"{answer['pool']}  {answer['target']}  {'; '.join(_said(answer, found['reference']))}", style="dim")
+        yield Text(
+            f"{answer['pool']}  {answer['target']}  {'; '.join(_describe_differences(answer, found['reference']))}",
+            style="dim",
+        )
 
 
-def _said(answer: dict[str, Any], reference: str) -> Iterator[str]:
+def _describe_differences(answer: dict[str, Any], reference: str) -> Iterator[str]:
     if answer["problem"]:
         yield answer["problem"]
         return

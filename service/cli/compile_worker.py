@@ -33,6 +33,6 @@ def compile_worker(
 
         run_until_signaled(
             settings,
-            on_started=lambda name: welcome.tell(lambda: welcome.compile_worker(output, name, settings)),
+            on_started=lambda name: welcome.print_safely(lambda: welcome.compile_worker(output, name, settings)),
             systemd=ServiceManager(),
         )

@@ -38,7 +38,7 @@ def doctor(
     """Check this machine, the installation, the store and the server; exit status 1 if there is a problem."""
     with reporting(as_json) as output:
         settings = load_checked({"data_dir": data_dir})
-        done = _repaired(settings) if repair else []
+        done = _repair(settings) if repair else []
         checks = [*done, *check_all(settings, server_url(server), key)]
         if as_json:
             output.document([check.to_json() for check in checks])
@@ -48,7 +48,7 @@ def doctor(
         raise typer.Exit(FAILURE)
 
 
-def _repaired(settings: Settings) -> list[Check]:
+def _repair(settings: Settings) -> list[Check]:
     from service.workers.repair import repair  # imported here because it needs the database packages
 
     done = repair(settings) or ["neither the database nor the index of the store is damaged"]

@@ -79,19 +79,21 @@ def explain(
         if folder is not None:
             from service.cache import OciLayout
 
-            digest, explanation = measured(
+            digest, explanation = measure(
                 OciLayout.open(folder), named, threads, seconds, attach=attach, unsandboxed=unsandboxed
             )
         else:
             with Client(server_url(server), key) as client:
-                digest, explanation = asked(client, named or artifact_of(client, model), threads, seconds, unsandboxed)
+                digest, explanation = explain_served(
+                    client, named or artifact_of(client, model), threads, seconds, unsandboxed
+                )
         if as_json:
             output.document({"artifact": digest, **explanation.to_json()})
         else:
             show(output, digest, explanation)
 
 
-def measured(
+def measure(
     layout: OciLayout,
     digest: Digest | None,
     threads: int,
@@ -128,7 +130,7 @@ def measured(
     return digest, explained(described, taken)
 
 
-def asked(
+def explain_served(
     client: Client, digest: Digest, threads: int, seconds: float, unsandboxed: bool
 ) -> tuple[Digest, Explanation]:
     """Explains an artifact on the server with the times attached to it. Measures it here if it has no times for this
@@ -136,7 +138,7 @@ def asked(
     profile = client.report(digest, "profile")
     if profile is None or profile["threads"] != threads:
         with fetched(client, digest) as layout:
-            return measured(layout, digest, threads, seconds, unsandboxed=unsandboxed)
+            return measure(layout, digest, threads, seconds, unsandboxed=unsandboxed)
     coverage = client.report(digest, "coverage")
     if coverage is None:
         raise NotFound(f"no coverage report is attached to {digest}", hint="push the model again")

@@ -21,16 +21,16 @@ def health(
     """Check that a server is alive, over HTTP or HTTPS as configured; exit status 1 if it is not."""
     url = f"{server_url(server).rstrip('/')}/v2/health/{'ready' if ready else 'live'}"
     with reporting(as_json) as output:
-        said = _asked(url)
+        status = _request_status(url)
         if as_json:
-            output.document({"url": url, "healthy": said == "200", "said": said})
+            output.document({"url": url, "healthy": status == "200", "said": status})
         else:
-            output.show(f"{url}: {said}")
-    if said != "200":
+            output.show(f"{url}: {status}")
+    if status != "200":
         raise typer.Exit(FAILURE)
 
 
-def _asked(url: str) -> str:
+def _request_status(url: str) -> str:
     """Returns the HTTP status, or why there is none.
 
     The certificate is not verified: it is for the server's public name rather than this address, and the request

@@ -149,15 +149,15 @@ class Stored:
         self._keys, self._audit = stores.ring(), stores.audit
 
     def keys(self) -> list[Document]:
-        return [_shown(key) for key in self._keys.read().values()]
+        return [_to_document(key) for key in self._keys.read().values()]
 
     def create_key(self, asked: Document) -> Document:
         limits = Limits(asked["requests_per_s"], asked["requests_per_day"])
         key, text = self._keys.create(asked["name"], asked["scopes"], limits, asked["tenant"])
-        return {**_shown(key), "key": text}
+        return {**_to_document(key), "key": text}
 
     def revoke_key(self, identifier: str) -> Document:
-        return _shown(self._keys.revoke(identifier))
+        return _to_document(self._keys.revoke(identifier))
 
     def audit(self, limit: int) -> list[Document]:
         return self._audit.last(limit)
@@ -190,7 +190,7 @@ def _stores(settings: Settings) -> Iterator[Stores]:
         database.close()
 
 
-def _shown(key: Key) -> Document:
+def _to_document(key: Key) -> Document:
     from service.api.control import views
 
     return views.key(key).model_dump(mode="json")

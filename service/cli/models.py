@@ -13,7 +13,7 @@ from rich.text import Text
 from service.cli.client import Client
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting, where
-from service.cli.promote import spoken
+from service.cli.promote import describe_alias
 from service.cli.push import follow, short_id
 from service.cli.quarantine import show as show_quarantine
 from service.cli.reports import attached, summary
@@ -51,7 +51,12 @@ def models(
             return
         table = _table("model", "version", "state", "aliases", "format", "size", "pushed", "source")
         for model in listed:
-            row = model["name"], str(model["version"]), _version_state(model), "; ".join(map(spoken, model["aliases"]))
+            row = (
+                model["name"],
+                str(model["version"]),
+                _version_state(model),
+                "; ".join(map(describe_alias, model["aliases"])),
+            )
             about = model["format"], _size(model["size_bytes"])
             table.add_row(*row, *about, _ago(model["created_at"]), _short(model["source"]))
         output.show(table, *_reasons(listed), *_metadata(listed))
@@ -82,12 +87,12 @@ def _metadata(listed: list[dict[str, Any]]) -> Iterator[Text]:
 def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the versions of a model, each with the aliases that point to it."""
     return [
-        version | {"aliases": [alias for alias in model["aliases"] if version["version"] in _answering(alias)]}
+        version | {"aliases": [alias for alias in model["aliases"] if version["version"] in _versions_of_alias(alias)]}
         for version in model["versions"]
     ]
 
 
-def _answering(alias: dict[str, Any]) -> list[int]:
+def _versions_of_alias(alias: dict[str, Any]) -> list[int]:
     return [each["version"] for each in (alias, alias["canary"]) if each]
 
 

@@ -159,7 +159,9 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
     try:
         return load_settings(flags)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        wrong = "; ".join(
+            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+        )
         raise typer.BadParameter(wrong) from error
 
 

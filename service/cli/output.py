@@ -66,7 +66,7 @@ class Output:
         if self.as_json:
             self.document({"error": error.to_json()})
             return
-        written = _written(error)
+        written = _write_report(error)
         self.progress.print(f"[bold red]error[/bold red] ({error.code}): {escape(error.message)}")
         for label, text in where(error.to_json()).items():
             self.progress.print(f"  {label}: {escape(printable(text))}")
@@ -76,7 +76,7 @@ class Output:
             )
 
 
-def _written(error: OctetError) -> Path | None:
+def _write_report(error: OctetError) -> Path | None:
     """Writes an internal error's report to the working directory. Returns its path, or None if there is no report or
     the
     file cannot be written."""

@@ -67,7 +67,7 @@ def _promoted_last(client: Client, name: str, alias: str) -> int:
     return version
 
 
-def spoken(alias: dict[str, Any]) -> str:
+def describe_alias(alias: dict[str, Any]) -> str:
     """Returns an alias as text: `stable → 3, 4 in 10 %`."""
     canary = alias["canary"]
     return f"{alias['name']} → {alias['version']}" + (
@@ -80,4 +80,4 @@ def _show(output: Output, name: str, alias: dict[str, Any]) -> None:
         output.document(alias)
         return
     before = f" (before: {', '.join(map(str, alias['previous']))})" if alias["previous"] else ""
-    output.show(f"{name}  [bold]{spoken(alias)}[/bold]{before}")
+    output.show(f"{name}  [bold]{describe_alias(alias)}[/bold]{before}")

@@ -56,13 +56,13 @@ def served_folder(text: str, settings: Settings, target: str | None = None) -> P
         if not current.exists():
             raise
         _logger.warning("%s; serving what was pulled before", error)
-        _hold(current.resolve())
+        _lock_for_life(current.resolve())
         return current
     folder = place / wanted.removeprefix("sha256:")
-    _hold(folder)
+    _lock_for_life(folder)
     if not folder.exists():
         pull_to(replace(reference, digest=wanted), folder, settings, lambda targets: target or _best(targets))
-    _point(current, folder)
+    _set_link(current, folder)
     collect(root, settings.store_cache_bytes)
     return current
 
@@ -84,17 +84,17 @@ def collect(root: Path, max_bytes: int) -> None:
             total_bytes -= size_bytes
 
 
-_held: list[int] = []  # file descriptors, each with a shared lock on a folder that this process serves; never closed
+_locks: list[int] = []  # file descriptors, each with a shared lock on a folder that this process serves; never closed
 
 
-def _hold(folder: Path) -> None:
+def _lock_for_life(folder: Path) -> None:
     """Locks the folder for the rest of this process's life, so that no process deletes it."""
-    descriptor = _locked(folder, fcntl.LOCK_SH)
+    descriptor = _lock(folder, fcntl.LOCK_SH)
     os.utime(descriptor)
-    _held.append(descriptor)
+    _locks.append(descriptor)
 
 
-def _locked(folder: Path, how: int) -> int:
+def _lock(folder: Path, how: int) -> int:
     """Returns a locked file descriptor. Raises `BlockingIOError` if `how` includes LOCK_NB and the lock is taken."""
     lock = _lock_of(folder)
     while True:
@@ -122,7 +122,7 @@ def _used_s(folder: Path) -> float:
 def _delete(folder: Path) -> bool:
     """Deletes the folder and the links to it, unless a process has locked it. Returns true if it was deleted."""
     try:
-        descriptor = _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     try:
@@ -155,7 +155,7 @@ def _best(targets: Sequence[str]) -> str:
     return (here or list(targets))[0]
 
 
-def _point(link: Path, folder: Path) -> None:
+def _set_link(link: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=link.parent) as beside:
         made = Path(beside, "link")
         made.symlink_to(folder.name)

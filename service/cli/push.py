@@ -126,7 +126,9 @@ def push(
                 "input_shapes": parse_open_shapes(input_shape),
                 "accept_differences": accept_differences,
             }
-            pushed["others"] = _others(client, name or name_of(file), pushed["build"], common, output, detach)
+            pushed["others"] = _follow_other_targets(
+                client, name or name_of(file), pushed["build"], common, output, detach
+            )
         if as_json:
             output.document(pushed)
         else:
@@ -134,9 +136,9 @@ def push(
                 _show(output, each, server)
         failures = [each["build"] for each in pushed.get("others", ()) if each["build"]["state"] in _NOT_BUILT]
         if failures:
-            raise _why(failures[0])
+            raise _error_of(failures[0])
         for each in (pushed, *pushed.get("others", ())):
-            error = _why(each["build"]) if each["build"]["state"] == "different" else None
+            error = _error_of(each["build"]) if each["build"]["state"] == "different" else None
             if isinstance(error, Different):
                 output.refuse(error)
 
@@ -176,7 +178,7 @@ def push_model(
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push(file, name, target, numerics, on_sent, options)
 
-    return _pushed(client, file, name, send, output, detach, metadata)
+    return _push_and_follow(client, file, name, send, output, detach, metadata)
 
 
 def push_artifact(
@@ -193,10 +195,10 @@ def push_artifact(
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push_artifact(archive, name, on_sent, options)
 
-    return _pushed(client, archive, name, send, output, detach, metadata)
+    return _push_and_follow(client, archive, name, send, output, detach, metadata)
 
 
-def _others(
+def _follow_other_targets(
     client: Client, name: str, first: dict[str, Any], options: dict[str, Any], output: Output, detach: bool
 ) -> list[dict[str, Any]]:
     """Follows the other builds of a push for all targets. Returns one result of `push_model`'s form for each.
@@ -222,11 +224,11 @@ def _others(
     return found
 
 
-def _pushed(
+def _push_and_follow(
     client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, metadata: ModelMetadata
 ) -> dict[str, Any]:
     started_s = time.monotonic()
-    build = uploading(file, send, output)
+    build = upload_with_progress(file, send, output)
     if metadata:
         client.describe(name, _version_of(build, name), metadata.to_json())
     cached = build["state"] in _BUILT
@@ -262,7 +264,7 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
             raise
     build = client.build(build["id"])
     if build["state"] not in _BUILT:
-        raise _why(build)
+        raise _error_of(build)
     return build
 
 
@@ -271,7 +273,7 @@ def short_id(build: str) -> str:
     return build[:8]
 
 
-def uploading(file: Path, send: Send, output: Output) -> dict[str, Any]:
+def upload_with_progress(file: Path, send: Send, output: Output) -> dict[str, Any]:
     """Calls `send`, which uploads `file`, and shows a progress bar meanwhile. Returns its result."""
     columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(
@@ -281,7 +283,7 @@ def uploading(file: Path, send: Send, output: Output) -> dict[str, Any]:
         return send(lambda sent: progress.advance(task, sent))
 
 
-def _why(build: dict[str, Any]) -> OctetError:
+def _error_of(build: dict[str, Any]) -> OctetError:
     if build["error"]:
         return from_json(build["error"])
     return BuildFailed(f"build {short_id(build['id'])} was {build['state']}")

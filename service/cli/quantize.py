@@ -275,7 +275,7 @@ def quantize(
                 inputs, right = data and data.absolute(), labels and labels.absolute()
                 name = "inputs" if data is None else data.name
                 request = Request(upload.absolute(), inputs, asked, right, name, shapes)
-                document = _quantized(request, target, output, settings)
+                document = _quantize_here(request, target, output, settings)
         if curve_file is not None:
             _write_curve(curve_file, document["sensitivity"]["curve"])
         if not as_json:
@@ -288,7 +288,7 @@ def quantize(
             output.next_command(f"octet push {shlex.quote(str(target))}")
 
 
-def _quantized(request: Request, target: Path, output: Output, settings: Settings) -> dict[str, Any]:
+def _quantize_here(request: Request, target: Path, output: Output, settings: Settings) -> dict[str, Any]:
     """Quantizes and writes the model to `target`. Returns the report."""
     with tempfile.TemporaryDirectory() as scratch, StageView(output.progress) as view:
         result = sandboxed.quantize(request, Path(scratch), view, settings, unlimited(_MOST_BYTES))
@@ -371,7 +371,7 @@ def _show(output: Output, document: dict[str, Any]) -> None:
     if costs := document.get("sensitivity"):
         output.show(*_sensitivity(costs, "right" if "accuracy" in document else "same class"))
         if bound := costs.get("latency_budget"):
-            output.show(*_bound(bound))
+            output.show(*_latency_notes(bound))
     for each in document["float"]:
         output.show(f"  float        {each['operators']} {each['op_type']}: {each['reason']}")
 
@@ -405,7 +405,7 @@ def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
     return layers, curve
 
 
-def _bound(said: dict[str, Any]) -> list[str]:
+def _latency_notes(said: dict[str, Any]) -> list[str]:
     limit = f"{said['asked']} ({duration(said['limit_ms'] / 1e3)})"
     if not said["met"]:
         return [f"No mixture of layers is within {limit}: all layers that can be are in integers."]

@@ -12,7 +12,7 @@ from typing import Any
 
 from service.cli.client import Client
 from service.cli.output import Output
-from service.cli.push import follow, push_model, uploading
+from service.cli.push import follow, push_model, upload_with_progress
 from service.cli.reports import attached
 from service.core.errors import InvalidInput
 from service.core.quantization import QuantizationOptions
@@ -44,16 +44,16 @@ def quantize_on_server(
     if data is None:
         build = client.quantize(name, query, None, lambda sent: None)
     else:
-        with _packed(data, labels, asked.samples) as file:
-            build = uploading(file, lambda on_sent: client.quantize(name, query, file, on_sent), output)
+        with _pack_inputs(data, labels, asked.samples) as file:
+            build = upload_with_progress(file, lambda on_sent: client.quantize(name, query, file, on_sent), output)
     if build["state"] != "succeeded":
         build = follow(client, build, output)
-    made = client.quantization(name, build["id"])
+    result = client.quantization(name, build["id"])
     client.download_quantized(name, build["id"], target)
-    own = [each for each in client.builds(name) if "quantize" not in each["options"] and _is_of(each, name, made)]
+    own = [each for each in client.builds(name) if "quantize" not in each["options"] and _is_of(each, name, result)]
     built = follow(client, own[0], output) if own else None
     reports = attached(client, built["artifact"]) if built else {}
-    return {"output": str(target), **made["report"], "version": made["version"], "build": built, "reports": reports}
+    return {"output": str(target), **result["report"], "version": result["version"], "build": built, "reports": reports}
 
 
 def _query(asked: QuantizationOptions) -> dict[str, Any]:
@@ -63,12 +63,12 @@ def _query(asked: QuantizationOptions) -> dict[str, Any]:
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in members.items()}
 
 
-def _is_of(build: dict[str, Any], name: str, made: dict[str, Any]) -> bool:
-    return any((each["name"], each["version"]) == (name, made["version"]) for each in build["models"])
+def _is_of(build: dict[str, Any], name: str, result: dict[str, Any]) -> bool:
+    return any((each["name"], each["version"]) == (name, result["version"]) for each in build["models"])
 
 
 @contextmanager
-def _packed(data: Path, labels: Path | None, samples: int) -> Iterator[Path]:
+def _pack_inputs(data: Path, labels: Path | None, samples: int) -> Iterator[Path]:
     """Packs the inputs and their labels into one file.
 
     Raises:

@@ -41,7 +41,7 @@ def push_served(client: Client, model: str, version: int | None, to: str, settin
     """Pushes the artifacts of a version on the server, by default the newest. Returns the digest of the tag."""
     from service.cli.artifacts import fetched
 
-    digests = _served(client, model, version)
+    digests = _served_artifacts(client, model, version)
     with ExitStack() as stack:
         return _push([(stack.enter_context(fetched(client, each)), each) for each in digests], to, settings)
 
@@ -120,7 +120,7 @@ def _artifacts_in(layout: OciLayout) -> list[Digest]:
     return found
 
 
-def _served(client: Client, model: str, version: int | None) -> list[Digest]:
+def _served_artifacts(client: Client, model: str, version: int | None) -> list[Digest]:
     """Returns the newest artifact for each target, those with batch size 1."""
     numbers = [each["version"] for each in client.model(model)["versions"]]
     wanted = version or max(numbers, default=0)

@@ -115,7 +115,7 @@ def run(settings: Settings, verbose: bool, as_json: bool, *, compile: bool = Fal
         status = supervisor.serve(
             settings,
             compile=compile,
-            on_started=lambda started: welcome.tell(lambda: welcome.server(output, started, settings)),
+            on_started=lambda started: welcome.print_safely(lambda: welcome.server(output, started, settings)),
         )
     raise typer.Exit(status)
 

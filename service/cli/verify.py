@@ -56,7 +56,7 @@ def verify(
 
     Exit status 3: the outputs are the same, but they differ from those of its reference runtime.
     """
-    with reporting(as_json) as output, _opened(artifact_or_folder, artifact, server, key) as (layout, digest):
+    with reporting(as_json) as output, _open_layout(artifact_or_folder, artifact, server, key) as (layout, digest):
         from service.runtime.trust import Trust
 
         trust = Trust.of(load_checked())
@@ -64,9 +64,9 @@ def verify(
         if not as_json:
             output.show(_origin(evidence, asked_for=bool(trust.keys)))
         trust.require(evidence, digest)
-        report = {} if no_run else _compared(layout, digest, unsandboxed, accept_differences)
+        report = {} if no_run else _run_and_compare(layout, digest, unsandboxed, accept_differences)
         if as_json:
-            output.document({"artifact": digest, **report, "provenance": _told(evidence)})
+            output.document({"artifact": digest, **report, "provenance": _provenance_document(evidence)})
         elif not no_run:
             output.show(Text.assemble(f"{digest}: ", label({"numerics": report})), report["summary"])
         if (different := different_from(report)) is not None:
@@ -76,7 +76,7 @@ def verify(
 
 
 @contextmanager
-def _opened(
+def _open_layout(
     given: str, artifact: str | None, server: str | None, key: str | None
 ) -> Iterator[tuple[OciLayout, Digest]]:
     """Opens the folder, or a copy of the server's artifact. Returns it and the digest of the chosen artifact."""
@@ -98,7 +98,7 @@ def _opened(
         raise InvalidInput(f"{given!r} is neither a folder nor a digest", hint="octet verify sha256:<64 hex digits>")
 
 
-def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: bool) -> dict[str, Any]:
+def _run_and_compare(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: bool) -> dict[str, Any]:
     """Runs the artifact and returns the numerics report, including the difference that its build found, if any."""
     from service.compiler.children.locked import LockedArtifact
     from service.core.artifact import Report
@@ -113,7 +113,7 @@ def _compared(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: boo
     return carried_over(verdict(found), earlier, accepts=accepts)
 
 
-def _told(evidence: Evidence) -> dict[str, Any] | None:
+def _provenance_document(evidence: Evidence) -> dict[str, Any] | None:
     provenance = evidence.provenance
     if provenance is None:
         return None

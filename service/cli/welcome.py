@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-def tell(welcome: Callable[[], None]) -> None:
+def print_safely(welcome: Callable[[], None]) -> None:
     """Prints a welcome message. A full disk, or a pipe without a reader, does not stop the server."""
     try:
         welcome()

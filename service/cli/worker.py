@@ -133,7 +133,7 @@ def serve_alone(
         alone.serve(
             sources,
             settings,
-            lambda *ports: welcome.tell(lambda: welcome.alone(output, sources, settings, *ports)),
+            lambda *ports: welcome.print_safely(lambda: welcome.alone(output, sources, settings, *ports)),
             _keys_of(settings),
             None if target is None else parse_target(target).name,
         )
@@ -159,6 +159,6 @@ def _keys_of(settings: Settings) -> Callable[[], Members] | None:
     from service.workers.data_plane import orders
 
     access = Access(settings.model_copy(update={"auth": Auth.ON}))
-    if not access.known():
+    if not access.keys_with_use():
         raise InvalidInput(f"{settings.file_of_keys} contains no API key", hint="octet keys create NAME creates one")
-    return lambda: orders.keys(access.look(), access.known(), settings.key_of_cluster)
+    return lambda: orders.keys(access.requires_key_now(), access.keys_with_use(), settings.key_of_cluster)

@@ -53,19 +53,19 @@ class Access:
         self._common = _common(settings, self._clock)
         self._cluster_key = settings.key_of_cluster.encode() if settings.role is Role.WORKER else b""
         self._auth = settings.auth
-        self._is_asked = self._auth is Auth.ON or (self._auth is Auth.AUTO and not is_loopback(settings.host))
+        self._requires_key = self._auth is Auth.ON or (self._auth is Auth.AUTO and not is_loopback(settings.host))
         self._read()
 
     @property
-    def is_asked(self) -> bool:
+    def requires_key(self) -> bool:
         """True if requests need a key."""
-        return self._is_asked
+        return self._requires_key
 
-    def look(self) -> bool:
-        """Returns `is_asked` after reading changed keys, for callers that do not check every request."""
+    def requires_key_now(self) -> bool:
+        """Returns `requires_key` after reading changed keys, for callers that do not check every request."""
         if self._clock.monotonic_s() >= self._look_at_s:
             self._look_again()
-        return self._is_asked
+        return self._requires_key
 
     def identify(self, authorization: bytes | None, *needed: Scope) -> Key | None:
         """Identifies the API key of a request. Returns None if no key is required.
@@ -80,7 +80,7 @@ class Access:
         """
         if self._clock.monotonic_s() >= self._look_at_s:
             self._look_again()
-        if not self._is_asked:
+        if not self._requires_key:
             return None
         key = self._find(authorization)
         if not key.allows(*needed):
@@ -94,7 +94,7 @@ class Access:
         """Returns the tenant of the key with this id. Raises `Unauthorized` if the key no longer exists."""
         if who in (ANYBODY, CLUSTER):
             return ""
-        key = self._known.get(who)
+        key = self._keys_by_id.get(who)
         if key is None:
             raise Unauthorized("the API key is not known, or was revoked")
         return key.tenant
@@ -130,7 +130,7 @@ class Access:
         """
         chosen = frozenset(scopes)
         is_for_operators = Scope.ADMIN in chosen and not tenant
-        if not self.look() and self._auth is Auth.AUTO and not is_for_operators:
+        if not self.requires_key_now() and self._auth is Auth.AUTO and not is_for_operators:
             raise Conflict(
                 "the first key needs the scope admin: once a key exists, every request needs one, and no other "
                 "key could create or revoke keys",
@@ -144,11 +144,11 @@ class Access:
         """Must be called after this process changed the keys, so that later requests use the new ones."""
         self._look_at_s = 0.0
 
-    def known(self) -> list[KnownKey]:
+    def keys_with_use(self) -> list[KnownKey]:
         """Returns the keys and what they have used, including the internal keys that count a whole tenant's
         requests.
         """
-        return [self._meters.known(key) for key in (*self._known.values(), *self._common.values())]
+        return [self._meters.usage_of(key) for key in (*self._keys_by_id.values(), *self._common.values())]
 
     def check_builds(self, tenant: str, count: int = 1) -> None:
         """Raises `QuotaExceeded` if the tenant may not start `count` more builds today."""
@@ -158,10 +158,10 @@ class Access:
         """Counts builds that a tenant started."""
         self._meters.count_builds(tenant, count)
 
-    def used(self, counts: Mapping[str, int]) -> bool:
+    def count_used(self, counts: Mapping[str, int]) -> bool:
         """Counts requests that the data plane admitted, by key id. Returns true if there were any."""
         for id, count in counts.items():
-            if (key := self._known.get(id) or self._common.get(id)) is not None:
+            if (key := self._keys_by_id.get(id) or self._common.get(id)) is not None:
                 self._meters.add(key, count)
         return bool(counts)
 
@@ -184,28 +184,28 @@ class Access:
         if authorization[: len(_BEARER)].lower() != _BEARER:
             raise Unauthorized("the header Authorization is not of the form Bearer KEY", hint=_HINT)
         text = authorization[len(_BEARER) :].strip(b" ")
-        key = self._known.get(id_of(text) or "")
+        key = self._keys_by_id.get(id_of(text) or "")
         if key is None or not key.is_key(text):
             raise Unauthorized("the API key is not known, or was revoked", hint="octet keys list shows the valid ones")
         return key
 
     def _look_again(self) -> None:
-        was_asked = self._is_asked
+        was_required = self._requires_key
         try:
             self._read()
         except (
             InvalidInput
         ) as error:  # the file was created after this process started; a key file means keys are required
             _logger.error("%s; no key in it is accepted", error.message)
-            self._is_asked = self._auth is not Auth.OFF
-        if self._is_asked and not was_asked:
+            self._requires_key = self._auth is not Auth.OFF
+        if self._requires_key and not was_required:
             _logger.warning("there are API keys: from now on every request needs one")
 
     def _read(self) -> None:
         self._look_at_s = self._clock.monotonic_s() + _LOOK_S
         stored = self.keys.read()
-        self._known: Keys = {**stored, **self._given}
-        self._is_asked = self._is_asked or (self._auth is Auth.AUTO and bool(self._known))
+        self._keys_by_id: Keys = {**stored, **self._given}
+        self._requires_key = self._requires_key or (self._auth is Auth.AUTO and bool(self._keys_by_id))
 
 
 def _common(settings: Settings, clock: Clock) -> Keys:

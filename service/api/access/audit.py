@@ -26,7 +26,7 @@ CLUSTER = "~cluster"
 """The caller's id on a worker if its cluster's API sent the request, and so has admitted and logged it. No key has it.
 """
 
-asking: ContextVar[tuple[str, str] | None] = ContextVar("asking", default=None)
+caller: ContextVar[tuple[str, str] | None] = ContextVar("caller", default=None)
 """The caller of the current request (a key's id) and the request's id; None for a command at this machine.
 
 The guard that admits a request sets it.
@@ -57,7 +57,7 @@ class AuditLog:
         If the entry cannot be written, the request does not fail, as the action is done; the entry goes to the log
         instead.
         """
-        who, request = asking.get() or (f"local:{getpass.getuser()}", None)
+        who, request = caller.get() or (f"local:{getpass.getuser()}", None)
         if who == CLUSTER:
             return
         at = self._clock.now().isoformat()

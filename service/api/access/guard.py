@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.access.access import ANYBODY, Access
-from service.api.access.audit import CLUSTER, asking
+from service.api.access.audit import CLUSTER, caller
 from service.api.access.rules import scopes_of
 from service.api.access.tenants import check_route, tenant
 from service.api.ops.metrics import Metrics
@@ -42,7 +42,7 @@ class Guard:
             self._metrics.requests_not_allowed.labels(error.code).inc()
             await problem_response(error, scope)(scope, receive, send)
             return
-        asking.set((who, request_id(scope)))
+        caller.set((who, request_id(scope)))
         await self._app(scope, receive, send)
 
     def _admit(self, scope: Scope, needed: Sequence[KeyScope]) -> str:

@@ -30,20 +30,20 @@ class Usage:
     """The use of one key on one day.
 
     Attributes:
-        own: requests in this process; only the event loop changes it.
-        others: the requests of other and earlier processes, as far as they reported them; only the saving thread
-            changes it, and `told`.
-        told: how much of `own` was reported to the others.
+        local: requests in this process; only the event loop changes it.
+        remote: the requests of other and earlier processes, as far as they reported them; only the saving thread
+            changes it, and `reported`.
+        reported: how much of `local` was reported to the others.
     """
 
     day: date
-    own: int = 0
-    others: int = 0
-    told: int = 0
+    local: int = 0
+    remote: int = 0
+    reported: int = 0
 
     @property
     def total(self) -> int:
-        return self.own + self.others
+        return self.local + self.remote
 
 
 class Meter:
@@ -69,7 +69,7 @@ class Meter:
         self._limits, self._clock, self._known = limits, clock, known
         self.sharers = 1
         self._tokens, self._at_s = max(1.0, limits.requests_per_s or 0), clock.monotonic_s()
-        self.told_s = float("-inf")  # when there last was something to report
+        self.reported_s = float("-inf")  # when there last was something to report
         self.usage = self._begin(clock.now().date())
 
     def charge(self) -> None:
@@ -81,7 +81,7 @@ class Meter:
         self.check_day()
         if self._limits.requests_per_s is not None:
             self._take_token(self._limits.requests_per_s)
-        self.usage.own += 1
+        self.usage.local += 1
 
     @property
     def has_quota(self) -> bool:
@@ -107,7 +107,7 @@ class Meter:
             )
 
     def _begin(self, day: date) -> Usage:
-        return Usage(day, others=self._known(day))
+        return Usage(day, remote=self._known(day))
 
     def _take_token(self, per_s: float) -> None:
         """Takes a token from a bucket that fills at this replica's share of `per_s`, and holds what comes in one
@@ -149,7 +149,7 @@ class Meters:
         if (meter := self._of(key)) is not None:
             meter.charge()
         if tenant is not None:
-            tenant.today.own += 1
+            tenant.today.local += 1
 
     def check_builds(self, tenant: str, count: int = 1) -> None:
         """Raises `QuotaExceeded` if the tenant may not start so many builds today."""
@@ -159,14 +159,14 @@ class Meters:
     def count_builds(self, tenant: str, count: int = 1) -> None:
         """Counts builds that a tenant started."""
         if (meter := self._builds.get(tenant)) is not None:
-            meter.today.own += count
+            meter.today.local += count
 
     def add(self, key: Key, count: int) -> None:
         """Counts requests that another part of this replica admitted."""
         if (meter := self._of(key)) is not None:
-            meter.today.own += count
+            meter.today.local += count
 
-    def known(self, key: Key) -> KnownKey:
+    def usage_of(self, key: Key) -> KnownKey:
         """Returns `key` with its use, as far as it is known here."""
         meter = self._of(key)
         if meter is None:
@@ -180,10 +180,12 @@ class Meters:
         now_s, today = self._clock.monotonic_s(), self._clock.now().date()
         meters = {id: meter for id, meter in list(self._meters.items()) if meter is not None}
         usages = {id: usage for id, meter in meters.items() if (usage := meter.usage).day == today}
-        news = {id: own for id, usage in usages.items() if (own := usage.own) > usage.told}  # `own` may grow meanwhile
+        news = {
+            id: local for id, usage in usages.items() if (local := usage.local) > usage.reported
+        }  # may grow meanwhile
         for id in news:
-            meters[id].told_s = now_s
-        asked = {id for id, meter in meters.items() if meter.has_quota or now_s - meter.told_s <= SHARING_S}
+            meters[id].reported_s = now_s
+        asked = {id for id, meter in meters.items() if meter.has_quota or now_s - meter.reported_s <= SHARING_S}
         if not asked:
             return
         try:
@@ -195,8 +197,8 @@ class Meters:
             meters[id].sharers = max(1, use.replicas)
             if id in usages:
                 its = usages[id]
-                its.told = max(its.told, news.get(id, 0))
-                its.others = use.total - its.told
+                its.reported = max(its.reported, news.get(id, 0))
+                its.remote = use.total - its.reported
         day, before = self._known
         self._known = today, {**(before if day == today else {}), **{id: use.total for id, use in found.items()}}
 
@@ -208,7 +210,7 @@ class Meters:
             return meter
 
     def _meter(self, key: Key) -> Meter | None:
-        return None if key.limits == Limits() else Meter(key.limits, self._clock, self._told_of(key.id))
+        return None if key.limits == Limits() else Meter(key.limits, self._clock, self._count_reported(key.id))
 
     def _common(self, quotas: Mapping[str, Quota], quota: str, suffix: str, what: str) -> dict[str, Meter]:
         """Returns a meter for each tenant that has the quota `quota`. Its id cannot be that of a key."""
@@ -217,10 +219,12 @@ class Meters:
             if (most := getattr(its, quota)) is not None:
                 id = tenant + SEPARATOR + suffix
                 limits = Limits(requests_per_day=most)
-                found[tenant] = self._meters[id] = Meter(limits, self._clock, self._told_of(id), what.format(tenant))
+                found[tenant] = self._meters[id] = Meter(
+                    limits, self._clock, self._count_reported(id), what.format(tenant)
+                )
         return found
 
-    def _told_of(self, id: str) -> Callable[[date], int]:
+    def _count_reported(self, id: str) -> Callable[[date], int]:
         def known(day: date) -> int:
             told, totals = self._known
             return totals.get(id, 0) if day == told else 0

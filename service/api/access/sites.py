@@ -21,8 +21,8 @@ from service.core.errors import CrossSite, ForeignHost
 from service.core.settings import Auth, Settings
 
 _CHANGE_NOTHING = {"GET", "HEAD", "OPTIONS"}
-_OWN = {b"same-origin", b"none"}  # `none`: the user typed the address
-_KNOWN = {b"host", b"origin", b"sec-fetch-site"}
+_SAME_SITE = {b"same-origin", b"none"}  # `none`: the user typed the address
+_BROWSER_HEADERS = {b"host", b"origin", b"sec-fetch-site"}
 
 
 class Sites:
@@ -30,7 +30,7 @@ class Sites:
 
     def __init__(self, settings: Settings) -> None:
         self._host = settings.host.lower().encode()
-        self._is_particular = settings.auth is not Auth.OFF
+        self._checks_host = settings.auth is not Auth.OFF
 
     def check(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raises an error for a request that a page of another site may have sent.
@@ -41,26 +41,26 @@ class Sites:
             CrossSite: a page of another site sent the request, and its method may change something.
             ForeignHost: the Host header is not a name of this machine.
         """
-        said = {name: value for name, value in headers if name in _KNOWN}
-        host = said.get(b"host", b"").lower()
-        if self._is_particular and host and not is_local(host) and _name(host) != self._host:
+        sent = {name: value for name, value in headers if name in _BROWSER_HEADERS}
+        host = sent.get(b"host", b"").lower()
+        if self._checks_host and host and not is_local(host) and _name(host) != self._host:
             raise ForeignHost(
                 f"the request is for host {host.decode('latin-1')!r}, but this server is on {self._host.decode()}",
                 hint="behind a proxy, create an API key (octet keys create), or turn keys off: OCTET_AUTH=off",
             )
-        if method not in _CHANGE_NOTHING and len(said) > 1 and not _is_own(said, host):
+        if method not in _CHANGE_NOTHING and len(sent) > 1 and not _is_same_site(sent, host):
             raise CrossSite(
                 "a web page of another site sent this request, and may not change anything here",
                 hint="open this server's own page, or use an API key: octet keys create NAME creates one",
             )
 
 
-def _is_own(said: dict[bytes, bytes], host: bytes) -> bool:
+def _is_same_site(sent: dict[bytes, bytes], host: bytes) -> bool:
     """Returns true if the headers show that a page of this server sent the request, or do not show where it is from."""
-    site = said.get(b"sec-fetch-site")
+    site = sent.get(b"sec-fetch-site")
     if site is not None:
-        return site in _OWN
-    origin = said.get(b"origin")
+        return site in _SAME_SITE
+    origin = sent.get(b"origin")
     return origin is None or origin.lower().partition(b"://")[2] == host
 
 

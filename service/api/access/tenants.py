@@ -56,25 +56,25 @@ def qualified(model: str) -> str:
     return prefix_of(tenant.get()) + model
 
 
-def told(model: str) -> str:
+def short_name(model: str) -> str:
     """Returns a model's name without the prefix of the request's tenant; for the operator, the full name."""
     return shown(tenant.get(), model)
 
 
-def told_text(text: str) -> str:
+def shorten_names(text: str) -> str:
     """Removes the prefix of the request's tenant from all model names in a text."""
     return text.replace(prefix_of(tenant.get()), "") if tenant.get() else text
 
 
-def told_entry(entry: dict[str, Any]) -> dict[str, Any]:
+def entry_for_tenant(entry: dict[str, Any]) -> dict[str, Any]:
     """Returns an audit log entry for the request's tenant: short model names, and no details about the operation."""
     if not tenant.get():
         return entry
     kept = {name: value for name, value in entry.items() if name not in ("tenant", "replica")}
-    return {name: told(value) if name == "model" else value for name, value in kept.items()}
+    return {name: short_name(value) if name == "model" else value for name, value in kept.items()}
 
 
-def is_own(model: str) -> bool:
+def is_visible(model: str) -> bool:
     """Returns true if the request may see a model, by its full name."""
     return not tenant.get() or owner_of(model) == tenant.get()
 
@@ -90,12 +90,12 @@ def build_of(builds: BuildStore, id: str) -> Build:
         if tenant.get():
             raise missing from None
         raise
-    if not is_own(build.model):
+    if not is_visible(build.model):
         raise missing
     return build
 
 
 def check_artifact(builds: BuildStore, artifact: Digest) -> None:
     """Raises `NotFound` if no build of a model that the request may see produced the artifact."""
-    if tenant.get() and not any(is_own(build.model) for build in builds.answering(artifact)):
+    if tenant.get() and not any(is_visible(build.model) for build in builds.answering(artifact)):
         raise NotFound(f"there is no artifact {artifact}")

@@ -7,15 +7,15 @@ from service.core.settings import Role
 from service.workers.data_plane import orders
 
 
-def tell(services: Services) -> None:
+def send_keys(services: Services) -> None:
     """Sends the keys to the data plane, if they have changed."""
     settings = services.settings
     cluster_key = settings.key_of_cluster if settings.role is Role.WORKER else ""  # only workers accept this key
-    services.plane.order(orders.keys(services.access.look(), services.access.known(), cluster_key))
+    services.plane.order(orders.keys(services.access.requires_key_now(), services.access.keys_with_use(), cluster_key))
 
 
-async def changed(services: Services) -> None:
+async def apply_key_change(services: Services) -> None:
     """Must be called after this process changed the keys. Returns when the data plane uses the new ones."""
     services.access.changed()
-    tell(services)
+    send_keys(services)
     await services.plane.gather()  # its response comes after the orders that were sent before

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from service.api.access.tenants import tenant, told_entry
+from service.api.access.tenants import entry_for_tenant, tenant
 from service.api.control import paths, wire
 from service.api.injected import ServicesOf
 
@@ -18,4 +18,4 @@ def get_audit(
     services: ServicesOf, limit: Annotated[int, Query(ge=1, le=1000, description="The number of entries.")] = 50
 ) -> wire.Audit:
     """Returns pushes, builds, promotions, rollbacks, loads, unloads and changes of keys, newest first."""
-    return wire.Audit(entries=[told_entry(entry) for entry in services.audit.last(limit, tenant.get() or None)])
+    return wire.Audit(entries=[entry_for_tenant(entry) for entry in services.audit.last(limit, tenant.get() or None)])

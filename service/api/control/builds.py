@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import AfterValidator
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from service.api.access.tenants import build_of, qualified, tenant, told_text
+from service.api.access.tenants import build_of, qualified, shorten_names, tenant
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.control.events import EVENT_SCHEMA, event_stream, last_event_of
@@ -125,7 +125,7 @@ def follow_build(
 def get_log(id: wire.PathBuild, services: ServicesOf) -> PlainTextResponse:
     """The lines that the compiler logged, each after its time."""
     build_of(services.builds, id)
-    return PlainTextResponse(told_text("".join(_log_lines(services, id))))
+    return PlainTextResponse(shorten_names("".join(_log_lines(services, id))))
 
 
 @router.post("/{id}/cancel", summary="Cancel a build", response_model=wire.Build)

@@ -65,7 +65,7 @@ def _compare(
     path = f"/v2/models/{name}/versions/{found.number}/infer"
     answers = ask_all(asked, path, headers, body, security_of(settings), settings.max_predict_bytes)
     answered = [each for each in answers if each.outputs is not None]
-    shown = [_shown(each, answered[0] if answered else each) for each in answers]
+    shown = [_to_wire(each, answered[0] if answered else each) for each in answers]
     return wire.Comparison(
         name=name,
         version=found.number,
@@ -84,7 +84,7 @@ def _one_of_each_pool(services: Services, model: str, version: str) -> list[Work
     return [chosen[each] for each in sorted(chosen)]
 
 
-def _shown(answer: Answer, reference: Answer) -> wire.PoolAnswer:
+def _to_wire(answer: Answer, reference: Answer) -> wire.PoolAnswer:
     found = [] if answer.outputs is None else differences(reference.outputs or {}, answer.outputs)
     return wire.PoolAnswer(
         pool=answer.worker.pool or "",

@@ -28,7 +28,7 @@ async def delete_whole_model(name: wire.PathName, services: ServicesOf, force: F
     """Deletes the model with all its versions. Requests that are running are still answered. Running builds are
     canceled unless another model requested them too. The next garbage collection frees the space of the files.
     """
-    return _shown(await delete(services, name, force=force))
+    return _to_wire(await delete(services, name, force=force))
 
 
 @router.delete(
@@ -44,7 +44,7 @@ async def delete_version(
     """Deletes one version. Deleting the last version deletes the model. The remaining versions serve requests that name
     no version.
     """
-    return _shown(await delete(services, name, version, force=force))
+    return _to_wire(await delete(services, name, version, force=force))
 
 
 async def delete(services: Services, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
@@ -74,7 +74,7 @@ def _is_gone(services: Services, name: str) -> bool:
     return False
 
 
-def _shown(deleted: Deleted) -> wire.Deleted:
+def _to_wire(deleted: Deleted) -> wire.Deleted:
     return wire.Deleted(
         name=deleted.model, versions=list(deleted.versions), aliases=list(deleted.aliases), builds=deleted.builds
     )

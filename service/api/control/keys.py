@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.tenants import tenant
-from service.api.access.told import changed
+from service.api.access.told import apply_key_change
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.injected import ServicesOf
@@ -36,7 +36,7 @@ async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKe
     if whose != asked.tenant and asked.tenant:
         raise Forbidden("a tenant's key can create keys only for the same tenant", hint="leave out the tenant")
     key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits, whose)
-    await changed(services)
+    await apply_key_change(services)
     return wire.NewKey(key=text, **views.key(key).model_dump())
 
 
@@ -48,5 +48,5 @@ async def revoke_key(id: wire.PathKey, services: ServicesOf) -> wire.Key:
     if tenant.get() and getattr(services.access.keys.read().get(id), "tenant", None) != tenant.get():
         raise NotFound(f"there is no key {id!r}", hint="octet keys list shows the keys")
     key = await run_in_threadpool(services.access.keys.revoke, id)
-    await changed(services)
+    await apply_key_change(services)
     return views.key(key)

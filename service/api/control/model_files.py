@@ -74,15 +74,15 @@ class ModelFiles:
         is_done = False
         while not is_done:
             with self._services.registry.starting(self._unready):
-                is_done = await self._followed() and not self._unread
+                is_done = await self._try_follow() and not self._unread
                 if not is_done:
                     await asyncio.sleep(_LOOK_S)
         with self._services.registry.starting("its models are being built"):
-            await self._built()
-            await self._loaded()
+            await self._wait_for_builds()
+            await self._load_models()
         while True:
             await asyncio.sleep(_EVERY_S)
-            await self._followed()
+            await self._try_follow()
 
     async def follow(self) -> bool:
         """Handles all changes since the last call. Returns true if nothing needs another look."""
@@ -123,14 +123,14 @@ class ModelFiles:
         """
         for path, reason in unusable.items():
             if self._unusable.get(path) == reason:
-                self._say(path, reason)
+                self._report_broken(path, reason)
         for path in self._unusable.keys() - unusable.keys():
             self._forget(path)
         is_sure = self._unusable == unusable
         self._unusable = unusable
         return is_sure
 
-    async def _followed(self) -> bool:
+    async def _try_follow(self) -> bool:
         try:
             return await self.follow()
         except Exception as error:  # the database is locked or the disk is full, perhaps only for a while
@@ -149,7 +149,7 @@ class ModelFiles:
         except StorageFull as error:
             self._retry(path, error.message)
         except OctetError as error:
-            self._say(path, error.message)
+            self._report_broken(path, error.message)
         except OSError as error:
             self._retry(
                 path, f"it cannot be read: {error.strerror}", 0 if isinstance(error, PermissionError) else _RETRY_S
@@ -157,7 +157,7 @@ class ModelFiles:
         except Exception:  # a problem with one file must not affect the others
             if self._name_of(path) not in self._services.broken_files:
                 _logger.exception("cannot push %s", printable(str(path)))
-            self._say(path, "the server failed to read it; see its log")
+            self._report_broken(path, "the server failed to read it; see its log")
         else:
             self._forget(path)
 
@@ -165,9 +165,9 @@ class ModelFiles:
         """Reports a problem that may pass without a change of the file."""
         del self._taken[path]
         self._retry_at_s[path] = time.monotonic() + after_s
-        self._say(path, reason)
+        self._report_broken(path, reason)
 
-    def _say(self, path: Path, reason: str) -> None:
+    def _report_broken(self, path: Path, reason: str) -> None:
         name = self._name_of(path)
         if self._services.broken_files.get(name) != reason:
             _logger.error("%s is not served: %s", printable(str(path)), reason)
@@ -210,7 +210,7 @@ class ModelFiles:
             except NotFound:
                 pass
             except Conflict as error:
-                self._say(origin.path, f"the file is gone, but its model cannot be deleted: {error.message}")
+                self._report_broken(origin.path, f"the file is gone, but its model cannot be deleted: {error.message}")
                 return
         self._forget(origin.path)
         self._change(name, None)
@@ -230,14 +230,14 @@ class ModelFiles:
         with locked(self._record.parent):
             replace_file(self._record, json.dumps(document, indent=1).encode())
 
-    async def _built(self) -> None:
+    async def _wait_for_builds(self) -> None:
         def all_over() -> bool:
             return all(_is_over(self._services, id) for id in self._builds)
 
         while not await asyncio.to_thread(all_over):
             await asyncio.sleep(_LOOK_S)
 
-    async def _loaded(self) -> None:
+    async def _load_models(self) -> None:
         for name in self._origins:
             try:
                 await self._services.registry.load(name)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from fastapi import Request, Response
 
-from service.api.access.tenants import told
+from service.api.access.tenants import short_name
 
 PREFIX = "/api/v1"
 
@@ -16,7 +16,7 @@ def blob(digest: str) -> str:
 
 
 def model(name: str) -> str:
-    return f"{PREFIX}/models/{told(name)}"
+    return f"{PREFIX}/models/{short_name(name)}"
 
 
 def version(name: str, number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
-from service.api.access.tenants import is_own, tenant
+from service.api.access.tenants import is_visible, tenant
 from service.api.control import paths, wire
 from service.api.injected import ServicesOf
 from service.api.services import Services
@@ -20,7 +20,7 @@ router = APIRouter(prefix=f"{paths.PREFIX}/quarantine", tags=["artifacts"])
 def list_quarantine(services: ServicesOf) -> wire.Quarantine:
     """Returns each quarantined artifact with its crashes and the models that use it."""
     held = services.crashes.quarantined()
-    shown = [_shown(services, artifact, record) for artifact, record in held.items()]
+    shown = [_to_wire(services, artifact, record) for artifact, record in held.items()]
     return wire.Quarantine(artifacts=[each for each in shown if each.models or not tenant.get()])
 
 
@@ -30,20 +30,20 @@ async def forgive(digest: wire.PathDigest, services: ServicesOf) -> wire.Quarant
     count.
     """
     artifact = Digest(digest)
-    shown = await run_in_threadpool(_held, services, artifact)
+    shown = await run_in_threadpool(_find_quarantined, services, artifact)
     await services.registry.forgive(artifact)
     await run_in_threadpool(services.audit.note, "forgive", artifact=artifact)
     return shown
 
 
-def _held(services: Services, artifact: Digest) -> wire.Quarantined:
+def _find_quarantined(services: Services, artifact: Digest) -> wire.Quarantined:
     record = services.crashes.quarantined().get(artifact)
     if record is None:
         raise NotFound(f"artifact {artifact} is not in quarantine", hint="octet quarantine lists those in quarantine")
-    return _shown(services, artifact, record)
+    return _to_wire(services, artifact, record)
 
 
-def _shown(services: Services, artifact: Digest, record: Record) -> wire.Quarantined:
+def _to_wire(services: Services, artifact: Digest, record: Record) -> wire.Quarantined:
     return wire.Quarantined(
         artifact=artifact,
         crashes=list(record.crashes),
@@ -51,6 +51,6 @@ def _shown(services: Services, artifact: Digest, record: Record) -> wire.Quarant
         models=[
             wire.Affected(name=build.model, version=build.version, target=build.target)
             for build in services.builds.answering(artifact)
-            if is_own(build.model)
+            if is_visible(build.model)
         ],
     )

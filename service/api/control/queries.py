@@ -18,7 +18,7 @@ def check_query(request: Request) -> None:
     route = request.scope["route"]
     if not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):  # scrapers may add their own parameters
         return
-    known = sorted(set(_taken(route.dependant)))
+    known = sorted(set(_parameter_names(route.dependant)))
     for name in request.query_params:
         if name not in known:
             close = get_close_matches(name, known, 1)
@@ -29,7 +29,7 @@ def check_query(request: Request) -> None:
             )
 
 
-def _taken(dependant: Dependant) -> Iterator[str]:
+def _parameter_names(dependant: Dependant) -> Iterator[str]:
     """Yields the names of the query parameters of a dependant and its dependencies."""
     for field in dependant.query_params:
         members = getattr(field.field_info.annotation, "model_fields", None)
@@ -38,4 +38,4 @@ def _taken(dependant: Dependant) -> Iterator[str]:
         else:
             yield from (member.alias or name for name, member in members.items())
     for each in dependant.dependencies:
-        yield from _taken(each)
+        yield from _parameter_names(each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from service.api.access.tenants import tenant as asking
+from service.api.access.tenants import tenant as current_tenant
 from service.api.services import Services
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, TenantFull
@@ -40,7 +40,7 @@ def check_room(
 
 def check_source(services: Services, source: Digest) -> None:
     """Raises `NotFound` if no model that the request may see has this file. The client must then send it."""
-    if asking.get() and source not in files_of(services, asking.get()):
+    if current_tenant.get() and source not in files_of(services, current_tenant.get()):
         raise NotFound(f"there is no blob {source}", hint="send the file itself")
 
 

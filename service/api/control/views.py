@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Response
 
-from service.api.access.tenants import told
+from service.api.access.tenants import short_name
 from service.api.control import paths, wire
 from service.core.alias import Alias
 from service.core.build import Build
@@ -58,22 +58,22 @@ def model(newest: ModelVersion, standing: Standing, aliases: Iterable[Alias]) ->
 
 def builds(of: Sequence[Build], store: BuildStore) -> list[wire.Build]:
     """Returns builds, each with all models that requested it."""
-    asking = store.requests_of([each.id for each in of])
-    return [_build(each, asking[each.id]) for each in of]
+    requesters = store.requests_of([each.id for each in of])
+    return [_build(each, requesters[each.id]) for each in of]
 
 
 def build(of: Build, store: BuildStore) -> wire.Build:
     return builds([of], store)[0]
 
 
-def _build(of: Build, asking: Requests) -> wire.Build:
+def _build(of: Build, requesters: Requests) -> wire.Build:
     here, quantizes = paths.build(of.id), is_quantization(of.options)
     return wire.Build(
         id=of.id,
         key=of.key,
         model=of.model,
         version=of.version,
-        models=[wire.AskedBy(name=name, version=number) for name, number, _ in asking],
+        models=[wire.AskedBy(name=name, version=number) for name, number, _ in requesters],
         source=of.source,
         target=of.target,
         numerics=of.numerics,
@@ -112,7 +112,7 @@ def answer_with_build(response: Response, of: Build, store: BuildStore) -> wire.
 def answer_with_builds(response: Response, model: str, of: Sequence[Build], store: BuildStore) -> wire.Builds:
     response.status_code = 200 if all(each.state.is_final for each in of) else 202
     response.headers["location"] = (
-        paths.build(of[0].id) if len(of) == 1 else f"{paths.PREFIX}/builds?model={told(model)}"
+        paths.build(of[0].id) if len(of) == 1 else f"{paths.PREFIX}/builds?model={short_name(model)}"
     )
     return wire.Builds(builds=builds(of, store))
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from service.api.access import told
+from service.api.access.told import send_keys
 from service.api.data_plane.questions import Questions
 from service.api.data_plane.reports import Reports
 from service.api.oip.address import parse_address
@@ -44,8 +44,8 @@ class Listener(Unheard):
                 self._services.tracing.flush()
             except Exception:  # the report comes from a process that runs models' code, so it may contain anything
                 _logger.exception("cannot create traces from the data plane's report")
-        if self._services.access.used(report["used"]):
-            told.tell(self._services)
+        if self._services.access.count_used(report["used"]):
+            send_keys(self._services)
 
     def traced(self, trace: Members) -> None:
         if self._services.tracing is not None:
@@ -70,7 +70,7 @@ class Listener(Unheard):
         if services.certificate is not None:
             pair = services.certificate.pair()
             services.plane.order(*orders.certificate(pair.cert_pem, pair.key_pem))
-        told.tell(services)
+        send_keys(services)
 
     async def keep_telling(self) -> None:
         """Sends what has changed, periodically, until canceled."""

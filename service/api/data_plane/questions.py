@@ -10,8 +10,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from service.api.access import ANYBODY
-from service.api.access.audit import asking
-from service.api.access.tenants import tenant, told_text
+from service.api.access.audit import caller
+from service.api.access.tenants import shorten_names, tenant
 from service.api.data_plane.pictures import PictureQueue
 from service.api.documents import title_of
 from service.api.grpc.status import status_of as grpc_status_of
@@ -67,7 +67,7 @@ class Questions:
                 return await self._decoded(question, data)
             case "call":
                 who = question["caller"] or ANYBODY
-                asking.set((who, question["request_id"]))
+                caller.set((who, question["request_id"]))
                 tenant.set(self._services.access.tenant_of(who))
                 return await self._calls.answer(question["path"], data)
         raise NotImplementedError(question["kind"])
@@ -106,8 +106,8 @@ def _problem(exception: Exception) -> Members:
         "http": status_of(error),
         "grpc": int(grpc_status_of(error)),
         "may_be_retried": may_be_retried(error),
-        "detail": told_text(error.message),
-        "hint": told_text(error.hint or ""),
+        "detail": shorten_names(error.message),
+        "hint": shorten_names(error.hint or ""),
         "tensor": error.tensor or "",
         "retry_after_s": ceil(error.retry_after_s or 0),
     }

@@ -26,8 +26,8 @@ class Reports:
         for reason, count in report["not_allowed"].items():
             self._metrics.requests_not_allowed.labels(reason).inc(count)
         self._metrics.forwards.count(report.get("forwards", []))
-        self._metrics.cards.told(report.get("cards", []))
-        self._metrics.versions.told({(each["model"], each["version"], each["target"]) for each in report["models"]})
+        self._metrics.cards.update(report.get("cards", []))
+        self._metrics.versions.update({(each["model"], each["version"], each["target"]) for each in report["models"]})
 
     def _count_model(self, labels: Labels, changes: Members) -> None:
         metrics = self._metrics

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.access import AuditLog
-from service.api.access.tenants import is_own, qualified, told, told_text
+from service.api.access.tenants import is_visible, qualified, short_name, shorten_names
 from service.api.oip.members import flag
 from service.core.errors import Unsupported
 from service.workers.inference import ModelState, Registry
@@ -35,13 +35,13 @@ class Repository:
         """Returns every version of every model, or only those that are ready."""
         return [
             {
-                "name": told(each.model),
+                "name": short_name(each.model),
                 "version": str(each.version),
                 "state": each.state.value,
-                "reason": told_text(each.reason),
+                "reason": shorten_names(each.reason),
             }
             for each in await (self._routing or self._registry).index()
-            if is_own(each.model) and (each.state is ModelState.READY or not ready)
+            if is_visible(each.model) and (each.state is ModelState.READY or not ready)
         ]
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:

@@ -13,18 +13,18 @@ class Cards(Collector):
     """Gauges of GPU memory. There are none on a machine without GPUs, or before a model is loaded to one."""
 
     def __init__(self) -> None:
-        self._told: Sequence[Mapping[str, Any]] = ()
+        self._cards: Sequence[Mapping[str, Any]] = ()
 
-    def told(self, cards: Sequence[Mapping[str, Any]]) -> None:
-        self._told = cards
+    def update(self, cards: Sequence[Mapping[str, Any]]) -> None:
+        self._cards = cards
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        if not self._told:
+        if not self._cards:
             return
         labels = ("card", "name")
         used = GaugeMetricFamily("octet_card_used_bytes", "Memory of a GPU that models use.", labels=labels)
         memory = GaugeMetricFamily("octet_card_memory_bytes", "Memory of a GPU.", labels=labels)
-        for each in self._told:
+        for each in self._cards:
             which = str(each["card"]), str(each["name"])
             used.add_metric(which, each["used_bytes"])
             memory.add_metric(which, each["memory_bytes"])

@@ -134,7 +134,7 @@ class _Signals:
         self.came = False
 
     def __enter__(self) -> _Signals:
-        self._before = {number: signal.signal(number, self._take_note) for number in HANDLED_SIGNALS}
+        self._before = {number: signal.signal(number, self._record) for number in HANDLED_SIGNALS}
         return self
 
     def __exit__(
@@ -149,7 +149,7 @@ class _Signals:
             _logger.error("the database file is gone: restarting the server, which recreates it from the store's index")
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _take_note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         self.came = True
 
 
@@ -168,23 +168,23 @@ def _application(services: Services) -> ASGIApp:
     return app
 
 
-class _Late:
+class _LazyApplication:
     """The application, imported in a thread. The event loop can load models meanwhile, as the data plane's requests do
     not need the application; HTTP requests wait for it.
     """
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._made: asyncio.Future[ASGIApp] | None = None
+        self._loading: asyncio.Future[ASGIApp] | None = None
 
-    async def made(self) -> ASGIApp:
+    async def load(self) -> ASGIApp:
         """Returns the application. Raises the exception that prevented its creation, if any."""
-        if self._made is None:
-            self._made = asyncio.ensure_future(asyncio.to_thread(_application, self._services))
-        return await asyncio.shield(self._made)
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(_application, self._services))
+        return await asyncio.shield(self._loading)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = await self.made()
+        app = await self.load()
         await app(scope, receive, send)
 
 
@@ -208,7 +208,7 @@ class _Server(uvicorn.Server):
             presence: entered in `stack` as soon as requests are welcome.
         """
         self._presence, self._stack = presence, stack or ExitStack()
-        self._app = _Late(services)
+        self._app = _LazyApplication(services)
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -235,7 +235,7 @@ class _Server(uvicorn.Server):
         self._services.plane.listener = self._listener
         self._welcome = await self._work.enter_async_context(at_work(self._services))
         await super().startup([])
-        starting = self._not_ready_before_the_others_know()
+        starting = self._stay_unready_until_seen()
         self._do(self._keep_beating())
         self._do(self._listener.keep_telling())  # at this point it is decided whether models are loaded first
         self._do(self._announce(starting))
@@ -281,7 +281,7 @@ class _Server(uvicorn.Server):
             self._ready.beat()
             await asyncio.sleep(BEAT_EVERY_S)
 
-    def _not_ready_before_the_others_know(self) -> ExitStack:
+    def _stay_unready_until_seen(self) -> ExitStack:
         """Keeps this server not ready until others see it: a rolling update ends the old process once the new one is
         ready.
         """
@@ -298,7 +298,7 @@ class _Server(uvicorn.Server):
         await self._services.plane.reached()
         await self._services.plane.gather()  # its response shows that it received everything sent before
         try:
-            await self._app.made()
+            await self._app.load()
         except Exception as error:
             self.failure, self.should_exit = error, True
         if not self.should_exit:  # a server that is stopping accepts no requests, so must not be announced

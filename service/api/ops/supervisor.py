@@ -96,9 +96,9 @@ def serve(
 
 async def _serve(settings: Settings, compile: bool, on_started: Callable[[Started], None]) -> int:
     loop = asyncio.get_running_loop()
-    told: asyncio.Queue[int] = asyncio.Queue()
+    signals: asyncio.Queue[int] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.put_nowait, number)
+        loop.add_signal_handler(number, signals.put_nowait, number)
     with ExitStack() as stack:
         cluster.check(settings, detect_host())
         if settings.database_url is None:  # otherwise the control plane, which has the database, checks this
@@ -109,7 +109,7 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         check_writable(settings.data_dir)  # creates it, so only after the ports are reserved
         control = stack.enter_context(_control())
         supervisor = _Supervisor(settings, listeners, control, compile, on_started)
-        return await supervisor.run(told)
+        return await supervisor.run(signals)
 
 
 class _Supervisor:
@@ -173,9 +173,9 @@ class _Supervisor:
         )
         self._children = [self._data_plane, self._control_plane, self._compile_worker]
 
-    async def run(self, told: asyncio.Queue[int]) -> int:
+    async def run(self, signals: asyncio.Queue[int]) -> int:
         serving = asyncio.ensure_future(self._data_plane.run())
-        stopping = asyncio.ensure_future(self._stop_when(told, serving))
+        stopping = asyncio.ensure_future(self._stop_when(signals, serving))
         living = asyncio.ensure_future(self._keep_telling_systemd())
         # Otherwise garbage collection in a child writes to, and so copies, all pages shared with this process.
         gc.freeze()
@@ -192,8 +192,8 @@ class _Supervisor:
             self._tenants.kill()
             self._standby.end()
 
-    async def _stop_when(self, told: asyncio.Queue[int], serving: asyncio.Future[None]) -> int:
-        await told.get()
+    async def _stop_when(self, signals: asyncio.Queue[int], serving: asyncio.Future[None]) -> int:
+        await signals.get()
         self._systemd.stopping()
         if self._settings.role is Role.WORKER:
             self._control_plane.stop()
@@ -204,7 +204,7 @@ class _Supervisor:
         await asyncio.wait([serving], timeout=_PARTING_S)
         for child in (self._control_plane, self._compile_worker):
             child.stop()
-        number = await told.get()
+        number = await signals.get()
         for child in self._children:
             child.kill()
         self._tenants.kill()

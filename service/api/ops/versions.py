@@ -28,7 +28,7 @@ class Versions:
         self._loaded: set[Labels] = set()
         self._retired: dict[Labels, float] = {}  # time of unloading, by the monotonic clock; oldest first
 
-    def told(self, loaded: Collection[Labels]) -> None:
+    def update(self, loaded: Collection[Labels]) -> None:
         """Sets the loaded versions. Others are reported for `KEPT_S` longer, or until more than `MOST_KEPT` are
         unloaded.
         """

@@ -80,7 +80,7 @@ def test_a_key_that_is_none_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("OCTET_ADMIN_KEY", "hunter2")
     result = octet("serve", "--port", "0", "--json")
     assert result.exit_code == 2
-    assert "no API key" in result.output
+    assert "not an API key" in result.output
     assert "hunter2" not in result.output
 
 

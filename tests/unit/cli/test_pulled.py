@@ -15,7 +15,7 @@ def pull(root: Path, reference: str, digest: str, size_bytes: int = 100, used_s:
     folder = root / reference / digest
     (folder / "blobs").mkdir(parents=True)
     (folder / "blobs" / "one").write_bytes(bytes(size_bytes))
-    pulled._point(root / reference / "model", folder)
+    pulled._set_link(root / reference / "model", folder)
     lock = folder.with_name(f"{digest}.lock")
     lock.touch()
     os.utime(lock, (used_s, used_s))
@@ -36,8 +36,8 @@ def test_what_something_else_has_taken_the_place_of_goes(tmp_path: Path) -> None
 def test_what_a_process_serves_stays(tmp_path: Path) -> None:
     old, cut_off = pull(tmp_path, "a", OLD), tmp_path / "a" / f"{OTHER}.partial"
     cut_off.mkdir()
-    pulled._hold(old)
-    pulled._hold(tmp_path / "a" / OTHER)  # a pull is in progress
+    pulled._lock_for_life(old)
+    pulled._lock_for_life(tmp_path / "a" / OTHER)  # a pull is in progress
     try:
         pull(tmp_path, "a", NEW)
         pulled.collect(tmp_path, 0)
@@ -45,7 +45,7 @@ def test_what_a_process_serves_stays(tmp_path: Path) -> None:
         assert cut_off.exists()
     finally:
         for _ in range(2):
-            os.close(pulled._held.pop())
+            os.close(pulled._locks.pop())
     pulled.collect(tmp_path, 0)
     assert not old.exists()
     assert not cut_off.exists()
@@ -78,8 +78,8 @@ def test_a_lock_that_was_deleted_meanwhile_is_taken_anew(tmp_path: Path) -> None
 
     os.open = open_and_delete  # type: ignore[assignment]
     try:
-        pulled._hold(folder)
+        pulled._lock_for_life(folder)
     finally:
         os.open = real
     assert len(calls) == 2
-    assert os.fstat(pulled._held.pop()).st_ino == lock.stat().st_ino
+    assert os.fstat(pulled._locks.pop()).st_ino == lock.stat().st_ino

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from service.api.access.tenants import told
+from service.api.access.tenants import short_name
 
-Name = Annotated[str, AfterValidator(told)]
+Name = Annotated[str, AfterValidator(short_name)]
 """The name of a model, without the prefix of the request's tenant."""
 
 

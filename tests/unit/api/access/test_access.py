@@ -38,7 +38,7 @@ def bearer(text: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("settings", "has_key", "is_asked"),
+    ("settings", "has_key", "requires_key"),
     [
         ({}, False, False),
         ({}, True, True),
@@ -50,13 +50,13 @@ def bearer(text: str) -> bytes:
     ],
 )
 def test_keys_are_asked_for_where_there_is_one_or_where_others_reach_the_address(
-    make: Make, settings: dict[str, Any], has_key: bool, is_asked: bool
+    make: Make, settings: dict[str, Any], has_key: bool, requires_key: bool
 ) -> None:
     if has_key:
         make().keys.create("a", [Scope.ADMIN])
     access = make(**settings)
-    assert access.is_asked is is_asked
-    if is_asked:
+    assert access.requires_key is requires_key
+    if requires_key:
         with pytest.raises(Unauthorized):
             access.admit(None, Scope.PREDICT)
     else:
@@ -118,7 +118,7 @@ def test_who_has_asked_once_goes_on_asking(make: Make, clock: ManualClock, tmp_p
     make().keys.create("b", [Scope.ADMIN])
     for known in make().keys.read():
         make().keys.revoke(known)
-    assert make().is_asked  # revoking the last key does not open the server
+    assert make().requires_key  # revoking the last key does not open the server
 
 
 def test_a_damaged_file_lets_nobody_in_and_shuts_nobody_out(make: Make, clock: ManualClock, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.api.access import AuditLog
-from service.api.access.audit import AuditFile, asking
+from service.api.access.audit import AuditFile, caller
 from tests.support.manual_clock import ManualClock
 
 
@@ -25,11 +25,11 @@ def test_the_newest_entries_come_first(tmp_path: Path) -> None:
 
 def test_an_entry_says_whose_request_it_was(tmp_path: Path) -> None:
     log = AuditLog(AuditFile(tmp_path / "audit.jsonl"))
-    token = asking.set(("camera", "r-1"))
+    token = caller.set(("camera", "r-1"))
     try:
         log.note("push", model="digits")
     finally:
-        asking.reset(token)
+        caller.reset(token)
     (entry,) = log.last(5)
     assert (entry["who"], entry["request_id"]) == ("camera", "r-1")
 

@@ -195,7 +195,7 @@ def test_of_two_files_of_one_name_the_first_has_it(plane: ControlPlane, folder: 
     put(folder / "a.tflite", OTHER)
     follow(ModelFiles(plane.services, [folder]))
     assert served(plane) == {"a": [1]}
-    assert "as that of a.bin" in broken(plane)["a.tflite"]
+    assert "like that of a.bin" in broken(plane)["a.tflite"]
 
 
 def test_the_second_file_of_a_name_has_it_when_the_first_is_gone(plane: ControlPlane, folder: Path) -> None:

@@ -272,7 +272,7 @@ def test_a_tenant_stores_no_more_than_it_may(house: House) -> None:
     files = house.plane.services.models
     room = QUOTAS["frugal"]["stored_bytes"] - sum(files.file_sizes("frugal").values())
     refused = problem(house.frugal.push(MODEL + 200 * b"x", "large"), 507, "tenant_full")
-    assert f"{room} are left" in refused["detail"]
+    assert f"only {room} of the tenant frugal's 250 bytes are free" in refused["detail"]
 
 
 def test_a_quantization_is_ones_own_and_counts_as_two_builds(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_calibration_sets_and_results_are_stored_bytes(tmp_path: Path) -> None:
         for tenant in (acme, beta):
             cancel(tenant, tenant.push(FLOAT, "net"))
         refused = beta.ask("POST", "/api/v1/models/net/quantizations", content=SET)
-        assert f"{len(FLOAT)} are kept free" in problem(refused, 507, "tenant_full")["detail"]
+        assert f"{len(FLOAT)} more bytes are reserved" in problem(refused, 507, "tenant_full")["detail"]
         assert acme.ask("POST", "/api/v1/models/net/quantizations", content=SET).status_code == 202
         assert sum(files_of(plane.services, "acme").values()) == len(FLOAT) + len(SET)
         cancel(acme, quantized(plane, acme, tmp_path))
@@ -329,8 +329,8 @@ def test_requests_of_all_keys_of_a_tenant_count_together(tmp_path: Path) -> None
         with pytest.raises(QuotaExceeded, match="the tenant acme's 3 requests of this day are used up") as caught:
             access.admit(f"Bearer {keys[1]}".encode(), Scope.READ)
         assert caught.value.retry_after_s is not None
-        access.used({"beta~": 3, "acme~": 2})
-        known = {each.key.id: each.used for each in access.known()}
+        access.count_used({"beta~": 3, "acme~": 2})
+        known = {each.key.id: each.used for each in access.keys_with_use()}
         assert known["acme~"] == 5
 
 

@@ -92,7 +92,7 @@ def test_what_is_no_certificate_is_named(tmp_path: Path, files: tuple[Path, Path
         (cert, make_certificate(other)[1]),
         (cert, locked),
     ):
-        with pytest.raises(InvalidInput, match="no certificate and its key"):
+        with pytest.raises(InvalidInput, match="not a certificate and its key"):
             certificate_of(Settings(tls_cert=pair[0], tls_key=pair[1]))
 
 
