@@ -32,7 +32,7 @@ _SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("gcs", "azure")
 
 @pytest.fixture(params=["local", "memory", "bucket", "s3", *_SLOW])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
-    """Each test of the contract runs on all stores."""
+    """A store of each type in turn."""
     if request.param == "local":
         return LocalBlobStore(tmp_path / "store")
     if request.param == "memory":
@@ -43,7 +43,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
 
 @pytest.fixture
 def damage(store: BlobStore) -> Callable[[Digest], None]:
-    """Damages a blob of `store`."""
+    """A function that damages a blob of `store`."""
 
     def flip(digest: Digest) -> None:
         if isinstance(store, MemoryBlobStore):
@@ -61,7 +61,7 @@ def damage(store: BlobStore) -> Callable[[Digest], None]:
 
 @pytest.fixture
 def make_older(store: BlobStore) -> Callable[[Digest, float], None]:
-    """Makes it look as if a blob of `store` had been put so many seconds earlier."""
+    """A function that makes a blob of `store` look as if it had been put `seconds` earlier."""
 
     def change(digest: Digest, seconds: float) -> None:
         if isinstance(store, MemoryBlobStore):

@@ -1,4 +1,4 @@
-"""Archives of layouts, which strangers send."""
+"""Tests of reading tar archives of layouts, which are untrusted."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_blob_of_another_size_is_not_written(archive: Path, artifact: Digest, 
 
 
 def packed(*members: tuple[str, bytes], change: Callable[[tarfile.TarInfo], None] = lambda member: None) -> bytes:
-    """A tar archive, of which `change` may change the header of the last member."""
+    """Returns a tar archive of `members`. `change` may change the header of the last one."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for place, (name, data) in enumerate(members, 1):

@@ -1,4 +1,4 @@
-"""What every bucket promises, beyond what stores ask of it: in memory, and at each provider's server."""
+"""Tests of the contract of buckets that the store tests do not cover: in memory, and with each provider's server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from service.core.errors import NotFound
 from tests.support.buckets import TestedBucket, memory_bucket
 
-LARGE = bytes(range(256)) * (20 << 12)  # 20 MiB: parts of an upload, and of a download
+LARGE = bytes(range(256)) * (20 << 12)  # 20 MiB: it is uploaded and downloaded in several parts
 _SERVERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("gcs", "azure")]
 
 
@@ -26,8 +26,9 @@ def read(bucket: TestedBucket, name: str) -> bytes:
 
 
 def test_a_name_is_taken_once(bucket: TestedBucket) -> None:
-    """Or who has lost the lock would write over the index of a store. At once is not asked for: Swift then says yes to
-    several.
+    """Otherwise a process that has lost the lock would overwrite the index of a store.
+
+    The calls are sequential, because Swift confirms several concurrent ones.
     """
     assert [bucket.create("index/1", b"%d" % number) for number in range(3)] == [True, False, False]
     assert read(bucket, "index/1") == b"0"

@@ -1,4 +1,4 @@
-"""The index of a store in a bucket: every change is kept, whoever loses the lock, and the last is seen in an outage."""
+"""Tests of the index in a bucket: a lost lock loses no change, and in an outage the last index is used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_threads_that_change_it_lose_no_change(bucket: TestedBucket, tmp_path: P
 
 
 def test_who_lost_the_lock_and_does_not_know_it_writes_nothing(bucket: TestedBucket, tmp_path: Path) -> None:
-    """Nor where what was written since is so much that the number is free again."""
+    """It also writes nothing if others have written so often that the object with its number was deleted again."""
     for changes in (1, 30):
         slow, fast = (BucketIndex(bucket, nullcontext, tmp_path / f"seen-{name}") for name in ("slow", "fast"))
         for index in (slow, fast):

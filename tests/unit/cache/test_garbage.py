@@ -1,4 +1,4 @@
-"""What is collected, and what is not."""
+"""Tests of garbage collection: which blobs are deleted, and which are kept."""
 
 from __future__ import annotations
 

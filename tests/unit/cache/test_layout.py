@@ -1,4 +1,4 @@
-"""Manifests, the index and referrers."""
+"""Tests of layouts: manifests, the index and referrers."""
 
 from __future__ import annotations
 

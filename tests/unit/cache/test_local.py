@@ -1,4 +1,4 @@
-"""What the local store promises beyond the contract: how things lie on the disk."""
+"""Tests of the local store beyond the common contract: files, locks and crashes."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_full_disk_has_its_own_error_and_keeps_nothing(
     def full(descriptor: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(os, "fsync", full)  # where delayed allocation says so
+    monkeypatch.setattr(os, "fsync", full)  # with delayed allocation, a full disk is reported here
     with pytest.raises(StorageFull):
         store.put_bytes(DATA)
     assert list(store.iterate()) == []

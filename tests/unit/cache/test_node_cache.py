@@ -1,4 +1,4 @@
-"""The part of a bucket that is on a machine's disk: verified, bounded, fetched once."""
+"""Tests of the cache of a bucket's blobs on a machine's disk: verified, limited in size, fetched once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bucket() -> TestedBucket:
 
 @pytest.fixture
 def elsewhere(bucket: TestedBucket, tmp_path: Path) -> BucketBlobStore:
-    """The store as another machine has it, which has put `BLOB` there."""
+    """The store on another machine, which has put `BLOB` into the bucket."""
     store = BucketBlobStore(bucket, tmp_path / "elsewhere", 1 << 30)
     store.put_bytes(BLOB)
     return store
@@ -134,7 +134,7 @@ def test_the_least_recently_used_are_evicted_beyond_the_limit(bucket: TestedBuck
 def test_what_is_mapped_or_was_just_asked_for_is_not_evicted(
     bucket: TestedBucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pinned by this process or by another; and the limit is exceeded rather than a path broken."""
+    """A blob may be pinned by this process or by another. The cache exceeds its limit rather than break a path."""
     store, other = (BucketBlobStore(bucket, tmp_path / "cache", 1) for _ in range(2))
     pinned, in_hand, unused = (store.put_bytes(bytes([number]) * 100) for number in range(3))
     other.pin([pinned])

@@ -1,4 +1,4 @@
-"""Descriptors and manifests that other tools, or attackers, may have written."""
+"""Tests of parsing descriptors and manifests that other tools, or attackers, may have written."""
 
 from __future__ import annotations
 

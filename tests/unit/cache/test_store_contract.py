@@ -1,4 +1,4 @@
-"""What every blob store promises; `store` is each in turn: a folder, its twin in memory, a bucket of either kind."""
+"""Tests of the contract of all blob stores. `store` is each in turn: in a folder, in memory, in buckets."""
 
 from __future__ import annotations
 

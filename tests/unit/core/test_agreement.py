@@ -1,4 +1,4 @@
-"""When a build that was compared with another runtime is verified, and when it is different."""
+"""Tests of the decision whether a build agrees with its reference runtime."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_deviation_is_read_as_it_was_written() -> None:
     ("report", "expected"),
     [
         ({"verified": True, "outcome": "equal"}, True),
-        ({"verified": True, "outcome": "different"}, True),  # of an earlier release, whose outcome decided nothing
+        ({"verified": True, "outcome": "different"}, True),  # an earlier release, which ignored the outcome
         ({"verified": False, "outcome": "different"}, False),
         ({"verified": False, "outcome": "different", "accepted": True}, True),
         ({"verified": False, "outcome": "not_checked"}, False),

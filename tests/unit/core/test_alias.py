@@ -1,4 +1,4 @@
-"""What a name for versions stands for, as it is promoted and rolled back."""
+"""Tests of promoting and rolling back aliases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bucket answers a request, and what of its answer is the request's."""
+"""Tests of fitting a request to a bucket, and of cutting the padding off its outputs."""
 
 from __future__ import annotations
 

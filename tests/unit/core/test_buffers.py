@@ -1,4 +1,4 @@
-"""Aligned memory for tensors."""
+"""Tests of aligned memory for tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call plan is read as hostile: nothing in it leads out of the model's memory."""
+"""Tests of parsing untrusted call plans: no plan can access memory outside the model's."""
 
 from __future__ import annotations
 

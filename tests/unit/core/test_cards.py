@@ -1,4 +1,4 @@
-"""Which cards a machine has, as its driver says in a child."""
+"""Tests of detecting GPUs in a child process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _detected() -> Any:
-    """And whether this process could still fork: it has not loaded the driver."""
+    """Returns the detected GPUs, and whether this process has loaded the driver, after which it must not fork."""
     found = detect_cards()
     is_loaded = any("libcuda" in line for line in Path("/proc/self/maps").read_text().splitlines())
     listed = [[card.name, card.capability] for card in found.cards]

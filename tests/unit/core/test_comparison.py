@@ -1,4 +1,4 @@
-"""Which values are equal, and how far apart others are."""
+"""Tests of comparing outputs: which values are equal, and how large a difference is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from service.core.comparison import compare_output, compare_outputs, equal_values
 
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
-OTHER_NAN = np.array([0xFFC12345], np.uint32).view(np.float32)[0]  # another sign and another payload
+OTHER_NAN = np.array([0xFFC12345], np.uint32).view(np.float32)[0]  # differs from NAN in its sign and its payload
 
 
 @pytest.mark.parametrize(

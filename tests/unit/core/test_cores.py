@@ -1,4 +1,4 @@
-"""Which cores there are, and how much of them is paid for, read from made-up folders."""
+"""Tests of detecting cores and CPU quotas, with folders that imitate /sys."""
 
 from __future__ import annotations
 

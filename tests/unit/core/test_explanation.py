@@ -1,4 +1,4 @@
-"""A coverage report and a profile side by side: whose time is whose, and what adds up to what."""
+"""Tests of combining a coverage report and a profile: the times of layers, and their sums."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_generated_code_is_told_by_operator_the_longest_first() -> None:
         ("octet_conv_a", 4.0),
         ("octet_plain_fused_add_sum2", 2.0),
         ("octet_plain_exp7", 2.0),
-        ("octet_plain_exp_0123456789abcdef", 1.0),  # on a card
+        ("octet_plain_exp_0123456789abcdef", 1.0),  # on a GPU
     ]
     explanation = explained(coverage([layer("a", "conv")]), profile(*calls))
     assert list(explanation.generated().items()) == [("exp", 0.4), ("add_sum", 0.2)]

@@ -1,4 +1,4 @@
-"""Of the C library's heap there is one, however many threads allocate."""
+"""Tests that all threads share one heap of the C library."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ print(text.value.count(b"<heap nr="))
 @pytest.mark.skipif(not os.confstr("CS_GNU_LIBC_VERSION"), reason="of glibc")
 @pytest.mark.parametrize(("how", "is_one"), [("one", True), ("as it is", False)])
 def test_threads_share_one_heap(how: str, is_one: bool) -> None:
-    """Or each of those that the control plane's pools start and end would leave what was freed in one of its own."""
+    """Otherwise each thread that the control plane's pools start and end would leave freed memory in its own heap."""
     done = subprocess.run([sys.executable, "-c", _COUNT, how], check=True, capture_output=True, text=True)
     assert (int(done.stdout) == 1) == is_one

@@ -1,4 +1,4 @@
-"""What a key reads, and what is kept of it."""
+"""Tests of the form of API keys and of what is stored of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of the log."""
+"""Tests of the formats of log lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("room")
 
 
 def logged(form: str, body: str) -> list[str]:
-    """The standard error of a process that logs so."""
+    """Runs `body` in a process that logs in the format `form`. Returns the lines of its standard error."""
     program = _PROGRAM.format(form=form, body=body)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=WORK_TIMEOUT_S, check=True

@@ -1,4 +1,4 @@
-"""Labels and preprocessing: what may be said, and how it is written down."""
+"""Tests of labels and preprocessing: which values are valid, and how they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages to systemd, on a socket like the one that systemd opens."""
+"""Tests of messages to systemd, with a socket like systemd's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from service.core.notify import ServiceManager
 
 @pytest.fixture(params=["a file", "an abstract name"])
 def named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A socket of datagrams, and its name as systemd passes it."""
+    """A datagram socket, and its name in the form that systemd passes it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         if request.param == "a file":
             listener.bind(str(tmp_path / "notify"))
             yield listener, str(tmp_path / "notify")
         else:
-            listener.bind("")  # the kernel chooses one
+            listener.bind("")  # the kernel chooses a name
             yield listener, "@" + listener.getsockname()[1:].decode()
 
 

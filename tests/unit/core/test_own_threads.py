@@ -1,4 +1,4 @@
-"""Threads are counted from when a program begins."""
+"""Tests of counting a process's own threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 _COUNTED = "from service.core.own_threads import own_threads; import threading; before = own_threads(); "
 _ONE_MORE = "threading.Thread(target=threading.Event().wait, daemon=True).start(); "
-_NATIVE = "import _thread, time; _thread.start_new_thread(time.sleep, (60,)); "  # which `threading` does not know of
+_NATIVE = "import _thread, time; _thread.start_new_thread(time.sleep, (60,)); "  # unknown to `threading`
 
 
 def _said(program: str) -> str:
@@ -19,10 +19,10 @@ def test_a_program_has_one_and_each_that_it_starts() -> None:
 
 
 def test_those_that_were_there_before_are_an_emulators() -> None:
-    """As qemu's are, before the interpreter runs."""
+    """Native threads that exist before the import are taken for an emulator's, such as qemu's."""
     assert _said(f"{_NATIVE}{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
 
 
 def test_those_of_python_that_were_there_before_are_ours() -> None:
-    """Where the module is imported late."""
+    """Python threads are counted as own threads even if the module is imported after they started."""
     assert _said(f"import threading; {_ONE_MORE}{_COUNTED}print(before)") == "2"

@@ -1,4 +1,4 @@
-"""What is shown of foreign text."""
+"""Tests of escaping untrusted text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
         ("\x1b]0;owned\x07", r"\x1b]0;owned\x07"),
         ("a\nb\r\tc", r"a\nb\r\tc"),
         ("exe.\u202egpj", r"exe.\u202egpj"),
-        ("\x9b31m", r"\x9b31m"),  # CSI as one character
+        ("\x9b31m", r"\x9b31m"),  # the control sequence introducer as one character
         ("caf\udce9.tflite", r"caf\xe9.tflite"),
         ("\U000e0041", r"\U000e0041"),
     ],

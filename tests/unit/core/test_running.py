@@ -1,4 +1,4 @@
-"""Notes of what runs, in memory that another process writes."""
+"""Tests of the table of running calls, in memory that another process writes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from service.core.digest import Digest, digest_of
 from service.core.running import Running
 
 FIRST, SECOND = digest_of(b"first"), digest_of(b"second")
-SLOTS, DIGEST_BYTES = 16_384, 71  # as service/native/plane/control/loading.cc has them
+SLOTS, DIGEST_BYTES = 16_384, 71  # the constants of service/native/plane/control/loading.cc
 
 
 class DataPlane:
-    """What it does with the memory that it inherits."""
+    """Writes to the inherited memory like a data plane."""
 
     def __init__(self, running: Running) -> None:
         self._memory = mmap.mmap(os.dup(running.descriptor), SLOTS * (1 + DIGEST_BYTES))

@@ -1,4 +1,4 @@
-"""Work that nobody waits for."""
+"""Tests of lowering the priority of background work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ print(json.dumps([os.nice(0), os.sched_getscheduler(0)]))
 
 
 def found(before: int, nice: int) -> tuple[int, int]:
-    """Niceness and policy of a process that was nicer by `before` already."""
+    """Returns niceness and scheduling policy after `step_back(nice)` in a process whose niceness was `before`."""
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(before), str(nice)], capture_output=True, text=True, check=True
     )

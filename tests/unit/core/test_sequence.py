@@ -1,4 +1,4 @@
-"""The state of a sequence, and how a signature carries it."""
+"""Tests of the state of a sequence, and of states in a signature."""
 
 from __future__ import annotations
 

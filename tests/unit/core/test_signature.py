@@ -1,4 +1,4 @@
-"""What stored integers stand for."""
+"""Tests of converting stored integers to real values."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def test_both_ends_of_the_range_are_subtracted_without_overflow() -> None:
 
 def test_a_product_is_rounded_once() -> None:
     stored, scale = np.arange(-(1 << 15), 1 << 15, dtype=np.int16), float(np.float32(0.1))
-    exact = np.array([scale * int(each) for each in stored])  # 24 and 16 bits: exact in float64
+    exact = np.array([scale * int(each) for each in stored])  # products of 24 and 16 bits are exact in float64
     np.testing.assert_array_equal(Quantization(scale, 0).real(stored), exact.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Which targets run on which machine, by what Linux says of it."""
+"""Tests of which targets a machine runs, according to the features that Linux reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_flags_are_those_of_the_first_cpu() -> None:
 
 
 def _auxiliary_values(*names: str) -> dict[int, int]:
-    """AT_HWCAP and AT_HWCAP2 of an aarch64 CPU that has the features, by the kernel's own header."""
+    """Returns AT_HWCAP and AT_HWCAP2 of an aarch64 CPU with these features, from the bits in the kernel's header."""
     text = (_ZIG / "lib/libc/include/aarch64-linux-any/asm/hwcap.h").read_text()
     bits = {
         (26 if found[1] else 16, found[2].lower()): 1 << int(found[3])
@@ -49,12 +49,12 @@ def test_on_arm_they_are_what_the_kernel_tells_the_process(features: set[str]) -
 
 
 def test_on_risc_v_they_are_the_letters_of_its_extensions() -> None:
-    """Bits as qemu-riscv64 reports them for `-cpu rv64,v=true`."""
+    """The bits are those that qemu-riscv64 reports for `-cpu rv64,v=true`."""
     assert hwcap_features("riscv64", {16: 0x20112D}.__getitem__) == set("imafdcv")
 
 
 def test_an_arm_host_is_not_what_cpuinfo_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Which is the emulator's machine's under an emulator."""
+    """Under an emulator, /proc/cpuinfo describes the machine that the emulator runs on."""
     (tmp_path / "cpuinfo").write_text(CPUINFO + "\nModel\t: Raspberry Pi 5 Model B Rev 1.0\n")
     monkeypatch.setattr(target, "_CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(target, "_auxiliary_value", _auxiliary_values("asimd", "asimddp").__getitem__)
@@ -86,7 +86,7 @@ def test_a_machine_that_has_what_a_target_needs_runs_it(target: object) -> None:
 
 
 def test_a_card_is_not_what_host_means() -> None:
-    """Whoever wants the card names it."""
+    """A user who wants the GPU has to name its target."""
     v3 = parse_target("x86-64-v3")
     host = Host("x86_64", v3.features | {"sm_80", "sm_86", "sm_89"})
     assert host.best is v3

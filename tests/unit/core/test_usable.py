@@ -1,4 +1,4 @@
-"""Data directories that cannot be written, and the reasons that are given."""
+"""Tests of the error messages for data directories that cannot be written."""
 
 from __future__ import annotations
 

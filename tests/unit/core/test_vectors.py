@@ -1,4 +1,4 @@
-"""The inputs that artifacts are verified on."""
+"""Tests of the inputs that artifacts are verified with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPES = [(), (1,), (0, 3), (7,), (1, 490), (1, 49, 10, 1), (1, 8, 8, 3), (2, 5,
 HASH = "b21d717bcdd9ea90e21e52c208df6b70403b0ceb9725eec01e0a6178f41f3752"
 
 
-EACH = 3  # an extreme, a random and a smooth input, in turn
+EACH = 3  # the order repeats after three inputs: an extreme, a random and a smooth one
 
 
 def inputs_of(
@@ -51,7 +51,7 @@ def test_ten_extremes_differ_from_each_other(datatype: str, shape: tuple[int, ..
 
 
 def steps(value: NDArray[Any]) -> float:
-    """How far elements that lie side by side in a row are apart, in the mean."""
+    """Returns the mean difference of neighboring elements in a row."""
     return float(np.abs(np.diff(value.astype(np.float64), axis=2)).mean())
 
 
@@ -104,7 +104,7 @@ def test_fewer_samples_are_the_first_of_more() -> None:
 
 
 def test_inputs_stay_what_the_stored_answers_are_for() -> None:
-    """If this fails, artifacts in use would no longer verify: give `Report.VECTORS` a new version, and this a hash."""
+    """If it fails, existing artifacts would not verify any more: give `Report.VECTORS` a new version, update `HASH`."""
     found = b"".join(value.tobytes() for value in inputs_of("INT8", 1, 6, 6, 3, samples=24, zero_point=-1))
     assert hashlib.sha256(found).hexdigest() == HASH
 

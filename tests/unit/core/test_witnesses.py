@@ -1,4 +1,4 @@
-"""What a numerics report says of its witnesses."""
+"""Tests of the part of a numerics report about its witnesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of aliases; on SQLite and on PostgreSQL."""
+"""Tests of the table of aliases, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds as those see them who ask for them; on SQLite and on PostgreSQL."""
+"""Tests of the builds table from the view of a client that requests builds, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_build_that_was_canceled_is_tried_again_when_asked_for(builds: BuildSt
 
 @pytest.fixture
 def alike(builds: BuildStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ids of two builds, which differ in the fifth character first."""
+    """The ids of two builds, which differ from the fifth character on."""
     ids = ["abcd0" + "1" * 27, "abcd1" + "1" * 27]
     made = map(UUID, ids)
     monkeypatch.setattr("service.db.builds.uuid.uuid4", lambda: next(made))

@@ -1,4 +1,4 @@
-"""Which models have changed; on SQLite, which knows only that something has, and on PostgreSQL."""
+"""Tests of notifications of changed models: on PostgreSQL, and on SQLite, which reports only that something changed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LEASE_S = 30.0
 
 @pytest.fixture
 def other(database_url: str) -> Iterator[Database]:
-    """The database as another process has it, which writes nothing."""
+    """A second connection to the database, like that of another process. It writes nothing."""
     database = Database(database_url)
     yield database
     database.close()
 
 
 class Reader:
-    """Asks as a server does, and collects what it is told until it has been told of a model."""
+    """Polls for changes like a server."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes, self._mark = changes, -1

@@ -1,4 +1,4 @@
-"""Transactions and migrations; on SQLite and on PostgreSQL."""
+"""Tests of transactions and migrations, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_newest_migration_is_the_one_that_alembic_leads_to(database: Databas
 
 
 def test_text_is_text_in_a_database_that_knows_no_encoding(postgres_server: str) -> None:
-    """As a server makes it whose locale is C."""
+    """A PostgreSQL server with the locale C creates such databases."""
     with own_database(postgres_server, "TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'") as url:
         database = Database(url)
         database.migrate()
@@ -175,7 +175,7 @@ def test_a_full_disk_has_its_own_error(tmp_path: Path) -> None:
 
 
 def test_the_next_build_is_found_without_a_sort_on_postgresql(postgres_schema: str) -> None:
-    """However many wait: the order of the claims is an index."""
+    """The order of claims is an index, so finding the next build does not depend on the number of waiting builds."""
     database = Database(postgres_schema)
     database.migrate()
     store, some = BuildStore(database), [inputs(source=str(number)) for number in range(300)]
@@ -192,7 +192,7 @@ def test_the_next_build_is_found_without_a_sort_on_postgresql(postgres_schema: s
 
 @pytest.mark.parametrize("revision", ["0006", "0007", "0008", "0010"])
 def test_a_program_of_before_the_last_migrations_can_still_write(database: Database, revision: str) -> None:
-    """What it does not know of has a default; what it knows of is there, and as wide."""
+    """New columns have defaults, and all columns that the older release uses exist with the same types."""
     head = database.schema()[1]
     with database.write() as connection:
         command.downgrade(alembic_config(connection), revision)
@@ -211,7 +211,7 @@ def test_a_program_of_before_the_last_migrations_can_still_write(database: Datab
 
 
 def _value_for(column: sa.Column[object]) -> object:
-    """A value that is not null and of the column's type; the same number everywhere, so that references hold."""
+    """Returns a value of the column's type that is not null. All numbers are equal, so that foreign keys are valid."""
     if isinstance(column.type, sa.DateTime):
         return datetime(2026, 1, 1, tzinfo=UTC if getattr(column.type, "timezone", False) else None)
     if isinstance(column.type, sa.Date):

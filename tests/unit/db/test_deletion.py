@@ -1,4 +1,4 @@
-"""What is forgotten with a model; on SQLite and on PostgreSQL."""
+"""Tests of deleting models, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def claimed(builds: BuildStore) -> Claim:
 
 
 def build(builds: BuildStore, name: str = "a", version: int = 1, source: str = "one") -> str:
-    """The id of a build that succeeded."""
+    """Runs a build until it has succeeded, and returns its id."""
     found, created = builds.submit(inputs(source), name, version)
     if created:
         claim = claimed(builds)

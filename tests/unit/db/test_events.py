@@ -1,4 +1,4 @@
-"""A build's history; on SQLite and on PostgreSQL."""
+"""Tests of a build's history, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_reason_of_a_failure_is_in_the_history(builds: BuildStore, claim: Cl
 
 
 def test_a_log_of_any_text_is_kept(builds: BuildStore, claim: Claim) -> None:
-    line = "naïve \x00 \x1b[31m 😀 \ud800"  # what a hostile model names its tensors
+    line = "naïve \x00 \x1b[31m 😀 \ud800"  # a hostile model may have a tensor of this name
     builds.log(claim, line)
     assert builds.events(claim.build.id)[-1].kind == "log"
     builds.finish(claim, error=BuildCrashed(line, tensor=line))

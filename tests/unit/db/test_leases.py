@@ -1,4 +1,4 @@
-"""Claims: who may work on a build, and whose word counts; on SQLite and on PostgreSQL."""
+"""Tests of claims: which worker may work on a build, and which may change it, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_clock_that_is_put_back_keeps_no_build_from_the_next_worker(builds: Bu
     build, _ = builds.submit(inputs(), "a", 1)
     claim_as(builds, "first")
     clock.jump(-86_400)
-    assert builds.claim("second", LEASE_S) is None  # the first may be alive: it is not known for how long it is silent
+    assert builds.claim("second", LEASE_S) is None  # the first worker may be alive
     clock.advance(LEASE_S / 2)
     assert builds.claim("second", LEASE_S) is None
     clock.advance(LEASE_S / 2 + 1)

@@ -1,4 +1,4 @@
-"""Models and versions; on SQLite and on PostgreSQL."""
+"""Tests of models and versions, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

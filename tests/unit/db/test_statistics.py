@@ -1,4 +1,4 @@
-"""What the metrics are made of; on SQLite and on PostgreSQL."""
+"""Tests of the counts for the metrics, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

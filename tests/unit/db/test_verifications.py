@@ -1,4 +1,4 @@
-"""Verifications: who may work on one, whose word counts, and what may be served; on SQLite and on PostgreSQL."""
+"""Tests of verifications: which worker may claim and change one, and what may be served, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

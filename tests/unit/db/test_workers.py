@@ -1,4 +1,4 @@
-"""The table of workers, on every engine."""
+"""Tests of the table of workers, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

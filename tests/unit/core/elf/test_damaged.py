@@ -1,4 +1,4 @@
-"""Files that no linker writes: whatever their bytes are, the check answers, and what it admits can be loaded."""
+"""Tests with damaged libraries: the check always ends with a decision, and a library that it accepts can be loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEXT = (
 )  # fmt: skip
 _OPTIONS = ("-z", "now", "-z", "separate-code", "--hash-style=gnu", "--strip-debug")
 
-# Loads every library of a folder, looks up a symbol that is there and one that is not, and says that it got there.
+# Loads every library of a folder, looks up an existing and a missing symbol in each, and prints "done" at the end.
 _LOADER = """
 import ctypes, sys
 from pathlib import Path
@@ -48,13 +48,13 @@ print("done")
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """For this machine."""
+    """The bytes of a library for this machine's architecture."""
     architecture = detect_host().architecture
     return linked(tmp_path_factory.mktemp("library"), _TEXT, architecture, *_OPTIONS).read_bytes()
 
 
 def _places(whole: bytes) -> Iterator[tuple[int, int]]:
-    """Where a library has its tables: offset and size of the headers, the dynamic section and what that leads to."""
+    """Yields the offset and size of each table of a library: headers, dynamic section, and the tables it points to."""
     yield 0, _HEADER
     (count,) = struct.unpack_from("<H", whole, 56)
     yield _HEADER, count * _PROGRAM
@@ -88,7 +88,7 @@ def test_whatever_is_admitted_can_be_loaded(tmp_path: Path, library: bytes) -> N
             refused += 1
         else:
             (tmp_path / f"{number}.so").write_bytes(changed)
-    assert 3000 < refused < 5990  # or nothing was damaged, or nothing is left to load
+    assert 3000 < refused < 5990  # some damaged files must be refused, and some must be left to load
     done = subprocess.run([sys.executable, "-c", _LOADER, tmp_path], capture_output=True, text=True, check=False)
     assert done.stdout == "done\n", f"status {done.returncode} at {done.stderr.splitlines()[-1]}"
 
@@ -114,7 +114,7 @@ def test_damaged_objects_are_answered(tmp_path: Path) -> None:
 
 
 def _with_dynamic(whole: bytes, tag: int, value: int) -> bytes:
-    """`whole` with another value of a dynamic entry."""
+    """Returns `whole` with another value of the dynamic entry `tag`."""
     changed = bytearray(whole)
     offset, size = list(_places(whole))[-1]
     for at in range(offset, offset + size, _DYNAMIC_ENTRY):
@@ -125,7 +125,7 @@ def _with_dynamic(whole: bytes, tag: int, value: int) -> bytes:
 
 
 def _relocations(whole: bytes) -> int:
-    """Where the relocations lie, which is at their address, as they are in the first segment."""
+    """Returns the file offset of the relocations. It equals their address, because they are in the first segment."""
     offset, size = list(_places(whole))[-1]
     entries = dict(struct.iter_unpack("<QQ", whole[offset : offset + size]))
     return int(entries[7])
@@ -140,7 +140,7 @@ def test_a_relocation_writes_to_the_librarys_own_data(library: bytes) -> None:
 
 
 def test_more_relative_relocations_than_there_are_is_refused(library: bytes) -> None:
-    for count in (2, 1000):  # there is one, which comes first; what follows it would be taken for such
+    for count in (2, 1000):  # the library has one; relocations after it would be treated as relative
         with pytest.raises(ElfError, match="relocation"):
             check_library(_with_dynamic(library, 0x6FFFFFF9, count), detect_host().architecture)
 
@@ -152,7 +152,7 @@ def test_a_segment_over_another_is_refused(library: bytes) -> None:
         for number in range(struct.unpack_from("<H", library, 56)[0])
         if struct.unpack_from("<I", library, _HEADER + number * _PROGRAM)[0] == _LOAD
     ]
-    struct.pack_into("<Q", changed, loads[0] + 40, 0x10000000)  # so much memory, and not that much of the file
+    struct.pack_into("<Q", changed, loads[0] + 40, 0x10000000)  # the size in memory, but not in the file
     with pytest.raises(ElfError, match="a segment overlaps another"):
         check_library(bytes(changed), detect_host().architecture)
 

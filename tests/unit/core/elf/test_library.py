@@ -1,4 +1,4 @@
-"""What a library may hold: each case is one that LLD links, and that a dynamic loader would load."""
+"""Tests of the check of libraries. LLD links each case, and a dynamic loader would load it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.assembly import assemble, function, linked, pointer
 ARCHITECTURES = ("x86_64", "aarch64", "riscv64")
 NOW = ("-z", "now", "-z", "separate-code", "--hash-style=gnu")
 PLAIN = function()
-# Reached through the global offset table, so that there are relocations.
+# Accesses through the global offset table, so that the library has relocations.
 CALLS = PLAIN + ".data\n.globl octet_p\n.p2align 3\noctet_p: .quad expf\n .quad local\nlocal: .quad 1\n"
 
 

@@ -1,4 +1,4 @@
-"""What an object may hold: each case is an object that an assembler makes, and that a linker would take."""
+"""Tests of the check of object files. An assembler writes each case, and a linker would accept it."""
 
 from __future__ import annotations
 

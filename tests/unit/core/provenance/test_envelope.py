@@ -1,4 +1,4 @@
-"""Envelopes and statements as strangers write them."""
+"""Tests of parsing untrusted envelopes and statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which keys are taken, and that a key's signature is its own, whatever stands beside it."""
+"""Tests of keys: which are accepted, and that nothing beside a signature changes whose signature it is."""
 
 from __future__ import annotations
 
