@@ -1,8 +1,9 @@
-"""`python -m tests.support.arm64_image CLUSTER WHEEL`: the image of a worker for ARM, among those of tests/cluster.
-`… register` has the kernel run ARM's programs by QEMU, for the whole machine; `… unregister` takes that back.
+"""Builds the image of an ARM worker for tests/cluster: `python -m tests.support.arm64_image CLUSTER WHEEL`.
 
-It is Debian's arm64 root of `arm64_root`, with the locked packages that a worker needs and the wheel for aarch64, which
-`make wheel` makes. Nothing of it is run here.
+`… register` configures the kernel to run ARM programs with QEMU, on the whole machine; `… unregister` undoes that.
+
+The image consists of the arm64 Debian of `arm64_root`, the locked packages that a worker needs, and the wheel for
+aarch64, which `make wheel` builds. Building it runs no ARM program.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tests.support.deployment import ROOT, stages
 NAME = "octet.test/octet-worker-arm64:1"
 BINFMT, RULE = Path("/proc/sys/fs/binfmt_misc"), "octet-cluster-aarch64"
 PACKAGES = "lib/python3.11/site-packages"
-# Wheels name the oldest glibc that they run on.
+# The names of wheels contain the oldest glibc that they run on.
 _PLATFORMS = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 26, 24, 17)]
 _ABIS = [f"--abi={abi}" for abi in ("cp311", "abi3", "none")]
 _OCTET = "#!/opt/octet/bin/python3\nimport sys\n\nfrom service.cli import main\n\nsys.exit(main())\n"
 
 
 def without_compiler() -> list[str]:
-    """The locked packages, but for those that the Dockerfile takes from workers."""
+    """Returns the locked packages, without those that the Dockerfile removes from workers."""
     removed = re.findall(r"pip uninstall --yes (.*) \\", (ROOT / "Dockerfile").read_text())[0].split()
     lines = (ROOT / "requirements" / "serve.lock").read_text().splitlines()
     locked = [
@@ -37,7 +38,7 @@ def without_compiler() -> list[str]:
 
 
 def fill(root: Path, wheel: Path) -> None:
-    """Makes of an arm64 Debian what the Dockerfile's `worker` is."""
+    """Installs in an arm64 Debian what the Dockerfile's stage `worker` contains."""
     octet = root / "opt" / "octet"
     (octet / "bin").mkdir(parents=True)
     command = [
@@ -70,7 +71,7 @@ def main(cluster: Path, wheel: Path) -> None:
         fill(root, wheel)
         environment = {**stages()["worker"].environment, "PATH": "/opt/octet/bin:/usr/bin:/bin"}
         variables = [f"--env={name}={value}" for name, value in environment.items()]
-        # containerd refuses an image of another architecture than its own.
+        # The image is labeled amd64, because containerd refuses images of another architecture than its own.
         image = [str(cluster / "out" / "images" / "octet-worker-arm64.tar"), NAME, str(root), "--", "octet"]
         subprocess.run([cluster / "mkimage.py", "--arch=amd64", "--user=10001:10001", *variables, *image], check=True)
 
@@ -80,7 +81,8 @@ def register() -> None:
         subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", BINFMT], check=True)
     qemu = shutil.which(arm64_root.QEMU)
     assert qemu is not None, f"there is no {arm64_root.QEMU}: install qemu-user-static"
-    # F: it is opened now, since containers have none of it. O and C: a program keeps its name and its credentials.
+    # F: the kernel opens QEMU now, because containers do not contain it. O and C: programs keep their names and
+    # credentials.
     (BINFMT / "register").write_text(arm64_root.rule_of(RULE, qemu, "OCF"))
 
 

@@ -1,8 +1,9 @@
-"""A small arm64 Debian, for what a person does on a board; `python -m tests.support.arm64_root COMMAND …` runs there.
+"""A small arm64 Debian, for tests of what users do on a board.
 
-Its packages are Debian's own, unpacked and not configured: no maintainer's script runs. Commands run by qemu's user
-mode, each program that they start too: in namespaces of their own, where binfmt_misc is private (Linux 6.7), so that
-neither the machine nor other users see anything of it. The root is kept in `~/.cache/octet-arm64`.
+`python -m tests.support.arm64_root COMMAND …` runs a command in it. Its packages are Debian's, unpacked but not
+configured: no maintainer script runs. Commands, and all programs that they start, run in qemu's user mode. They run in
+separate namespaces with a private binfmt_misc (Linux 6.7), so that the machine and its other users are not affected.
+The root is cached in `~/.cache/octet-arm64`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# What Raspberry Pi OS is made of, too: glibc 2.36, Python 3.11.
+# The Debian release that Raspberry Pi OS is based on: glibc 2.36, Python 3.11.
 SUITE = "bookworm"
 _ESSENTIAL = ("coreutils", "dash", "grep", "sed")
 PACKAGES = (*_ESSENTIAL, "python3", "python3-venv", "libstdc++6", "libssl3", "ca-certificates", "curl")
@@ -25,8 +26,8 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 QEMU = "qemu-aarch64-static"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-arm64"
 
-# binfmt_misc's rule for aarch64: of ELF's header, all but the OS ABI, and executable or shared. F: the interpreter is
-# opened now, since the root has none of it.
+# The binfmt_misc rule for aarch64. It compares the ELF header except the OS ABI, and accepts executables and shared
+# objects. F: the kernel opens the interpreter now, because the root does not contain it.
 _MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
 _MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
 _ENTER = r"""
@@ -46,11 +47,11 @@ exec chroot "$root" /usr/bin/env -i -C "$directory" "$@"
 
 
 class Unavailable(Exception):
-    """This machine cannot have the root or run anything in it; the message says what it lacks."""
+    """This machine cannot build the root or run commands in it. The message contains what it lacks."""
 
 
 def root() -> Path:
-    """The root, made on the first call of a machine: half a minute, 150 MB.
+    """Returns the root. The first call on a machine builds it: half a minute, 150 MB.
 
     Raises:
         Unavailable: a tool is missing, or Debian's archive cannot be reached.
@@ -65,7 +66,7 @@ def root() -> Path:
 
 
 def why_not() -> str | None:
-    """What this machine lacks to run something in the root; None where nothing."""
+    """Returns the reason why this machine cannot run commands in the root; None if it can."""
     try:
         run(["true"])
     except (Unavailable, subprocess.CalledProcessError) as error:
@@ -87,17 +88,17 @@ def run(
     """Runs `command` in the root, as its superuser.
 
     Args:
-        bound: folders of this machine that it sees, and may change, under the same name.
-        directory: where it starts.
-        cpu: one of `qemu-aarch64-static -cpu help`; its features are what the command finds.
+        bound: folders of this machine that the command can read and change, under the same paths.
+        directory: the working directory.
+        cpu: a CPU of `qemu-aarch64-static -cpu help`, whose features the command detects.
 
     Raises:
-        CalledProcessError: it failed, and `check` is set.
+        CalledProcessError: the command failed, and `check` is set.
         Unavailable: see `root`.
     """
     found = root()
     qemu = shutil.which(QEMU)
-    assert qemu is not None  # `root` has looked
+    assert qemu is not None  # `root` has checked it
     rule = rule_of("octet-aarch64", qemu, "POCF")
     inner = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root", "LANG": "C.UTF-8", "QEMU_CPU": cpu}
     told = [f"{name}={value}" for name, value in {**inner, **(environment or {})}.items()]
@@ -115,7 +116,7 @@ def run(
 
 
 def rule_of(name: str, qemu: str, flags: str) -> str:
-    """What `register` of binfmt_misc takes, so that QEMU runs the programs of aarch64."""
+    """Returns the line to write to binfmt_misc's `register`, so that QEMU runs aarch64 programs."""
     return f":{name}:M::{_MAGIC}:{_MASK}:{qemu}:{flags}"
 
 
@@ -134,7 +135,7 @@ def _make(made: Path) -> None:
         _tool("sh", "-c", unpack, str(package), str(unfinished))
     (unfinished / "usr/bin/sh").unlink(missing_ok=True)
     (unfinished / "usr/bin/sh").symlink_to("dash")
-    # What maintainers' scripts would have done, as far as commands need it.
+    # The parts of the maintainer scripts' work that commands need.
     (unfinished / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (unfinished / "etc/group").write_text("root:x:0:\n")
     certificates = sorted((unfinished / "usr/share/ca-certificates").rglob("*.crt"))
@@ -147,7 +148,7 @@ def _make(made: Path) -> None:
 
 
 def _download() -> list[Path]:
-    """The packages and what they depend on, checked by apt against Debian's signatures."""
+    """Downloads the packages and their dependencies. apt checks Debian's signatures."""
     state = CACHE / "apt"
     for folder in ("lists/partial", "archives/partial"):
         (state / folder).mkdir(parents=True, exist_ok=True)

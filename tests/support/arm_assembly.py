@@ -1,4 +1,4 @@
-"""The instructions of ARM kernels' hot loops."""
+"""Counts the instructions in the hot loops of ARM kernels."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PRODUCTS = re.compile(r"[us]*dot|smlal2?|smull2?|usmmla")
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop without another inside.
+    """The numbers of instructions in an innermost loop.
 
     Attributes:
         products: instructions that multiply integers.
-        loads: from operands and constants.
-        spills: loads and stores of the stack.
+        loads: loads of operands and constants.
+        spills: loads from the stack and stores to it.
         vectors: other instructions on vectors.
-        scalars: what counts, computes addresses and branches.
+        scalars: instructions for counters, addresses and branches.
     """
 
     products: int
@@ -34,7 +34,7 @@ class Loop:
 
 
 def hot_loop(target: str, kernel: Kernel) -> Loop:
-    """The loop with the most products."""
+    """Compiles a kernel and returns its loop with the most products."""
     module = tvm.IRModule({"kernel": kernel.tensor_program.with_attr("global_symbol", "kernel")})
     llvm = tvm.target.Target(dict(codegen_target(parse_target(target)).llvm))
     with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_storage_rewrite": True}):

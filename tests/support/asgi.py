@@ -1,4 +1,4 @@
-"""A blocking client of an ASGI application, without a socket in between."""
+"""A blocking client of an ASGI application, without sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx
 
 
 class Transport(httpx.BaseTransport):
-    """Runs the application on an event loop in a thread of its own; answers are whole when they arrive."""
+    """Runs the application on an event loop in a separate thread. Responses arrive complete."""
 
     def __init__(self, app: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._inner, self._loop = httpx.ASGITransport(app, raise_app_exceptions=False), loop
@@ -38,7 +38,7 @@ class _Body(httpx.AsyncByteStream):
 
 @contextmanager
 def client_of(app: Any) -> Iterator[httpx.Client]:
-    """A client; on leaving, the application is shut down."""
+    """Yields a client of `app`, and shuts the application down at the end."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="asgi")
     thread.start()

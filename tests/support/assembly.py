@@ -1,6 +1,6 @@
-"""Objects and libraries from assembly, for every architecture, by the clang and the LLD inside the `ziglang` wheel.
+"""Builds objects and libraries from assembly for every architecture, with the clang and LLD of the `ziglang` wheel.
 
-They may hold what TVM never writes: initializers, resolvers, strange sections.
+They may contain parts that TVM never writes: initializers, resolvers, unusual sections.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _STACK = '.section .note.GNU-stack,"",%progbits\n'
 
 
 def function(name: str = "octet_f", *, kind: str = "function", section: str = ".text") -> str:
-    """A function that returns."""
+    """Returns the assembly of a function that does nothing."""
     flags = "" if section == ".text" else ',"ax",%progbits'
     head = f".section {section}{flags}\n.globl {name}\n.type {name},%{kind}\n{name}:\n"
     return f"{head} ret\n.size {name}, .-{name}\n"
 
 
 def pointer(section: str, flags: str = "aw", kind: str = "%progbits", to: str = "octet_f") -> str:
-    """A section that holds the address of a function."""
+    """Returns the assembly of a section that contains the address of a function."""
     return f'.section {section},"{flags}",{kind}\n .quad {to}\n'
 
 
 def data(name: str, content: bytes) -> str:
-    """Constants that a library exports as `octet_<name>`."""
+    """Returns the assembly of constants that a library exports as `octet_<name>`."""
     symbol = f"octet_{name}"
     listed = ",".join(map(str, content))
     head = f".section .rodata\n.globl {symbol}\n.type {symbol},%object\n"
@@ -39,7 +39,7 @@ def data(name: str, content: bytes) -> str:
 
 
 def assemble(directory: Path, text: str, architecture: str = "x86_64", name: str = "code.o") -> Path:
-    """`text` as an object."""
+    """Assembles `text` to an object file, and returns its path."""
     source = (directory / name).with_suffix(".s")
     source.write_text(text + _STACK)
     _zig(directory, "cc", "-c", "-target", f"{architecture}-linux-gnu", "-g0", source.name, "-o", name)
@@ -48,7 +48,7 @@ def assemble(directory: Path, text: str, architecture: str = "x86_64", name: str
 
 
 def linked(directory: Path, text: str, architecture: str = "x86_64", *options: str, name: str = "library.so") -> Path:
-    """`text` as a shared library, linked as `options` say, which nobody checks."""
+    """Assembles `text` and links it with `options` to a shared library, without any check. Returns its path."""
     code = assemble(directory, text, architecture)
     _zig(directory, "ld.lld", "-shared", "-m", EMULATIONS[architecture], *options, "-o", name, code.name)
     code.unlink()
@@ -56,7 +56,7 @@ def linked(directory: Path, text: str, architecture: str = "x86_64", *options: s
 
 
 def constructor(directory: Path, made: Path, architecture: str) -> Path:
-    """A library of which loading makes the file `made`."""
+    """Builds a library that creates the file `made` when it is loaded. Returns its path."""
     source = directory / "constructor.c"
     source.write_text(
         "extern int creat(const char *, unsigned);\n"

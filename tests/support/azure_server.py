@@ -1,4 +1,4 @@
-"""Azurite, the emulator of Azure Blob Storage, in a temporary folder, on a loopback port. It checks signatures."""
+"""Starts Azurite, an emulator of Azure Blob Storage that checks signatures, on a loopback port."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 CONTAINER = "octet"
 PROGRAM = "azurite-blob"
-# The account of all emulators: https://learn.microsoft.com/azure/storage/common/storage-use-azurite
+# The account that all Azure emulators share: https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _VERSION = "2021-12-02"
 
 
 def why_not() -> str | None:
-    """Why no server can be started here; None if one can."""
+    """Returns the reason why no server can be started on this machine; None if it can."""
     if shutil.which(PROGRAM) is None:
         return "Azurite is not installed (npm install --global azurite)"
     if find_spec("obstore") is None:
@@ -38,7 +38,7 @@ def why_not() -> str | None:
 
 
 def environment(port: int) -> dict[str, str]:
-    """What tells a client of the container where it is, and the secret."""
+    """Returns the environment variables with the address and the credentials for clients of the container."""
     return {
         "AZURE_STORAGE_ACCOUNT_NAME": _ACCOUNT,
         "AZURE_STORAGE_ACCOUNT_KEY": _KEY,
@@ -49,13 +49,13 @@ def environment(port: int) -> dict[str, str]:
 
 @contextmanager
 def server() -> Iterator[int]:
-    """Starts one with an empty container; its port."""
+    """Starts a server with an empty container, and yields its port."""
     folder = Path(tempfile.mkdtemp(prefix="octet-azure-"))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
     where = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder)]
-    # Newer clients speak of newer versions of the protocol than it was written for, and use nothing of them.
+    # Newer clients send newer protocol versions than Azurite supports, but use none of their features.
     command = [PROGRAM, *where, "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
     log = folder / "log"
     with log.open("wb") as output:
@@ -82,10 +82,10 @@ def _listens(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
 
 
 def _make_container(port: int) -> None:
-    """By a shared key: the client of the program cannot make a container."""
+    """Creates the container with a request signed by the shared key, because Octet's client cannot create one."""
     date, path = formatdate(usegmt=True), f"/{_ACCOUNT}/{CONTAINER}"
-    said = f"PUT{12 * chr(10)}x-ms-date:{date}\nx-ms-version:{_VERSION}\n/{_ACCOUNT}{path}\nrestype:container"
-    signature = base64.b64encode(hmac.digest(base64.b64decode(_KEY), said.encode(), hashlib.sha256)).decode()
+    to_sign = f"PUT{12 * chr(10)}x-ms-date:{date}\nx-ms-version:{_VERSION}\n/{_ACCOUNT}{path}\nrestype:container"
+    signature = base64.b64encode(hmac.digest(base64.b64decode(_KEY), to_sign.encode(), hashlib.sha256)).decode()
     headers = {"x-ms-date": date, "x-ms-version": _VERSION, "authorization": f"SharedKey {_ACCOUNT}:{signature}"}
     url = f"http://127.0.0.1:{port}{path}?restype=container"
     httpx.put(url, headers=headers, timeout=WORK_TIMEOUT_S).raise_for_status()

@@ -1,4 +1,4 @@
-"""A network between a client and a server that refuses, drops what is sent, or breaks at the worst moment."""
+"""A proxy that imitates a bad network: it refuses connections, drops data, or breaks at the worst moment."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
-Server = tuple[str, int] | Path  # or a Unix socket
+Server = tuple[str, int] | Path  # an address, or the path of a Unix socket
 
 
 class BadNetwork:
-    """A proxy.
+    """A proxy in front of a server.
 
     Attributes:
-        port: on the loopback address, for the client.
-        is_refusing: whether connections are closed at once, those that there are and new ones.
+        port: the port on the loopback address that clients connect to.
+        is_refusing: True while existing and new connections are closed at once.
     """
 
     def __init__(self, server: Server) -> None:
@@ -29,11 +29,11 @@ class BadNetwork:
         self._connections: set[socket.socket] = set()
 
     def stall(self) -> None:
-        """From now on nothing that is sent arrives, and nobody hears that."""
+        """Stops forwarding data, without an error for either side."""
         self._flows.clear()
 
     def flow(self) -> None:
-        """What was sent meanwhile arrives."""
+        """Forwards data again, including what was sent meanwhile."""
         self._flows.set()
 
     def refuse(self) -> None:
@@ -50,11 +50,11 @@ class BadNetwork:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def cut_after(self, words: bytes) -> None:
-        """The next time that a client sends these, they arrive, and the connection is closed before the answer."""
+        """Closes the connection of the next client that sends `words`: after forwarding them, before the response."""
         self._cut_after = words
 
     def serve(self, client: socket.socket) -> None:
-        """One connection of a client, until it ends."""
+        """Serves one connection of a client until it ends."""
         if self.is_refusing:
             return
         with self._connected() as server:
@@ -79,7 +79,7 @@ class BadNetwork:
                 words = self._cut_after if is_asking else None
                 if words is not None and words in data:
                     self._cut_after = None
-                    source.shutdown(socket.SHUT_RDWR)  # first: so the answer does not get through
+                    source.shutdown(socket.SHUT_RDWR)  # before sending, so that the response cannot get through
                     sink.sendall(data)
                     break
                 sink.sendall(data)
@@ -89,7 +89,7 @@ class BadNetwork:
 
 @contextmanager
 def bad_network(server: Server) -> Iterator[BadNetwork]:
-    """Before `server`; good until it is told otherwise."""
+    """Starts a proxy in front of `server`. It forwards everything until a method changes that."""
     network = BadNetwork(server)
 
     class Handler(BaseRequestHandler):

@@ -1,4 +1,4 @@
-"""Looking at, and damaging, what a store has on disk."""
+"""Reads and damages the files of a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def damage_blob(root: Path, digest: Digest) -> None:
 
 
 def age_blob(root: Path, digest: Digest, seconds: float) -> None:
-    """Makes it look as if a blob had been put earlier."""
+    """Makes a blob look as if it had been put `seconds` earlier."""
     path = blob_file(root, digest)
     then = path.stat().st_mtime - seconds
     os.utime(path, (then, then))

@@ -1,4 +1,4 @@
-"""Runs a seccomp filter as the kernel would, so that the filters of both architectures can be tested on either."""
+"""Interprets a seccomp filter as the kernel does, so that the filters of both architectures can be tested on either."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.compiler.sandbox import bpf
 
 
 def run_filter(program: bpf.Program, architecture: int, number: int, arguments: Sequence[int] = ()) -> int:
-    """The verdict (SECCOMP_RET_*) of `program` on one call; arguments are 64-bit registers."""
+    """Returns the verdict (SECCOMP_RET_*) of `program` on one system call. `arguments` are 64-bit registers."""
     registers = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("<IIQ6Q", number & 0xFFFF_FFFF, architecture, 0, *(r & (1 << 64) - 1 for r in registers))
     at, accumulator = 0, 0
@@ -27,4 +27,4 @@ def run_filter(program: bpf.Program, architecture: int, number: int, arguments: 
         elif code == bpf.RET:
             return k
         else:
-            raise AssertionError(f"instruction {code:#x} is not one that we assemble")
+            raise AssertionError(f"instruction {code:#x} is not one that the assembler of filters writes")

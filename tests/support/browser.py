@@ -1,4 +1,4 @@
-"""The page in Chromium, watched for what it must never do."""
+"""Opens the web page in Chromium, and checks that it causes no errors and contacts no other server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAIT_MS = 1000 * WORK_TIMEOUT_S
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The distribution's own, without a window. Skips the test where there is none."""
+    """Starts the distribution's Chromium without a window. Skips the test if it is not installed."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         pytest.skip("the page is NOT tested: Chromium is not installed (apt-get install chromium)")
@@ -33,7 +33,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class _ConsoleErrors:
-    """What the page did that it must not do."""
+    """The list of errors of a page, and of its requests to other servers."""
 
     def __init__(self, page: Page, url: str, may_fail: bool) -> None:
         self.found: list[str] = []
@@ -62,10 +62,11 @@ class _ConsoleErrors:
 
 @contextmanager
 def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = False, **context: Any) -> Iterator[Page]:
-    """The page at `url`, in a profile of its own. Nobody else was asked for anything, and the console has no error.
+    """Opens the page at `url` in a new profile. At the end, checks that the console shows no error and that no other
+    server was contacted.
 
     Args:
-        may_fail: whether answers may be errors, of which the browser complains by itself.
+        may_fail: True if responses may be errors, which the browser reports in the console.
         context: options of the browser's context.
     """
     with browser.new_context(viewport={"width": width, "height": _HEIGHT}, **context) as profile:

@@ -1,4 +1,4 @@
-"""`python -m tests.support.bucket_process URL CACHE DIGEST`: asks for a blob, and prints how often it was fetched."""
+"""`python -m tests.support.bucket_process URL CACHE DIGEST`: reads a blob, and prints how often it was fetched."""
 
 from __future__ import annotations
 

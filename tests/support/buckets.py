@@ -1,4 +1,4 @@
-"""Buckets for tests: in memory, and of servers as each provider has; what is in them can be damaged, and made older."""
+"""Buckets for tests, in memory and on a server of each provider. Tests can damage their objects and make them older."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.support.memory_bucket import MemoryBucket
 
 
 class TestedBucket:
-    """See `bucket.Bucket`.
+    """A bucket whose objects a test can change, see `bucket.Bucket`.
 
     Attributes:
-        fetched: the names that were asked for with `get`, in order.
+        fetched: the names that `get` was called with, in order.
     """
 
     __test__ = False
@@ -35,7 +35,7 @@ class TestedBucket:
         self._older: dict[str, float] = {}
 
     def make_older(self, digest: Digest, seconds: float) -> None:
-        """Blob and all, until it is put again."""
+        """Makes a blob and the record of its renewal look older, until they are put again."""
         for name in (_name(digest), f"renewed/{digest.removeprefix('sha256:')}"):
             self._older[name] = self._older.get(name, 0.0) + seconds
 
@@ -72,7 +72,7 @@ class TestedBucket:
 
 
 def make_older(layout: OciLayout, digest: Digest, seconds: float) -> None:
-    """Makes it look as if a blob of a layout had been put earlier."""
+    """Makes a blob of a layout look as if it had been put `seconds` earlier."""
     if isinstance(layout.blobs, BucketBlobStore):
         assert isinstance(layout.blobs.bucket, TestedBucket)
         layout.blobs.bucket.make_older(digest, seconds)
@@ -86,7 +86,7 @@ def memory_bucket() -> TestedBucket:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[int]:
-    """The port of a real server."""
+    """The port of a real S3 server."""
     reason = s3.why_not()
     if reason:
         pytest.skip(f"NOT TESTED ON S3: {reason}")
@@ -96,7 +96,7 @@ def s3_server() -> Iterator[int]:
 
 @pytest.fixture
 def s3_url(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty place in its bucket; the environment says where that is."""
+    """The URL of an unused prefix in the S3 server's bucket. The environment variables for clients are set."""
     for name, value in s3.environment(s3_server).items():
         monkeypatch.setenv(name, value)
     return f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"
@@ -111,20 +111,20 @@ def s3_bucket(s3_url: str) -> TestedBucket:
 
 @pytest.fixture(scope="session")
 def gcs_server(s3_server: int) -> Iterator[int]:
-    """The port of a server."""
+    """The port of a server with the API of Google Cloud Storage."""
     with gcs.server(s3_server) as port:
         yield port
 
 
 @pytest.fixture
 def gcs_bucket(gcs_server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestedBucket:
-    """An empty place in its bucket."""
+    """An unused prefix in the bucket of the Google Cloud Storage server."""
     return _bucket(f"gs://{gcs.BUCKET}", gcs.environment(gcs_server, tmp_path), monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def azure_server() -> Iterator[int]:
-    """The port of a server."""
+    """The port of an emulator of Azure Blob Storage."""
     reason = azure.why_not()
     if reason:
         pytest.skip(f"NOT TESTED ON AZURE: {reason}")
@@ -134,7 +134,7 @@ def azure_server() -> Iterator[int]:
 
 @pytest.fixture
 def azure_bucket(azure_server: int, monkeypatch: pytest.MonkeyPatch) -> TestedBucket:
-    """An empty place in its container."""
+    """An unused prefix in the container of the Azure emulator."""
     return _bucket(f"az://{azure.CONTAINER}", azure.environment(azure_server), monkeypatch)
 
 

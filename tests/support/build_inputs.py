@@ -1,4 +1,4 @@
-"""Build inputs that differ in what a test cares about."""
+"""Creates build inputs that differ only in the fields that a test sets."""
 
 from __future__ import annotations
 

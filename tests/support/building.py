@@ -1,4 +1,4 @@
-"""A compile worker's fixtures: a database, a store with a model in it, and functions in the compiler's place."""
+"""Fixtures for compile workers: a database, a store with a model in it, and functions that replace the compiler."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def raising(error: BaseException) -> Compile:
 
 @dataclass
 class Endless:
-    """Compiles until `progress` says that it should stop, as the real pipeline does while a child works."""
+    """A compile that runs until `progress` raises, like the real pipeline while a child process works."""
 
     began: threading.Event = field(default_factory=threading.Event)
     ended_by: BaseException | None = None
@@ -62,7 +62,7 @@ class Endless:
 
 
 class Workshop:
-    """Builds to be done, and workers that do them."""
+    """A database and a store with builds, and the compile workers that run them."""
 
     def __init__(self, data_dir: Path, **settings: Any) -> None:
         self.settings = Settings(data_dir=data_dir, **settings)
@@ -87,7 +87,7 @@ class Workshop:
 
     @contextmanager
     def working(self, compile: Endless) -> Iterator[threading.Thread]:
-        """A worker in the middle of a build."""
+        """Runs a worker in a thread. Yields when it is in the middle of a build."""
         thread = threading.Thread(target=self.work, args=(compile,), name="compile")
         thread.start()
         assert compile.began.wait(GIVE_UP_S)

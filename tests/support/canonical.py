@@ -1,4 +1,4 @@
-"""The comparison that tests of canonical forms make."""
+"""The comparison in tests of canonical forms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ import tvm  # isort: skip
 
 
 def holds(module: tvm.IRModule, mode: str, operands: OperandTypes, inputs: list[np.ndarray]) -> None:
-    """Oracle == oracle after Legalize == canonical form compiled plainly == compiled with the default schedule."""
+    """Checks that four results are equal: of the oracle, of the oracle after Legalize, of the canonical form without a
+    schedule, and of the canonical form with the default schedule.
+    """
     expected = oracle.run(module, get_mode(mode), inputs)[0]
     legal = legalize(module, operands)
     np.testing.assert_array_equal(oracle.run(legal, get_mode(mode), inputs)[0], expected)

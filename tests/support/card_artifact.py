@@ -1,4 +1,4 @@
-"""Artifacts for a card, of the kernels of `emulated_card`, as `octet compile` writes them."""
+"""Writes artifacts for a GPU with the kernels of `emulated_card`, in the form that `octet compile` writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _SAMPLES = 3
 
 
 def on_card(config: dict[str, Any], launches: Any = None, *capabilities: int) -> dict[str, Any]:
-    """The config of an artifact for cards; each call is launched as `launches` says, or by one thread."""
+    """Returns the config of an artifact for GPUs. `launches` are the launch parameters of each call; by default, one
+    thread.
+    """
     names = [f"sm_{each}" for each in capabilities or (CAPABILITY,)]
     copy = deepcopy(config)
     for call in copy["plan"]["calls"]:
@@ -44,11 +46,11 @@ def on_card(config: dict[str, Any], launches: Any = None, *capabilities: int) ->
     return copy
 
 
-# (in + constant) * 2
+# Computes (in + constant) * 2.
 SIMPLE = on_card(
     config_of([("input", 0), ("constant", 64), ("arena", 64), ("output", 0)], [("add", [0, 1, 2]), ("twice", [2, 3])])
 )
-# A sum over the calls of a sequence.
+# Computes a sum over the calls of a sequence.
 COUNTING = on_card(
     config_of(
         [("input", 0), ("state", 0), ("next_state", 0), ("output", 0)], [("add", [0, 1, 2])], copies=[(2, 3)], states=1
@@ -57,12 +59,12 @@ COUNTING = on_card(
 
 
 def simple(given: Any) -> Any:
-    """What `SIMPLE` answers."""
+    """Returns the expected output of `SIMPLE`."""
     return (2 * (given + CONSTANTS[LENGTH:])).astype(np.int32)
 
 
 def write_artifact(folder: Path, library: Path, config: Any = SIMPLE, answer: Callable[[Any], Any] = simple) -> Digest:
-    """With the expected outputs, and a report that lists no layers."""
+    """Writes an artifact with its expected outputs, and with a coverage report that lists no layers."""
     layout = OciLayout(folder)
     layers = (
         layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, library.read_bytes()),

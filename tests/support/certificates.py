@@ -1,4 +1,4 @@
-"""Authorities of tests, and certificates by them."""
+"""Certificate authorities for tests, and the certificates that they issue."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _DAY = timedelta(days=1)
 
 
 class Files(NamedTuple):
-    """PEM."""
+    """The PEM files of a certificate and its private key."""
 
     cert: Path
     key: Path
 
 
 class Authority:
-    """Certifies servers.
+    """A certificate authority for servers.
 
     Attributes:
-        file: its own certificate, PEM.
+        file: the PEM file of the authority's certificate.
     """
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
@@ -39,10 +39,10 @@ class Authority:
         self.file.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def server(self, *names: str, lasts: timedelta = _DAY) -> Files:
-        """A certificate for names of DNS or IP addresses, and its key.
+        """Issues a certificate for DNS names or IP addresses.
 
         Args:
-            lasts: from now on; below zero, it has expired.
+            lasts: the time from now until it expires; negative for an expired one.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a worker")])

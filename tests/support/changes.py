@@ -1,4 +1,4 @@
-"""Changes of models, as a test tells of them."""
+"""A source of model changes that a test controls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 
 class Told:
-    """See `service.db.changes.Changes`."""
+    """Reports the changes that a test adds, see `service.db.changes.Changes`."""
 
     def __init__(self) -> None:
         self._models: list[str] = []

@@ -1,4 +1,4 @@
-"""deploy/helm/octet as Helm renders it, and what is looked up in that."""
+"""Renders the chart deploy/helm/octet with Helm, and searches the result."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CHART = ROOT / "deploy" / "helm" / "octet"
 EXAMPLES = CHART / "examples"
 RELEASE = "rel"
 
-Object = dict[str, Any]  # of Kubernetes
+Object = dict[str, Any]  # an object of Kubernetes
 
 
 @dataclass(frozen=True)
 class Values:
-    """What a release is rendered from."""
+    """The values that a release is rendered from."""
 
-    files: tuple[str, ...] = ()  # of the examples
+    files: tuple[str, ...] = ()  # names of example files
     text: str = ""  # more values, in YAML
     kubernetes: str = "1.31.0"
     apis: tuple[str, ...] = ("autoscaling/v2", "policy/v1")
@@ -56,13 +56,13 @@ CASES: Mapping[str, Values] = {
 
 
 def helm() -> str | None:
-    """The program: this environment's, or the system's; None where there is none."""
+    """Returns the path of Helm in this environment or on the system; None if it is not installed."""
     own = Path(sys.prefix, "bin", "helm")
     return str(own) if own.exists() else shutil.which("helm")
 
 
 def run(*arguments: str | Path, values: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs Helm, with `values` (YAML) after all others."""
+    """Runs Helm with `values` (YAML), which override all other values."""
     program = helm()
     assert program is not None
     more = ("--values", "-") if values else ()
@@ -83,7 +83,7 @@ def _rendered(values: Values) -> str:
 
 
 def rendered(values: Values) -> list[Object]:
-    """Every object of a release, new for each caller."""
+    """Returns new copies of all objects of a release."""
     return [each for each in yaml.safe_load_all(_rendered(values)) if each]
 
 
@@ -96,7 +96,7 @@ def name_of(each: Object) -> str:
 
 
 def pods(objects: Sequence[Object]) -> Iterator[tuple[str, Object, Object]]:
-    """The name, the metadata and the spec of each pod that is made."""
+    """Yields the name, the metadata and the spec of each pod that the objects create."""
     for each in objects:
         if each["kind"] == "Pod":
             yield name_of(each), each["metadata"], each["spec"]
@@ -112,7 +112,7 @@ def containers(objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
 
 
 def ours(objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
-    """The containers whose entry point is `octet`."""
+    """Yields the containers whose entry point is `octet`."""
     for name, container in containers(objects):
         if "command" not in container and "postgresql" not in name:
             yield name, container
@@ -124,7 +124,7 @@ def component(metadata: Object) -> str:
 
 
 def selects(selector: Object, labels: Mapping[str, str]) -> bool:
-    """Whether a selector of Kubernetes, of `matchLabels` and `matchExpressions` with `In`, matches labels."""
+    """Returns true if a selector of Kubernetes matches `labels`. Supports `matchLabels`, and expressions with `In`."""
     for expression in selector.get("matchExpressions", []):
         assert expression["operator"] == "In"
         if labels.get(expression["key"]) not in expression["values"]:

@@ -1,4 +1,4 @@
-"""Real processes that do something to a store or a database, and that a test may kill."""
+"""Starts real processes that use a store or a database, and that a test may kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def started(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """`python -m module arguments…` in its own process, which is gone afterwards."""
+    """Runs `python -m module arguments…` in a new process, which is killed at the end."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -25,26 +25,26 @@ def started(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """The next line that the process prints."""
+    """Returns the next line that the process prints."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def finished(process: subprocess.Popen[str]) -> list[str]:
-    """The lines that the process prints until it ends, which it must do well."""
+    """Waits for the process, which must exit with status 0, and returns the words of its remaining output."""
     output, _ = process.communicate(timeout=GIVE_UP_S)
     assert process.returncode == 0
     return output.split()
 
 
 def killed(process: subprocess.Popen[str]) -> None:
-    """kill -9, and nothing of it is left."""
+    """Kills the process with SIGKILL, and waits for its end."""
     process.kill()
     process.wait(timeout=GIVE_UP_S)
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process, ours or not, still does anything: one that only waits to be buried does not."""
+    """Returns true if a process exists and is not a zombie. It need not be a child of this process."""
     try:
         return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A cluster of real processes on one machine: an API, compile workers and workers, each with a folder of its own."""
+"""A cluster of real processes on one machine: an API, compile workers and workers, each in a separate folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 KEY = "a-secret-of-this-cluster"
 _OCTET = ("-m", "service.cli")
-# Octet on a machine whose processor runs none of the targets: it can build for them, and verify nothing.
+# Runs Octet as if the CPU could run none of the targets: it can build for them, but not verify the artifacts.
 _BLIND = """
 import platform
 from service.cli.app import app
@@ -28,10 +28,10 @@ app()
 
 
 class Cluster:
-    """What was started of it.
+    """The processes of a cluster.
 
     Attributes:
-        settings: of all its processes.
+        settings: the common settings of all processes.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], stack: ExitStack) -> None:
@@ -39,19 +39,19 @@ class Cluster:
         self._count = 0
 
     def start(self, *command: str, **settings: Any) -> Served:
-        """A server in the role that the command names, when it has started; killed in the end, if it still runs."""
+        """Starts a server in the role of the command, and returns when it is ready. It is killed with the cluster."""
         process = self._process([*command, "--port", "0"], settings)
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, "it ended while it started"
-        said = json.loads(line)
-        assert "url" in said, said
-        served = Served(process, said["url"], said["grpc"])
+        ready = json.loads(line)
+        assert "url" in ready, ready
+        served = Served(process, ready["url"], ready["grpc"])
         self._stack.enter_context(served.client)
         return served
 
     def compile_worker(self, *targets: str, can_verify: bool = True) -> subprocess.Popen[str]:
-        """One that takes builds."""
+        """Starts a compile worker. If `can_verify` is false, it behaves as if its CPU ran none of the targets."""
         program = _OCTET if can_verify else ("-c", _BLIND)
         process = self._process(["compile-worker", "--targets", ",".join(targets)], {}, program)
         assert process.stdout is not None
@@ -82,13 +82,13 @@ def cluster(folder: Path, **settings: Any) -> Iterator[Cluster]:
 
 
 def workers(api: Served) -> list[dict[str, Any]]:
-    """Those that answer predictions and gave a sign of life lately."""
+    """Returns the live workers that answer predictions."""
     found: list[dict[str, Any]] = api.client.get("/api/v1/workers").json()["workers"]
     return [each for each in found if each["kind"] == "inference"]
 
 
 def has_pools(api: Served, *pools: str) -> None:
-    """Returns when a worker of each of these pools is there."""
+    """Waits until each of these pools has a live worker."""
     eventually(lambda: {each["pool"] for each in workers(api)} >= set(pools), WORK_TIMEOUT_S)
 
 

@@ -1,6 +1,7 @@
-"""`python -m tests.support.cluster_bucket PORT`: an S3 server that is reached at this port of every address.
+"""`python -m tests.support.cluster_bucket PORT`: starts an S3 server on this port of every address.
 
-Prints what tells a client of it, as JSON, when it takes requests. Run it in the network namespace of the cluster.
+When it accepts requests, it prints the environment variables for its clients as JSON. Run it in the network namespace
+of the cluster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`python -m tests.support.cluster_load ADDRESS MODEL PAUSE_S`: clients that show digits until standard input ends.
+"""`python -m tests.support.cluster_load ADDRESS MODEL PAUSE_S`: clients that send digits until standard input ends.
 
-Half of them speak HTTP, half gRPC; $KEY is the key. Prints one line when each has had an answer. A line of the input
-begins a phase with that name, the first being `steady`. At the end comes an object of all phases: how many requests, by
-what became of them, with the latencies of those that were answered rightly. A request is `lost` when its connection
-broke, `refused` by a status that is not 200, `not accepted` when nothing listened.
+Half of the clients use HTTP, half gRPC; $KEY is the API key. It prints one line when every client has had a response. A
+line of the input begins a phase of that name; the first phase is `steady`. At the end it prints an object with all
+phases: the number of requests by outcome, and the latencies of the correct responses. A request is `lost` if its
+connection broke, `refused` if the status was not 200, and `not accepted` if nothing listened.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ _CLIENTS = 6
 _TIMEOUT_S = 60.0
 _PICTURES = [(ROOT / "examples" / "digits" / f"{digit}.png").read_bytes() for digit in range(10)]
 _MOST_PROBLEMS = 8
-_AFTER_A_PROBLEM_S = 0.1  # or nothing else would be counted
-_SLOWEST = 5  # that are shown of a phase
+_AFTER_A_PROBLEM_S = 0.1  # pause after a failed request; without it, failures would dominate the counts
+_SLOWEST = 5  # the number of slowest responses that are printed for a phase
 
 
 @dataclass
 class Phase:
-    """What clients saw of the requests that they began in it.
+    """The outcomes of the requests that clients began in a phase.
 
     Attributes:
-        answers: of each right one, how many seconds it took, after how many of the phase it was asked for, and by what.
+        counts: the number of requests by outcome.
+        answers: for each correct response, the latency in seconds, the start of the request in seconds since the start
+            of the phase, and the protocol.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -58,7 +60,7 @@ class Phase:
 
 
 class _Problem(Exception):
-    """(What became of a request, what was said.)"""
+    """A failed request. The arguments are its outcome and the error message."""
 
 
 def main() -> None:
@@ -93,7 +95,7 @@ def main() -> None:
     for event in began:
         event.wait()
     with lock:
-        phases["steady"] = Phase()  # the first answers load the model
+        phases["steady"] = Phase()  # the first requests also load the model
     print("ready", flush=True)
     for line in sys.stdin:
         phases[line.strip()] = Phase()
@@ -140,7 +142,10 @@ def _ask_grpc(client: Any, headers: dict[str, str], model: str, signature: str, 
 
 
 def _fate(error: InferenceServerException) -> str:
-    """grpcio has one status, UNAVAILABLE, for connections that broke, those that could not be made, and refusals."""
+    """Returns the outcome of a failed request from its message.
+
+    grpcio has one status, UNAVAILABLE, for broken connections, for failed connections, and for refusals.
+    """
     text = str(error)
     if "failed to connect" in text:
         return "not accepted"

@@ -1,4 +1,4 @@
-"""Artifacts of the project's own samples, really compiled."""
+"""Compiles the sample models of the project to artifacts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PICTURES = sorted((EXAMPLES / "digits").glob("*.png"))
 
 
 class Unreported:
-    """A `Progress` that nobody watches."""
+    """A `Progress` that discards all reports."""
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
         pass
@@ -32,20 +32,20 @@ class Unreported:
 
 
 def compile_sample(file: str, layout: OciLayout, scratch: Path, batch: int = 1) -> Digest:
-    """`examples/file`, for this host."""
+    """Compiles `examples/FILE` for this machine. Returns the artifact's digest."""
     return compile_file(EXAMPLES / file, layout, scratch, batch)
 
 
 def compile_file(
     source: Path, layout: OciLayout, scratch: Path, batch: int = 1, numerics: str = "litert-reference"
 ) -> Digest:
-    """A model file, for this host."""
+    """Compiles a model file for this machine. Returns the artifact's digest."""
     scratch.mkdir(parents=True)
     request = CompileRequest(source, digest_of_file(source), parse_target("host"), numerics, with_batch(batch))
     return compile_model(request, layout, scratch, Unreported(), Settings(data_dir=scratch, allow_unsandboxed=True))
 
 
 def expected(file: str) -> npt.NDArray[Any]:
-    """LiteRT's answers to `PICTURES`, `[10, 10]`."""
+    """Returns LiteRT's outputs for `PICTURES`, `[10, 10]`."""
     answers = json.loads((EXAMPLES / "expected.json").read_text())[file]["reference"]
     return np.array(answers, np.int8 if "int8" in file and "uint8" not in file else np.uint8)

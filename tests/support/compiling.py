@@ -1,4 +1,4 @@
-"""Builds and loads artifacts, for tests of what they compute."""
+"""Compiles and loads artifacts, for tests of their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.core.target import parse_target
 
 
 class Quiet:
-    """Progress that nobody watches."""
+    """A `Progress` that discards all reports."""
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
         pass
@@ -28,7 +28,7 @@ class Quiet:
 def compiled(
     source: Path, numerics: str, folder: Path, target: str = "host", options: Mapping[str, Any] | None = None
 ) -> runtime.Model:
-    """`source`, compiled for a target that runs here in a store inside `folder`, and loaded."""
+    """Compiles `source` in a store inside `folder`, for a target that this machine runs, and loads the artifact."""
     scratch = folder / "scratch"
     scratch.mkdir()
     layout = OciLayout(folder / "store")

@@ -1,4 +1,4 @@
-"""The comparison that conformance tests of the importer make."""
+"""The comparison in conformance tests of the importer."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ _compiled_tests: set[str] = set()
 
 
 def assert_oracle_equals_litert(data: bytes, samples: int, numerics: str = LITERT_REFERENCE) -> None:
-    """`assert_equals_litert` on random inputs."""
+    """Calls `assert_equals_litert` with random inputs."""
     rng = np.random.default_rng(0)
     loaded = litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
     assert_equals_litert(data, numerics, [litert.random_inputs(loaded, rng) for _ in range(samples)])
 
 
 def assert_equals_litert(data: bytes, numerics: str, inputs: Sequence[Sequence[Array]]) -> None:
-    """Imports a TFLite file, computes the module with the oracle (NumPy) and the file with the kernels of LiteRT that
-    `numerics` names, and compares the two. Compiled code is compared with the oracle: that of the first model of each
-    test, or of every model if OCTET_TEST_COMPILE_ALL is set.
+    """Imports a TFLite file, and compares the results of the oracle (NumPy) with those of LiteRT.
+
+    `numerics` selects the kernels of LiteRT. The first model of each test is also compiled and compared with the
+    oracle; if OCTET_TEST_COMPILE_ALL is set, every model is.
 
     Args:
-        inputs: of a model that keeps state, the calls of one sequence.
+        inputs: the samples; for a model with state, the calls of one sequence.
     """
     imported = import_model(data)
     loaded = litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
@@ -60,7 +61,7 @@ def assert_compiled_equals(
     """Builds `module` for this machine as a build child does, and compares its outputs with `expected`.
 
     Args:
-        states: what the calls, which are one sequence, begin with.
+        states: the states before the first call. The calls form one sequence.
     """
     with tempfile.TemporaryDirectory() as scratch:
         _, run = build_selected(module, detect_host().target, numerics, [*inputs[0], *states], Path(scratch))

@@ -1,4 +1,4 @@
-"""A program in the root of an image, as orchestrators start it: read-only, as its user, without capabilities."""
+"""Runs a program in the root of an image like an orchestrator: read-only, as its user, without capabilities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# Mounts of a namespace of its own, which end with the process. The last `exec` makes the program this very process.
+# The mounts are in a separate namespace and end with the process. The last `exec` replaces the shell by the program.
 _ENTER = """
 set -e
 root=$1 data=$2; shift 2
@@ -27,12 +27,12 @@ exec chroot "$root" "$@"
 def contained(
     root: Path, data: Path, configuration: Mapping[str, Any], *arguments: str, **environment: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """The image's entry point with `arguments`; killed in the end, if it still runs.
+    """Runs the image's entry point with `arguments`. Kills it at the end if it still runs.
 
     Args:
         root: the image's files.
-        data: a folder, which becomes its volume.
-        configuration: the image's.
+        data: the folder that becomes its volume.
+        configuration: the image's configuration.
     """
     user, group = configuration["User"].split(":")
     variables = [*configuration["Env"], *(f"{name}={value}" for name, value in environment.items())]

@@ -1,4 +1,4 @@
-"""The whole application over a real database and a real store, with a stand-in for the compiler where one is needed."""
+"""The whole control plane with a real database and a real store. Tests finish the builds in place of the compiler."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from service.workers.data_plane.plane import DataPlane
 from tests.support.asgi import client_of
 
 HOST = Host("x86_64", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]), "a CPU of the tests")
-NOBODY = b"\0octet-test-nobody"  # where no data plane is
+NOBODY = b"\0octet-test-nobody"  # a socket address without a data plane
 HOST_TARGET = "x86-64-v3"
-MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))  # as much of a model as the API looks at
+MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))  # the part of a model that the API reads
 FACTS = Facts(
     "tflite",
     ModelSignature((TensorSpec("x", "INT8", (1, 3)),), (TensorSpec("y", "INT8", (1, 2)),)),
@@ -48,7 +48,7 @@ FACTS = Facts(
 
 
 class ControlPlane:
-    """An application and its client."""
+    """An application and a client of it."""
 
     def __init__(self, services: Services, client: httpx.Client) -> None:
         self.services, self.client = services, client
@@ -57,13 +57,13 @@ class ControlPlane:
         return self.client.put("/api/v1/models", params={"name": name, **query}, content=body)
 
     def claim(self) -> Claim:
-        """The oldest build, as a worker has it."""
+        """Claims the oldest build, like a worker."""
         claim = self.services.builds.claim("worker", 60.0)
         assert claim is not None
         return claim
 
     def succeed(self) -> Digest:
-        """Ends the oldest build; its artifact."""
+        """Ends the oldest build with success, and returns its artifact."""
         claim = self.claim()
         self.services.builds.progress(claim, Stage.CODEGEN, 0.5)
         self.services.builds.log(claim, "as good as new")
@@ -84,11 +84,11 @@ def control_plane(data_dir: Path, **settings: Any) -> Iterator[ControlPlane]:
         yield ControlPlane(services, client)
 
 
-_VERSIONS = {"abi_version": ABI_VERSION, "plan": {"version": PLAN_VERSION}}  # and nothing else of a config
+_VERSIONS = {"abi_version": ABI_VERSION, "plan": {"version": PLAN_VERSION}}  # the only members of the config
 
 
 def publish(layout: OciLayout, source: Digest) -> Digest:
-    """An artifact with all its reports, such as the pipeline leaves behind; nothing in it can run."""
+    """Stores an artifact with all its reports, like the pipeline. Its code cannot run."""
     manifest = Manifest(
         ARTIFACT_TYPE,
         layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(_VERSIONS)),
@@ -106,7 +106,7 @@ def publish(layout: OciLayout, source: Digest) -> Digest:
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The problem document of a response, which must be a whole one."""
+    """Returns the problem document of a response, after checking that it is complete."""
     assert response.headers["content-type"] == "application/problem+json"
     document: dict[str, Any] = response.json()
     assert (response.status_code, document["status"], document["code"]) == (status, status, code)

@@ -1,4 +1,4 @@
-"""Convolutions of any shape as models of one group, with values drawn by hypothesis."""
+"""Models of one convolution of any shape, with values drawn by Hypothesis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import tvm  # isort: skip
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution, of groups of `channels` in and `filters` out."""
+    """The shape of a convolution. Each group has `channels` input channels and `filters` output channels."""
 
     image: tuple[int, int, int]
     groups: int
@@ -42,7 +42,7 @@ class Shape:
 
 
 def module_and_inputs(data: st.DataObject, shape: Shape, storage: str) -> tuple[tvm.IRModule, list[Array]]:
-    """The layer with drawn types and values, and a residual of its output's shape."""
+    """Draws types and values. Returns the layer with a residual of its output's shape, and the inputs."""
     draw = data.draw
     in_type, own, added, out_type = (draw(quantized_types(storage)) for _ in range(4))
     total = shape.weights[0]

@@ -1,4 +1,4 @@
-"""A data plane, the real process, over in-memory tables; and requests to it in the protocol's binary form."""
+"""A real data plane process with in-memory tables, and requests to it in the protocol's binary form."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 
 class DataPlane:
-    """A data plane's process, and on the event loop of its user the control plane that it needs.
+    """A data plane process, and the control plane that it needs, which runs on the event loop of the test.
 
     Attributes:
-        http, grpc: where it answers, within `lifespan`.
-        process: that answers there.
-        registry: the models that it is told to load.
-        app: what answers the requests that it sends on.
+        http, grpc: the addresses of the data plane, within `lifespan`.
+        process: the data plane process.
+        registry: the registry of models, which sends the data plane orders to load them.
+        app: the application that answers the requests which the data plane forwards.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class DataPlane:
         memory_bytes: int = 0,
         **settings: Any,
     ) -> None:
-        """`Tables` are all four of the ports; a test that has the real thing gives it instead.
+        """`Tables` implements all four ports. A test may pass the real stores instead.
 
         Args:
-            reads: where artifacts are that the process has to be able to read, beside those of `FunctionRunner`.
-            memory_bytes: what models may take together; 0: there is no limit.
+            reads: folders of artifacts that the process may read, in addition to those of `FunctionRunner`.
+            memory_bytes: the memory limit of all models together; 0 for no limit.
         """
         self.http = self.grpc = ""
         self.process: subprocess.Popen[bytes] | None = None
@@ -124,7 +124,7 @@ class DataPlane:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """From the start of the process until it has answered its last request."""
+        """Starts the process, and ends it after its last response."""
         with ExitStack() as stack:
             listeners = {"control": stack.enter_context(_unix(self._address))}
             listeners["http"] = stack.enter_context(_loopback())
@@ -138,7 +138,7 @@ class DataPlane:
             try:
                 await self._knows(tasks)
                 yield
-                await self.orders.gather()  # what was noted of the last request is told after its answer
+                await self.orders.gather()  # the counts of the last request arrive after its response
             finally:
                 await self.stop()
                 await self.registry.close()
@@ -147,9 +147,9 @@ class DataPlane:
                 await asyncio.gather(*tasks, *self._connections, return_exceptions=True)
 
     def start(self) -> None:
-        """Starts the process: the first, or another on the same ports."""
+        """Starts the process, or another one on the same ports."""
         descriptors = {name: listener.fileno() for name, listener in self._listeners.items()}
-        descriptors["gates"] = gates.descriptor()  # it keeps open what it is told of, and this is for its models
+        descriptors["gates"] = gates.descriptor()  # passed, so that the process keeps it open for its models
         arguments = [str(program.PATH)]
         for name, descriptor in descriptors.items():
             arguments += f"--{name}", str(descriptor)
@@ -158,7 +158,7 @@ class DataPlane:
         self.process = subprocess.Popen(arguments, pass_fds=list(descriptors.values()))
 
     async def stop(self) -> None:
-        """Ends the process when it has answered what is under way."""
+        """Ends the process after it has answered the requests that are running."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -172,12 +172,12 @@ class DataPlane:
         assert status == 0, f"octet-plane ended with {status}"
 
     async def scraped(self) -> str:
-        """The metrics of all that was answered until now."""
+        """Returns the metrics, including those of all responses until now."""
         await self.orders.gather()
         return (await asyncio.to_thread(self.metrics.text)).decode()
 
     async def _knows(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        """Waits until the process has heard all that it is told first."""
+        """Waits until the process has received its first orders."""
 
         async def reach() -> None:
             await self.orders.reached()
@@ -185,7 +185,7 @@ class DataPlane:
 
         reaching = asyncio.ensure_future(reach())
         done, _ = await asyncio.wait([reaching, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for each in done:  # the others only end where they fail
+        for each in done:  # the other tasks end only if they fail
             await each
 
     def _control(self) -> list[asyncio.Task[Any]]:
@@ -222,21 +222,21 @@ class DataPlane:
 
 @asynccontextmanager
 async def channel(plane: DataPlane, **options: Any) -> AsyncIterator[Channel]:
-    """A gRPC channel to a data plane."""
+    """Starts a data plane, and yields a gRPC channel to it."""
     async with plane.lifespan(), insecure_channel(plane.grpc, **options) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def client_of(plane: DataPlane) -> AsyncIterator[httpx.AsyncClient]:
-    """An HTTP client of a data plane."""
+    """Starts a data plane, and yields an HTTP client of it."""
     async with plane.lifespan(), httpx.AsyncClient(base_url=f"http://{plane.http}", timeout=GIVE_UP_S) as client:
         yield client
 
 
 @asynccontextmanager
 async def connect(tables: Tables, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """An HTTP client of a data plane over `tables`, which is its attribute `plane`."""
+    """Starts a data plane with `tables`, and yields an HTTP client. Its attribute `plane` is the data plane."""
     plane = DataPlane(tables, **options)
     async with client_of(plane) as client:
         client.plane = plane  # type: ignore[attr-defined]
@@ -245,7 +245,7 @@ async def connect(tables: Tables, **options: Any) -> AsyncIterator[httpx.AsyncCl
 
 @contextmanager
 def serving(plane: DataPlane) -> Iterator[str]:
-    """Runs a data plane with an event loop of its own, in a thread; gives `host:port`, where it answers over HTTP."""
+    """Runs a data plane with an event loop in a separate thread. Yields `host:port`, its address for HTTP."""
     started, stopping = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 
@@ -291,19 +291,19 @@ def _loopback() -> socket.socket:
 
 
 def entry(name: str, array: Array, **members: Any) -> dict[str, Any]:
-    """An entry of `inputs`, without its data."""
+    """Returns an entry of `inputs` without its data."""
     return {"name": name, "datatype": datatype_of(array.dtype.name), "shape": list(array.shape), **members}
 
 
 def as_json(array: Array, name: str = "x", **members: Any) -> dict[str, Any]:
-    """A request whose one input is JSON; `members` replace those of the input."""
+    """Returns a request with one input as JSON. `members` replace members of the input."""
     return {"inputs": [{**entry(name, array), "data": array.reshape(-1).tolist(), **members}]}
 
 
 def as_binary(
     inputs: Mapping[str, Array], request: Mapping[str, Any] | None = None, outputs: Sequence[Any] | None = None
 ) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of a request whose inputs are all binary."""
+    """Returns the body and the headers of a request with binary inputs."""
     document: dict[str, Any] = {
         "inputs": [entry(name, array, parameters={"binary_data_size": array.nbytes}) for name, array in inputs.items()],
         **(request or {}),
@@ -314,13 +314,13 @@ def as_binary(
 
 
 def packed(document: Any, *blobs: bytes) -> tuple[bytes, dict[str, str]]:
-    """JSON, followed by raw tensors, and the header that says where they begin."""
+    """Returns a body of JSON followed by raw tensors, and the header with the length of the JSON."""
     text = json.dumps(document).encode()
     return text + b"".join(blobs), {"Inference-Header-Content-Length": str(len(text))}
 
 
 def sample_tables() -> Tables:
-    """What the clients of the protocol are tried on: models of several inputs, outputs, versions and datatypes."""
+    """Returns tables for tests of protocol clients: models with several inputs, outputs, versions and datatypes."""
     tables = Tables()
     tables.model("digits", digits)
     tables.built("digits", tables.push("digits"), lambda: digits(bias=1))
@@ -333,7 +333,7 @@ def sample_tables() -> Tables:
 
 
 def extremes(dtype: np.dtype[Any]) -> Array:
-    """Four elements with both ends of the range, `[1, 4]`."""
+    """Returns four elements that include both ends of the range, `[1, 4]`."""
     if dtype == np.bool_:
         return np.array([[False, True, True, False]])
     limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
@@ -341,7 +341,7 @@ def extremes(dtype: np.dtype[Any]) -> Array:
 
 
 def unpacked(response: httpx.Response) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The JSON and the binary outputs of a response."""
+    """Returns the JSON and the binary outputs of a response."""
     length = int(response.headers["inference-header-content-length"])
     document = json.loads(response.content[:length])
     arrays, offset = {}, length

@@ -1,4 +1,4 @@
-"""`python -m tests.support.database_process ACTION URL …`: a process that uses a database. See `child_process`."""
+"""A process that uses a database: `python -m tests.support.database_process ACTION URL …`. See `child_process`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEASE_S = 60.0
 def migrate(url: str) -> None:
     database = Database(url)
     print("ready", flush=True)
-    sys.stdin.readline()  # so that all of them begin at once
+    sys.stdin.readline()  # so that all processes begin at the same time
     database.migrate()
 
 
@@ -37,7 +37,7 @@ def claim_and_hang(url: str, lease_s: str) -> None:
 
 
 def work(url: str, owner: str) -> None:
-    """Does all the builds that it can get; prints the id of each."""
+    """Finishes builds until none is left, and prints the id of each."""
     builds = _opened(url)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -47,7 +47,7 @@ def work(url: str, owner: str) -> None:
 
 
 def work_forever(url: str, owner: str, lease_s: str) -> None:
-    """Does builds until it is killed."""
+    """Finishes builds until it is killed."""
     builds = _opened(url)
     print("ready", flush=True)
     while True:
@@ -59,7 +59,7 @@ def work_forever(url: str, owner: str, lease_s: str) -> None:
 
 
 def submit(url: str, model: str, times: str) -> None:
-    """Asks for the same builds as everybody; prints the id of each that it created."""
+    """Requests the same builds as the other processes, and prints the ids of those that it created."""
     builds = _opened(url)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -70,7 +70,7 @@ def submit(url: str, model: str, times: str) -> None:
 
 
 def push(url: str, times: str) -> None:
-    """Pushes the same files as everybody under one name."""
+    """Pushes the same files as the other processes, under one name."""
     models = ModelStore(Database(url))
     print("ready", flush=True)
     sys.stdin.readline()
@@ -83,10 +83,10 @@ def _opened(url: str) -> BuildStore:
 
 
 def _do(builds: BuildStore, claim: Claim, lease_s: float) -> None:
-    """All that a worker says while it builds; killed at any point of it, it holds the build for `lease_s` at most."""
+    """Makes all the calls of a worker during a build. If it is killed, it holds the build for `lease_s` at most."""
     builds.progress(claim, Stage.IMPORT)
     builds.heartbeat(claim, lease_s)
-    with suppress(DatabaseUnreachable):  # it is not known whether it was written, and not worth to be written twice
+    with suppress(DatabaseUnreachable):  # unknown if it was written; not worth a retry
         builds.log(claim, f"{claim.owner} builds")
     builds.finish(claim, artifact=digest_of(claim.build.id.encode()))
 

@@ -1,4 +1,4 @@
-"""An empty database on each engine, as fixtures for a `conftest.py` to import."""
+"""Fixtures of empty databases on each engine, for a `conftest.py` to import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def postgres_server() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_schema(postgres_server: str) -> Iterator[str]:
-    """The URL of an empty schema: as good as a database of its own, and made ten times as fast."""
+    """The URL of an empty schema, which serves as a separate database and is created ten times as fast."""
     schema = f"octet_{uuid.uuid4().hex}"
     admin = sa.create_engine(postgres.database_url(postgres_server).replace("://", "+psycopg://"))
     with admin.begin() as connection:
@@ -38,7 +38,7 @@ def postgres_schema(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A test that takes this runs on both engines."""
+    """The URL of an empty database. A test that uses it runs on both engines."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'octet.sqlite3'}"
     url: str = request.getfixturevalue("postgres_schema")
@@ -55,7 +55,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 @contextmanager
 def own_database(server: str, options: str = "") -> Iterator[str]:
-    """The URL of a database of its own, made with `options`: a dump is of all of one."""
+    """Creates a separate database with `options`, and yields its URL. A dump, for example, covers a whole database."""
     name = f"octet_{uuid.uuid4().hex}"
     admin = sa.create_engine(postgres.database_url(server).replace("://", "+psycopg://"), isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:

@@ -1,4 +1,4 @@
-"""What `Dockerfile` and `deploy/compose.yaml` say."""
+"""Reads `Dockerfile` and `deploy/compose.yaml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPOSE = ROOT / "deploy" / "compose.yaml"
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the Dockerfile, with what it has from those that it stands on."""
+    """A stage of the Dockerfile, including what it inherits from the stages below it."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     entrypoint: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Stage:
 
 
 def stages() -> dict[str, Stage]:
-    """By name. Reads no more than this project's Dockerfile needs: exec forms, and ENV with `=`."""
+    """Returns the stages by name. Supports only the syntax in this project's Dockerfile: exec forms, ENV with `=`."""
     found: dict[str, Stage] = {}
     name = ""
     for line in (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines():

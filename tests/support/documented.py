@@ -1,11 +1,11 @@
-"""The shell commands of the README and the documentation, and stand-ins for the files that they name.
+"""Extracts the shell commands of the README and the documentation, and provides stand-ins for the files in them.
 
 Every line of an indented block, and of a fenced block in `sh`, is a command. In a fenced block without a language,
-lines that begin with `$ ` are commands, and the others are their output. A page can say more in comments:
+lines that begin with `$ ` are commands, and the others are their output. Comments of a page have more instructions:
 
-    <!-- setup: COMMAND -->        a command that the page needs first, and does not show
-    <!-- not run: REASON -->       the block after it is not run
-    <!-- WORD stands for: COMMAND -->   what COMMAND prints replaces WORD in the commands after it
+    <!-- setup: COMMAND -->        a command that is needed first, but not shown
+    <!-- not run: REASON -->       do not run the next block
+    <!-- WORD stands for: COMMAND -->   replace WORD in later commands by the output of COMMAND
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.onnx_builder import OnnxBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
 _EXAMPLES, _FIXTURES = ROOT / "examples", ROOT / "tests" / "fixtures"
-# Stand-ins for files of the reader's own.
+# Stand-ins for files of the reader.
 _FILES = {
     "model.tflite": _EXAMPLES / "digits_int8.tflite",
     "mobilenet_v2_1.0_224_quant.tflite": _EXAMPLES / "digits_uint8.tflite",
@@ -47,10 +47,10 @@ class Command:
     """A command of a page.
 
     Attributes:
-        line: where it begins, from 1.
-        text: with its continuation lines joined.
-        reason: why it is not run, in the page's words; empty where it is.
-        stands_for: the word that its output replaces in later commands; empty where it is a command of its own.
+        line: the number of its first line, from 1.
+        text: the command with its continuation lines joined.
+        reason: why it is not run, in the page's words; empty if it is run.
+        stands_for: the word that its output replaces in later commands; empty for other commands.
     """
 
     page: str
@@ -64,19 +64,19 @@ class Command:
 
     @property
     def program(self) -> str:
-        """The first word after assignments to variables."""
+        """The first word after assignments of variables."""
         return next((word for word in self.text.split() if not re.match(r"\w+=", word)), "")
 
 
 def pages() -> list[Path]:
-    """Every page that is written by hand. Decisions (ADRs) show no commands to the reader."""
+    """Returns every page that is written by hand, without the decisions (ADRs), which show no commands."""
     generated, decisions = ROOT / "docs" / "reference", ROOT / "docs" / "adr"
     written = [page for page in sorted(ROOT.glob("docs/**/*.md")) if not {generated, decisions} & set(page.parents)]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", _EXAMPLES / "README.md", *written]
 
 
 def commands_of(text: str, page: str) -> Iterator[Command]:
-    """In the page's order, those of its comments included."""
+    """Yields the commands of a page in order, including those in its comments."""
     reason = ""
     for first, kind, lines in _blocks(text):
         if kind == "comment":
@@ -97,14 +97,14 @@ def commands_of(text: str, page: str) -> Iterator[Command]:
 
 
 def inline_commands(text: str) -> Iterator[str]:
-    """`octet …` inside of a sentence or a table."""
+    """Yields the commands `octet …` in sentences and tables."""
     for span in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
         if re.match(r"octet [a-z]", span):
             yield span
 
 
 def provide(folder: Path) -> None:
-    """Puts the files that the pages name into `folder`."""
+    """Creates in `folder` the files that the pages name."""
     (folder / "examples").symlink_to(_EXAMPLES)
     for name, source in _FILES.items():
         shutil.copy(source, folder / name)
@@ -123,13 +123,13 @@ def provide(folder: Path) -> None:
 
 
 def _onnx_with_external_data(location: str) -> bytes:
-    """A dense layer whose weights are in a file of their own."""
+    """Returns a dense layer whose weights are in a separate file."""
     model = OnnxBuilder()
     return _dense(model, model.input("x", "float32", [1, 8]), model.external(_WEIGHTS, location))
 
 
 def _onnx_of_tokens() -> bytes:
-    """A dense layer on an embedding; the number of tokens is open."""
+    """Returns a dense layer on an embedding with a dynamic number of tokens."""
     model = OnnxBuilder()
     tokens = model.input("input_ids", "int64", ["batch", "tokens"])
     embedding = model.constant(np.linspace(-3, 3, 40 * 8).reshape(40, 8), "float32")
@@ -144,7 +144,7 @@ def _dense(model: OnnxBuilder, x: str, weights: str) -> bytes:
 
 
 def _joined(first: int, lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, with those that end in a backslash joined to the next."""
+    """Yields the non-empty lines with their numbers. Lines that end in a backslash are joined to the next line."""
     begin, whole = first, ""
     for number, line in enumerate(lines, first):
         whole, begin = (whole + line, begin) if whole else (line, number)
@@ -157,7 +157,7 @@ def _joined(first: int, lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str, list[str]]]:
-    """(number of the first line, kind, lines without their indentation) of each code block and comment."""
+    """Yields (number of the first line, type, lines without indentation) of each code block and comment."""
     lines = text.splitlines()
     number, after_text = 0, False
     while number < len(lines):

@@ -1,4 +1,4 @@
-"""What a shared library has to do with others."""
+"""Reads the dynamic symbols of a shared library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DT_NEEDED = 1
 
 @dataclass(frozen=True)
 class DynamicSymbols:
-    """Names that it defines, names that it wants, libraries that it needs."""
+    """The names that a library defines, the names that it imports, and the libraries that it needs."""
 
     defined: set[str]
     wanted: set[str]

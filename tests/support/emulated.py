@@ -1,6 +1,6 @@
-"""Kernels for other architectures, run here: linked with a small program, on a CPU that QEMU emulates.
+"""Runs kernels for other architectures: linked with a small program, on a CPU that QEMU emulates.
 
-The CPU is one that has a target's features and no more, so that an instruction beyond them is an illegal one.
+The emulated CPU has exactly the features of the target, so that any other instruction is illegal.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-
 
 @dataclass(frozen=True)
 class Machine:
-    """What runs code of an architecture here.
+    """The tools that run code of an architecture on this machine.
 
     Attributes:
-        architecture: as `uname -m` prints it; QEMU and zig call it so, too.
-        emulation: what LLD calls it.
-        loader: the file name of its dynamic loader.
-        c_library: Debian's package with that and the C library.
-        version: of QEMU, at least.
+        architecture: the name that `uname -m` prints, which QEMU and zig use too.
+        emulation: the name that LLD uses.
+        loader: the file name of the dynamic loader.
+        c_library: the Debian package with the loader and the C library.
+        version: the oldest major version of QEMU that works.
     """
 
     architecture: str
@@ -47,7 +47,10 @@ class Machine:
 
     @functools.cached_property
     def emulator(self) -> str | None:
-        """Of Debian's package qemu-user-static, or one that was put into the tests' cache: Debian's may be too old."""
+        """The path of QEMU in the tests' cache or on the PATH; None if there is none that is new enough.
+
+        The cache exists because the QEMU of Debian's package qemu-user-static may be too old.
+        """
         for name in (f"qemu-{self.architecture}", f"qemu-{self.architecture}-static"):
             path = shutil.which(name, path=os.pathsep.join([str(CACHE / "bin"), os.environ.get("PATH", "")]))
             if path is not None and _version(path) >= self.version:
@@ -56,7 +59,7 @@ class Machine:
 
     @property
     def missing(self) -> str:
-        """Why nothing can be run; empty where it can."""
+        """The reason why no code can be run; empty if it can."""
         name = f"qemu-{self.architecture} {self.version} or newer (package qemu-user-static)"
         return "" if self.emulator else f"{self.architecture} is not tested here: there is no {name}"
 
@@ -69,11 +72,11 @@ def _version(emulator: str) -> int:
 
 
 _ARM = Machine("aarch64", "aarch64linux", "ld-linux-aarch64.so.1", "libc6-arm64-cross")
-# Before 8, two conversions that round towards zero, one after the other, end QEMU by an assertion.
+# Before version 8, two consecutive conversions that round towards zero crash QEMU with an assertion.
 _RISCV = Machine("riscv64", "elf64lriscv", "ld-linux-riscv64-lp64d.so.1", "libc6-riscv64-cross", version=8)
 MACHINES = {machine.architecture: machine for machine in (_ARM, _RISCV)}
 
-# By target: QEMU's CPU.
+# Target -> name of QEMU's CPU.
 CPUS = {
     "aarch64": "cortex-a53",
     "aarch64+dotprod": "neoverse-n1",
@@ -91,11 +94,11 @@ _SYMBOL = "kernel"
 
 
 class Died(Exception):
-    """The program with the kernel ended otherwise than by returning."""
+    """The program with the kernel did not exit with status 0."""
 
 
 def compile_kernel(target: str, kernel: Kernel, path: Path) -> None:
-    """Writes the object of a kernel."""
+    """Compiles a kernel to the object file `path`."""
     compile_program(program_of(kernel), _SYMBOL, codegen_target(parse_target(target)), path)
 
 
@@ -103,15 +106,15 @@ def call(target: str, kernel: Kernel, arguments: Sequence[Array], cpu: str | Non
     """Calls a kernel.
 
     Args:
-        target: of `CPUS`.
-        arguments: one for each of the function's parameters.
-        cpu: by default the target's.
+        target: a key of `CPUS`.
+        arguments: one array for each parameter of the function.
+        cpu: the name of QEMU's CPU; by default the target's.
 
     Returns:
-        what the arguments are afterwards.
+        The contents of the arguments after the call.
 
     Raises:
-        Died: it did not return.
+        Died: the kernel did not return.
     """
     machine = machine_of(target)
     assert machine.emulator is not None
@@ -134,7 +137,7 @@ def call(target: str, kernel: Kernel, arguments: Sequence[Array], cpu: str | Non
 
 
 def _write(path: Path, arguments: Sequence[Array]) -> list[int]:
-    """The file that the driver reads, and where in it the arguments lie."""
+    """Writes the file that the driver reads, and returns the offsets of the arguments in it."""
     places, end = [], 8 + 16 * len(arguments)
     for array in arguments:
         places.append(-(-end // 64) * 64)
@@ -151,7 +154,7 @@ def _write(path: Path, arguments: Sequence[Array]) -> list[int]:
 
 @functools.cache
 def _driver(machine: Machine) -> Path:
-    """The object of the program, compiled once in a process."""
+    """Compiles the driver program, once per process, and returns the path of its object file."""
     folder = Path(tempfile.mkdtemp(prefix="octet-emulated-"))
     target = ("-target", f"{machine.architecture}-linux-musl")
     options = ("-c", "-O1", "-ffreestanding", "-fno-stack-protector", "-g0", "-fno-sanitize=all")

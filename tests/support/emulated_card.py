@@ -1,6 +1,6 @@
-"""Cards that are not there: the stand-in for NVIDIA's driver (`emulated_libcuda.cc`), and kernels for it.
+"""Emulated GPUs: the stand-in for NVIDIA's driver (`emulated_libcuda.cc`), and kernels for it.
 
-A process uses them by its environment, so whatever computes on a card is run in a child: `in_a_child`.
+Environment variables select them, so code that uses an emulated GPU runs in a child process: `in_a_child`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 _ZIG = (sys.executable, "-m", "ziglang")
 _DRIVER = [ROOT / "tests/support/emulated_libcuda.cc", ROOT / "service/native/runtime/sha256.cc"]
 
-# As the compiler of kernels hands them over: for each kernel one function, called for each launch.
+# The function through which the driver calls a kernel, once for each launch.
 _DISPATCH = """
 #include <stdint.h>
 #include <string.h>
@@ -39,7 +39,7 @@ int32_t octet_emulated_launch(const char* symbol, const uint32_t* grid, const ui
 }
 """
 
-# Tensors have 16 elements, as those of `small_artifact`.
+# All tensors have 16 elements, like those of `small_artifact`.
 KERNELS = """
 #ifndef CAPABILITY
 #define CAPABILITY 80
@@ -58,7 +58,7 @@ SYMBOLS = {"octet_add": 3, "octet_twice": 2, "octet_launch": 2}
 
 
 def build_driver(folder: Path, compiler: Sequence[str] = PRODUCTS) -> Path:
-    """`folder`, in which `libcuda.so.1` is."""
+    """Builds the stand-in as `folder/libcuda.so.1`, and returns `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     options = ["-std=c++20", "-O1", "-g", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
     build(_DRIVER, folder / "libcuda.so.1", options, ["-shared", "-Wl,-soname,libcuda.so.1"], compiler)
@@ -66,10 +66,10 @@ def build_driver(folder: Path, compiler: Sequence[str] = PRODUCTS) -> Path:
 
 
 def cubin(kernels: Mapping[str, int], capability: int = 80, salt: str = "") -> bytes:
-    """A file that has the form of a cubin, and in place of code `salt`.
+    """Returns a file with the structure of a cubin that contains `salt` instead of code.
 
     Args:
-        kernels: how many parameters each has.
+        kernels: kernel name -> number of its parameters.
     """
     base = 0x210 if capability >= 90 else 0x160 if capability >= 70 else 0x140
     sections = [("", 0, b""), (".shstrtab", 3, b"")]
@@ -93,7 +93,7 @@ def cubin(kernels: Mapping[str, int], capability: int = 80, salt: str = "") -> b
 
 
 def emulate(source: str, symbols: Sequence[str], image: bytes, folder: Path) -> None:
-    """Puts into `folder` what runs in place of a cubin, from C in which each kernel is `KERNEL(name)`."""
+    """Compiles the C code that runs instead of a cubin to `folder`. It defines each kernel as `KERNEL(name)`."""
     cases = "\n  ".join(
         f'if (!strcmp(symbol, "{name}")) return {name}(grid, block, shared_bytes, operands), 0;' for name in symbols
     )
@@ -104,7 +104,7 @@ def emulate(source: str, symbols: Sequence[str], image: bytes, folder: Path) -> 
 
 
 def device_object(symbol: str, image: bytes, path: Path) -> Path:
-    """An object that defines `symbol` as the data `image`."""
+    """Writes an object file that defines `symbol` as the data `image`, and returns its path."""
     data = path.with_suffix(".cubin")
     data.write_bytes(image)
     text = (
@@ -117,10 +117,11 @@ def device_object(symbol: str, image: bytes, path: Path) -> Path:
 
 
 def build_library(folder: Path, kernels: Path, *capabilities: int) -> Path:
-    """A library with a cubin for each of `KERNELS`, and in the folder `kernels` what runs in their place.
+    """Builds a library with a cubin for each of `KERNELS`, and the code that runs instead of them in `kernels`.
 
     Args:
-        capabilities: that the code is for; `octet_launch` writes last for which of them it runs.
+        capabilities: the compute capabilities that the library has code for. `octet_launch` writes the one that runs as
+            its last element.
     """
     folder.mkdir(parents=True, exist_ok=True)
     objects, names = [], [f"sm_{each}" for each in capabilities or (80,)]
@@ -136,7 +137,11 @@ def build_library(folder: Path, kernels: Path, *capabilities: int) -> Path:
 
 
 def environment(driver: Path, kernels: Path, **settings: str) -> dict[str, str]:
-    """Of a process that finds emulated cards; `cards`, `version` and `fault` as `emulated_libcuda.cc` says."""
+    """Returns the environment for a process with emulated GPUs.
+
+    Args:
+        settings: `cards`, `version` and `fault`, which `emulated_libcuda.cc` describes; and environment variables.
+    """
     of_emulator = {f"OCTET_EMULATED_{name.upper()}": value for name, value in settings.items() if name.islower()}
     others = {name: value for name, value in settings.items() if not name.islower()}
     paths = {"LD_LIBRARY_PATH": str(driver), "OCTET_EMULATED_KERNELS": str(kernels)}
@@ -144,10 +149,10 @@ def environment(driver: Path, kernels: Path, **settings: str) -> dict[str, str]:
 
 
 def in_a_child(function: Callable[..., Any], *arguments: Any, environment: Mapping[str, str]) -> Any:
-    """What `function`, of a module's top level, returns there; both ways as JSON.
+    """Calls a top-level function in a child process and returns its result. Arguments and result are passed as JSON.
 
     Raises:
-        AssertionError: it failed; or the driver was misused.
+        AssertionError: the function failed, or used the driver wrongly.
     """
     order = json.dumps([function.__module__, function.__qualname__, list(map(_plain, arguments))])
     command = [sys.executable, "-m", __name__]

@@ -1,6 +1,6 @@
-"""Whole models on an emulated CPU, by the real runtime, built for it.
+"""Runs whole models on an emulated CPU, with the real runtime compiled for it.
 
-Its C library is Debian's (`libc6-arm64-cross` and the like, 1 MB), fetched once and kept in a cache.
+The C library is Debian's (`libc6-arm64-cross` and similar packages, 1 MB), downloaded once and cached.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _FLAGS = ("-O2", "-g0", "-pthread", "-fno-exceptions", "-fno-rtti", "-I.", "-Ise
 
 @functools.cache
 def missing(target: str) -> str:
-    """Why models cannot run here; empty where they can."""
+    """Returns the reason why models for `target` cannot run on this machine; empty if they can."""
     machine = emulated.machine_of(target)
     unfetched = f"{target} is not tested here: {machine.c_library} is neither installed nor fetched"
     return machine.missing or ("" if c_library(machine) else unfetched)
 
 
 def run(target: str, paths: Sequence[Path], signature: ModelSignature, samples: Sequence[Sample]) -> list[list[Array]]:
-    """The outputs of an artifact for each sample.
+    """Returns the outputs of an artifact for each sample.
 
     Args:
-        paths: the folder that `octet compile --output` writes; or the config, the library and the constants.
+        paths: the folder that `octet compile --output` wrote; or the config, the library and the constants.
     """
     machine = emulated.machine_of(target)
     root = c_library(machine)
@@ -63,7 +63,7 @@ def run(target: str, paths: Sequence[Path], signature: ModelSignature, samples: 
 
 @functools.cache
 def _program(machine: Machine) -> Path:
-    """`emulated_model.c` with the runtime, as one program, compiled once in a process."""
+    """Compiles `emulated_model.c` and the runtime to one program, once per process, and returns its path."""
     folder = Path(tempfile.mkdtemp(prefix="octet-emulated-"))
     unit = folder / "runtime.cc"
     sources = sorted(_RUNTIME.rglob("*.cc"))
@@ -88,7 +88,7 @@ def _zig(machine: Machine, command: str, *arguments: str) -> None:
 
 @functools.cache
 def c_library(machine: Machine) -> Path | None:
-    """Where the folder `lib` is that has its dynamic loader."""
+    """Returns the folder that contains `lib` with the dynamic loader; None if the C library is missing."""
     package, installed = machine.c_library, f"usr/{machine.architecture}-linux-gnu"
     for root in (Path("/", installed), CACHE / package / installed):
         if (root / "lib" / machine.loader).exists():

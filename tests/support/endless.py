@@ -1,4 +1,4 @@
-"""An artifact whose kernel does not end for one input, as `octet compile` writes them."""
+"""Writes an artifact whose kernel never returns for one input, in the form that `octet compile` writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.core.target import parse_target
 from tests.support import card_artifact
 from tests.support.small_artifact import LENGTH, config_of
 
-FOREVER = 123_456_789  # the first element of the input for which it does not end
+FOREVER = 123_456_789  # the first element of the input for which the kernel never returns
 _CONFIG = config_of([("input", 0), ("output", 0)], [("octet_endless", [0, 1])])
 _SOURCE = f"""
 #include <stdint.h>
@@ -30,7 +30,10 @@ int32_t octet_endless(void* const* operands) {{
 
 
 def write_endless(folder: Path, salt: int = 0) -> Digest:
-    """INT32 `in0` `[1, LENGTH]`; `out0` is twice as much, and `salt`, by which the digests differ."""
+    """Writes the artifact. Its input is INT32 `in0` `[1, LENGTH]`; `out0` is 2 * in0 + salt.
+
+    Artifacts with different `salt` have different digests.
+    """
     work = folder.parent.parent / f"work{salt}"
     for each in (folder.parent, work):
         each.mkdir(parents=True, exist_ok=True)
@@ -49,7 +52,7 @@ def request(first: int) -> dict[str, Any]:
 
 
 def status(client: httpx.Client, model: str, first: int = 0) -> int:
-    """The status of the response; 0 if the connection ends without one."""
+    """Sends a request, and returns the status of the response; 0 if the connection ends without one."""
     try:
         return client.post(f"/v2/models/{model}/infer", json=request(first)).status_code
     except httpx.TransportError:

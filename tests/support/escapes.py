@@ -1,9 +1,9 @@
-"""What a model file might make a compiler child do. Each role tries; the tests say what must come of it.
+"""Actions that a model file might make a compiler child attempt. Each role tries some; the tests check what happens.
 
-For `run_child(role, …, handlers=this file)`: runs inside the sandbox, so it imports nothing of the tests.
+For `run_child(role, …, handlers=this file)`. It runs inside the sandbox, so it imports nothing from the tests.
 """
 
-# These are system calls, by their own names:
+# The os functions are used on purpose, because the tests are about system calls:
 # ruff: noqa: PTH109, PTH115, PTH208, PTH211
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def attempt(action: Callable[[], Any]) -> str:
-    """The name of the errno that stopped `action`; "done" if nothing did."""
+    """Runs `action`. Returns the name of the errno that stopped it; "done" if none did."""
     try:
         action()
     except OSError as error:
@@ -42,7 +42,7 @@ def attempt(action: Callable[[], Any]) -> str:
 
 
 def call(function: str, *arguments: Any) -> Callable[[], None]:
-    """A function of libc, as an action for `attempt`."""
+    """Returns an action for `attempt` that calls a function of libc."""
 
     def action() -> None:
         if getattr(libc, function)(*arguments) < 0:
@@ -51,7 +51,7 @@ def call(function: str, *arguments: Any) -> Callable[[], None]:
     return action
 
 
-# -- what every role may do
+# -- actions that are allowed
 
 
 def echo(request: Request, report: Report) -> Result:
@@ -69,8 +69,8 @@ def echo(request: Request, report: Report) -> Result:
 
 
 def scheduling(request: Request, report: Report) -> Result:
-    """How this process competes for processors, and where."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # proc(5), from the third on
+    """Returns the niceness, the scheduling policy, the session and the processors of this process."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # the fields of proc(5) from the third on
     return {
         "nice": int(fields[16]),
         "policy": os.sched_getscheduler(0),
@@ -80,18 +80,18 @@ def scheduling(request: Request, report: Report) -> Result:
 
 
 def descriptors(request: Request, report: Report) -> Result:
-    """What each open descriptor is, and the number of this process."""
+    """Returns the target of each open descriptor, and the id of this process."""
     listed = {"process": str(os.getpid())}
     for name in os.listdir("/proc/self/fd"):
         try:
             listed[name] = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:  # the one that listed them
+        except FileNotFoundError:  # the descriptor that os.listdir used
             continue
     return listed
 
 
 def work(request: Request, report: Report) -> Result:
-    """Reads what it may read, and writes and removes what it may write."""
+    """Reads a file that it may read, and creates and removes files in a folder that it may write."""
     text = Path(request["readable"]).read_text()
     made = Path("made")
     made.mkdir()
@@ -112,12 +112,12 @@ def use_threads(request: Request, report: Report) -> Result:
     return {"sum": sum(results)}
 
 
-# -- files
+# -- access to files
 
 
 def read_files(request: Request, report: Report) -> Result:
     def reopen() -> None:
-        # O_PATH needs no right; opening it for real through /proc does.
+        # O_PATH needs no permission. Opening the file through /proc then does.
         path = os.open(request["secret"], os.O_PATH)
         os.close(os.open(f"/proc/self/fd/{path}", os.O_RDONLY))
 
@@ -167,7 +167,7 @@ def write_files(request: Request, report: Report) -> Result:
     }
 
 
-# -- the world outside
+# -- access to the network and to other processes
 
 
 def open_sockets(request: Request, report: Report) -> Result:
@@ -202,7 +202,7 @@ def start_programs(request: Request, report: Report) -> Result:
 
 
 def raw_calls(request: Request, report: Report) -> Result:
-    """Each named system call by its number, with arguments of zero; answers the errno's name."""
+    """Makes each system call by its number, with zeros as arguments, and returns the names of the errnos."""
     results = {}
     for name, number in request["numbers"].items():
         ctypes.set_errno(0)
@@ -237,7 +237,7 @@ def raise_limits(request: Request, report: Report) -> Result:
         def action() -> None:
             try:
                 resource.setrlimit(what, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            except ValueError as error:  # Python's word for EPERM here
+            except ValueError as error:  # Python raises this instead of EPERM
                 raise PermissionError(errno.EPERM, str(error)) from error
 
         return action
@@ -252,7 +252,7 @@ def raise_limits(request: Request, report: Report) -> Result:
 
 
 def privileges(request: Request, report: Report) -> Result:
-    """What the kernel says about this process."""
+    """Returns the capabilities and the seccomp state of this process from /proc/self/status."""
     lines = (line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     status = {name: value.strip() for name, value in lines}
     return {name: status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs", "Seccomp")}
@@ -267,7 +267,7 @@ def signal_oneself(request: Request, report: Report) -> Result:
 
 
 def foreign_call(request: Request, report: Report) -> Result:
-    """getpid by machine code of another calling convention (hexadecimal, x86-64)."""
+    """Calls getpid through machine code with another calling convention (hexadecimal, x86-64)."""
     code = bytes.fromhex(request["code"])
     memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     memory.write(code)

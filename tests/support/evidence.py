@@ -1,8 +1,8 @@
-"""What conformance tests saw, for docs/reference/conformance.md: they note it here, and `make tables` writes it down.
+"""Records the results of conformance tests, from which `make tables` writes docs/reference/conformance.md.
 
-A table holds what was seen, never what was hoped for: a row is there because a test made the comparison. What each test
-function saw is kept in a record beside the tables, so that a run in which some tests were skipped, deselected or not
-collected keeps what these saw before (`merged`).
+Each row of a table is the result of a comparison that a test made. A record beside the tables contains the results of
+each test function. So if tests are skipped, deselected or not collected in a run, their earlier results are kept
+(`merged`).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from service.core.facts import Facts, Scheme
 from service.core.witnesses import percent
 
 _TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
-_NAMING = {"Schemes": 3, "Accuracy": 3}  # how many columns name a row; one in other sections
+_NAMING = {"Schemes": 3, "Accuracy": 3}  # section -> number of columns that identify a row; 1 in other sections
 
 
 @dataclass
 class Comparisons:
-    """Of one operator, or one kind of model, with one reference.
+    """The comparisons of one operator, or one type of model, with one reference runtime.
 
     Attributes:
-        models: how many different ones.
-        elements: values compared.
-        unequal: of them.
-        largest_difference: in steps of the output; 0 where every value is equal bit for bit.
+        models: the number of different models.
+        elements: the number of values that were compared.
+        unequal: the number of values that differ.
+        largest_difference: the largest difference in steps of the output; 0 if all values are equal bit for bit.
     """
 
     models: int = 0
@@ -66,10 +66,10 @@ class Comparisons:
 
 @dataclass
 class Noted:
-    """What one test function has noted, in all its cases.
+    """The results of all cases of one test function.
 
     Attributes:
-        operators: (operator, framework, numerics) -> comparisons of models that hold it.
+        operators: (operator, framework, numerics) -> comparisons of models that contain the operator.
         schemes: (weights, activations, framework, target) -> comparisons of compiled models.
         accuracies: (model, framework, numerics) -> a row of the third table.
     """
@@ -108,13 +108,13 @@ def _comparisons(models: int, elements: int, unequal: int, largest: float | None
 
 @dataclass
 class Ledger:
-    """What the test functions have noted, by `FILE::FUNCTION`."""
+    """The results of all test functions, by `FILE::FUNCTION`."""
 
     tests: dict[str, Noted] = field(default_factory=lambda: defaultdict(Noted))
 
     @property
     def now(self) -> Noted:
-        """Of the test function that runs at this moment."""
+        """The results of the test function that is running."""
         return self.tests[function_of(os.environ.get("PYTEST_CURRENT_TEST", ""))]
 
     @property
@@ -138,7 +138,7 @@ class Ledger:
         return {key: row for noted in self.tests.values() for key, row in noted.accuracies.items()}
 
     def to_json(self) -> str:
-        """The record: one line for each test function."""
+        """Returns the record: one line for each test function."""
         lines = (f"{json.dumps(test)}: {json.dumps(noted.to_json())}" for test, noted in sorted(self.tests.items()))
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -150,23 +150,23 @@ class Ledger:
 
 
 class Incomplete(Exception):
-    """A run may not write the tables: rows would be lost that it has not looked at."""
+    """The run may not write the tables, because they would lose rows of tests that did not run."""
 
 
 def function_of(node: str) -> str:
-    """`FILE::FUNCTION` of a test's id, of whatever case and phase."""
+    """Returns the `FILE::FUNCTION` part of a test's id, without its case and phase."""
     return node.partition("[")[0].partition(" ")[0]
 
 
 def merged(before: Ledger, seen: Ledger, complete: Collection[str], existing: Collection[str]) -> Ledger:
-    """What the tables show after a run.
+    """Returns the results for the tables after a run.
 
     Args:
-        before: the record that the last run left.
-        seen: what this run noted.
-        complete: the test functions of which every case has passed in this run. Of all others, what they noted before
-            stays; if that is nothing, what they noted now.
-        existing: the test functions that there are. What others noted before is dropped.
+        before: the record of the last run.
+        seen: the results of this run.
+        complete: the test functions of which every case passed in this run. For all others the earlier results are
+            kept, or the new ones if there are no earlier results.
+        existing: all test functions that exist. Earlier results of others are dropped.
     """
     after = Ledger()
     for test in sorted({*before.tests, *seen.tests}):
@@ -179,10 +179,11 @@ def merged(before: Ledger, seen: Ledger, complete: Collection[str], existing: Co
 
 
 def require_rows(before: str, after: str, is_complete: bool) -> None:
-    """
+    """Checks that the new tables contain all rows of the old ones.
+
     Args:
-        before, after: the tables as Markdown.
-        is_complete: True if every test ran.
+        before, after: the old and the new tables as Markdown.
+        is_complete: True if every test ran, so that rows may disappear.
 
     Raises:
         Incomplete: a row of `before` is not in `after`, and some test did not run.
@@ -196,7 +197,7 @@ def require_rows(before: str, after: str, is_complete: bool) -> None:
 
 
 def _rows(tables: str) -> set[tuple[str, ...]]:
-    """The rows of each table, by the section and the columns that name them."""
+    """Returns each row of the tables as its section and the columns that identify it."""
     found: set[tuple[str, ...]] = set()
     section = ""
     for line in tables.splitlines():
@@ -217,11 +218,12 @@ def compare(
     expected: Sequence[Sequence[Array]],
     steps: float = 0,
 ) -> None:
-    """Requires that the importer and the oracle gave what the framework gave, and notes it for each operator.
+    """Checks that the outputs of the importer and the oracle equal those of the framework, and records the comparison
+    for each operator of the model.
 
     Args:
         actual, expected: the outputs of each sample.
-        steps: how far an output may be off.
+        steps: the largest difference that an output may have.
     """
     seen = differences(actual, expected)
     for operator in facts_of(imported).operators:
@@ -232,7 +234,7 @@ def compare(
 def compare_compiled(
     facts: Facts, target: str, actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]], steps: float = 0
 ) -> None:
-    """The same of a whole model that was compiled for `target`; noted for the way in which it is quantized."""
+    """Makes the same check for a whole model that was compiled for `target`, and records it by quantization scheme."""
     seen = differences(actual, expected)
     LEDGER.now.schemes[scheme_of(facts.weights), scheme_of(facts.activations), facts.format, target].add(*seen)
     _require(seen, steps)
@@ -241,11 +243,12 @@ def compare_compiled(
 def note_accuracy(
     model: str, source_format: str, numerics: str, theirs: Array, ours: Array, labels: Array | None
 ) -> None:
-    """Top-1 and top-5 of a model by its framework and by Octet.
+    """Records the top-1 and top-5 accuracy of a model in its framework and in Octet.
 
     Args:
-        theirs, ours: `[samples, classes]`.
-        labels: the right class of each sample; None for a model with random weights, of which only agreement counts.
+        theirs, ours: the scores of the framework and of Octet, `[samples, classes]`.
+        labels: the correct class of each sample; None for a model with random weights, for which only the agreement
+            of the two is recorded.
     """
     agreement = f"{_share(theirs.argmax(1) == ours.argmax(1)):.4g} %"
     equal = f"{_share(equal_values(theirs, ours)):.4g} %"
@@ -254,14 +257,17 @@ def note_accuracy(
 
 
 def differences(actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]) -> tuple[int, int, float]:
-    """How many values there are, how many differ, and by how much at most. Other shapes or types are an error."""
+    """Returns the number of values, the number of values that differ, and the largest difference.
+
+    Different shapes or types fail the test.
+    """
     elements, unequal, largest = 0, 0, 0.0
     for ours, theirs in zip(actual, expected, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             assert (one.shape, one.dtype) == (other.shape, other.dtype)
             elements, unequal = elements + one.size, unequal + int((~equal_values(one, other)).sum())
             difference = largest_difference(one, other)
-            largest = max(largest, math.inf if difference is None else difference)  # of a NaN beside a number
+            largest = max(largest, math.inf if difference is None else difference)  # a NaN beside a number
     return elements, unequal, largest
 
 
@@ -291,7 +297,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def tables(ledger: Ledger) -> str:
-    """The three tables as Markdown."""
+    """Returns the three tables as Markdown."""
     sections = [
         "# Conformance",
         "",

@@ -1,4 +1,4 @@
-"""Exported programs of PyTorch for tests that run without PyTorch: the fixtures, and archives written by hand."""
+"""Exported programs of PyTorch for tests without PyTorch: the fixtures, and archives that are written here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def imported(path: Path, shape: Sequence[int] = (2, 3, 12, 12)) -> ImportedModel
 
 
 def meta(dtype: str, *sizes: int) -> dict[str, Any]:
-    """A `TensorMeta`, contiguous."""
+    """Returns the `TensorMeta` of a contiguous tensor."""
     strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     return {
         "dtype": _DTYPES[dtype],
@@ -37,7 +37,7 @@ def tensor(name: str) -> dict[str, Any]:
 
 
 def node(target: str, output: str, *arguments: dict[str, Any], **named: dict[str, Any]) -> dict[str, Any]:
-    """A call, such as `node("torch.ops.aten.relu.default", "y", tensor("x"))`."""
+    """Returns a call, for example `node("torch.ops.aten.relu.default", "y", tensor("x"))`."""
     inputs = [{"name": f"a{place}", "arg": argument, "kind": 1} for place, argument in enumerate(arguments)]
     inputs += [{"name": name, "arg": argument, "kind": 2} for name, argument in named.items()]
     return {"target": target, "inputs": inputs, "outputs": [tensor(output)], "metadata": {}}
@@ -60,7 +60,7 @@ def _conversion(name: str, x: str, output: str, scale: float, zero_point: int) -
 def document(
     nodes: Sequence[dict[str, Any]], result: str = "y", shape: Sequence[int] = (1, 2, 4, 4), **changes: Any
 ) -> dict[str, Any]:
-    """`model.json` of a program from the float32 `x` to `result`."""
+    """Returns the `model.json` of a program with the float32 input `x` and the output `result`."""
     graph = {"nodes": list(nodes), "tensor_values": {"x": meta("float32", *shape)}}
     signature = {
         "input_specs": [{"user_input": {"arg": tensor("x")}}],
@@ -71,7 +71,7 @@ def document(
 
 
 def program(whole: Any, records: Mapping[str, bytes | str] | None = None) -> bytes:
-    """An archive with the document `whole`; without parameters where `records` has none."""
+    """Returns an archive with the document `whole` and the files `records`; by default, it has no parameters."""
     own: dict[str, bytes | str] = {
         "archive_format": "pt2",
         "models/model.json": whole if isinstance(whole, str) else json.dumps(whole),

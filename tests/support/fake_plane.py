@@ -1,4 +1,4 @@
-"""An in-memory twin of the data plane, as the registry sees it: it keeps what it is told, and has no code to run."""
+"""A data plane in memory for tests of the registry: it stores the orders that it gets, and runs no code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Members = dict[str, Any]
 
 
 class Blank:
-    """A model of which nothing is there but its signature."""
+    """A model that consists only of its signature."""
 
     def __init__(self, signature: ModelSignature) -> None:
         self.signature = signature
@@ -29,15 +29,15 @@ class Blank:
 
 
 class FakePlane:
-    """Satisfies `Plane`.
+    """Implements `Plane` for tests.
 
     Attributes:
-        models: what is loaded: orders by their keys.
-        loads: the artifacts of one sample that were ever loaded, in order.
-        described: what is known of models.
-        failures: why artifacts cannot be loaded.
-        may_load: cleared, it makes every load wait.
-        report: called with what a data plane reports of its models.
+        models: the loaded models: key -> order.
+        loads: the artifacts for one sample of all loads so far, in order.
+        described: the descriptions of models that were sent.
+        failures: artifact -> the error with which loading it fails.
+        may_load: while it is cleared, every load waits.
+        report: a function that is called with the data plane's reports of its models.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class FakePlane:
         self._used_s: dict[int, float] = {}
         self._released = asyncio.Condition()
 
-    # What the registry asks.
+    # The methods that the registry calls.
 
     async def load(self, order: Mapping[str, Any]) -> int:
         if not self.is_there:
@@ -104,20 +104,20 @@ class FakePlane:
             (each["model"], each["version"]): each for each in members["routes"] if each["main"] in self.models
         }
 
-    # What a test does.
+    # The methods that tests call.
 
     def routed(self, model: str, reference: Reference = None) -> Members | None:
-        """Who answers for a name, as it was said last."""
+        """Returns the route of a name in the last order; None if it has none."""
         return self._routes.get((model, "" if reference is None else str(reference)))
 
     def artifact(self, key: int) -> Digest:
-        """Of one sample, of what is loaded under that key."""
+        """Returns the artifact for one sample of the model with this key."""
         artifact: Digest = self.models[key]["parts"][0]["artifact"]
         return artifact
 
     @contextmanager
     def using(self, key: int) -> Iterator[None]:
-        """A request is under way with a model. In the end its event loop has to go on."""
+        """Simulates a running request of a model. The event loop has to run afterwards."""
         self._uses[key] += 1
         self._used_s[key] = monotonic()
         try:
@@ -127,14 +127,14 @@ class FakePlane:
             self._told = asyncio.ensure_future(self._tell())
 
     def end(self) -> None:
-        """It dies, with all that it has."""
+        """Simulates the end of the process, which loses all its state."""
         self.models.clear()
         self._own.clear()
         self._routes.clear()
         self.described.clear()
 
     def left_by_another(self) -> dict[tuple[str, Reference], orders.Named]:
-        """The control plane is another from now on; who answers, by what the last one said."""
+        """Simulates a new control plane, and returns the routes that the last one sent."""
         self._own.clear()
         return {
             (model, int(version) if version.isdigit() else version or None): orders.Named(**each)
@@ -147,7 +147,7 @@ class FakePlane:
 
 
 async def answerer(registry: Registry, plane: FakePlane, model: str, reference: Reference = None) -> Members:
-    """Who answers a request, as a data plane finds out: it asks for a name that it does not know."""
+    """Returns the route of a request as a data plane finds it: it asks the registry for an unknown name."""
     if (route := plane.routed(model, reference)) is None:
         await registry.resolve(model, reference)
         route = plane.routed(model, reference)

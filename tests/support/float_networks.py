@@ -1,4 +1,4 @@
-"""Float ONNX networks of pictures, small and with random weights."""
+"""Small float ONNX networks with random weights."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ INPUT = (1, 3, SIZE, SIZE)
 
 
 def residual_network(seed: int = 0) -> bytes:
-    """Convolutions with batch normalization, ReLU and ReLU6, a depthwise one, an addition, pools, a dense layer and
-    softmax: `image` `[1, 3, 16, 16]` -> `scores` `[1, 10]`."""
+    """Returns a network: `image` `[1, 3, 16, 16]` -> `scores` `[1, 10]`.
+
+    It has convolutions with batch normalization, ReLU and ReLU6, a depthwise one, an addition, pools, a dense layer and
+    softmax.
+    """
     rng, model = np.random.default_rng(seed), OnnxBuilder()
 
     def convolution(x: str, channels: int, filters: int, kernel: int, groups: int = 1, **attributes: Any) -> str:
@@ -45,14 +48,14 @@ def residual_network(seed: int = 0) -> bytes:
 
 
 def pictures(count: int, seed: int = 1) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Normalized pictures with something in them: `[count, 3, 16, 16]`."""
+    """Returns normalized random pictures with coarse structure: `[count, 3, 16, 16]`."""
     rng = np.random.default_rng(seed)
     coarse = rng.normal(0, 1, (count, 3, SIZE // 4, SIZE // 4)).repeat(4, axis=2).repeat(4, axis=3)
     return np.asarray(coarse + rng.normal(0, 0.2, (count, 3, SIZE, SIZE)), np.float32)
 
 
 def dense_network(seed: int = 0) -> bytes:
-    """Two matrices that read one tensor, and a last one with a bias: `x` `[1, 6, 40]` -> `y` `[6, 7]`."""
+    """Returns a network `x` `[1, 6, 40]` -> `y` `[6, 7]`: two matrix products of one tensor, and a Gemm with a bias."""
     rng, model = np.random.default_rng(seed), OnnxBuilder()
     x = model.input("x", "float32", (1, 6, 40))
     wide = [model.node("MatMul", [x, model.constant(rng.normal(0, 0.2, (40, 48)), "float32")]) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Small float networks of one operator each: every kind that is quantized."""
+"""Small float networks of one operator each, for every operator that quantization supports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def node(op_type: str, **attributes: Any) -> Make:
 
 
 def with_integers(op_type: str, *values: list[int], **attributes: Any) -> Make:
-    """An operator whose other operands are whole numbers."""
+    """Returns the maker of an operator whose other operands are int64 constants."""
     return lambda model, rng, x: model.node(
         op_type, [x, *(model.constant(each, "int64") for each in values)], **attributes
     )
@@ -62,7 +62,7 @@ def matmul(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
 
 
 def attention(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
-    """Both products are of computed matrices."""
+    """Adds attention to the model: both of its products have two computed operands."""
     keys = model.node("Transpose", [matmul(model, rng, x)], perm=[0, 1, 3, 2])
     scores = model.node("MatMul", [matmul(model, rng, x), keys])
     return model.node("MatMul", [model.node("Softmax", [scores], axis=-1), matmul(model, rng, x)])
@@ -132,12 +132,12 @@ MORE: dict[str, Make] = {
     "no bias": convolution(bias=False, strides=[2, 2]),
     "relu": lambda model, rng, x: model.node("Relu", [convolution()(model, rng, x)]),
 }
-# Those with sums of products, be it in an operand.
+# The operators whose networks contain sums of products, including those in an operand.
 WITH_SUMS = {"Add", "Concat", "Conv", "ConvTranspose", "Gemm", "MatMul", "Sqrt", "Sub", *MORE}
 
 
 def network(make: Make, seed: int) -> bytes:
-    """The operator between a pool and a concatenation, so that operand and result are stored: `x` -> `y`."""
+    """Returns the operator between a pool and a concatenation, so that operand and result are quantized: `x` -> `y`."""
     rng, model = np.random.default_rng(seed), OnnxBuilder()
     x = model.input("x", "float32", SHAPE)
     inner = make(model, rng, model.node("AveragePool", [x], kernel_shape=[1, 1]))

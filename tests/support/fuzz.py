@@ -1,8 +1,8 @@
 """Imports damaged models until something goes wrong: `python -m tests.support.fuzz STRIDE NAME…`.
 
-Runs as a process of its own, under limits, because what may go wrong is a crash or an allocation of terabytes. Takes
-every STRIDE-th mutation of each catalog model, and prints how many were refused and how many imported, as JSON. An
-exception that is not an `OctetError` is a failure; so is an import that takes longer than `_SLOWEST_S`.
+It runs as a separate process with limits, because an import may crash or allocate terabytes. It takes every STRIDE-th
+mutation of each catalog model, and prints the numbers of refused and imported files as JSON. It fails if an exception
+is not an `OctetError`, or if an import takes longer than `_SLOWEST_S`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _HOSTILE = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x40000000, 0x00010000)
 
 
 def mutations(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Truncations, flipped bits and overwritten words, each with a name that reproduces it."""
+    """Yields truncations, flipped bits and overwritten words, each with a name that identifies it."""
     for size in range(0, len(data), 64):
         yield f"cut at {size}", data[:size]
     for position in range(len(data)):
-        bit = position * 5 % 8  # every bit of a byte somewhere, without eight times the work
+        bit = position * 5 % 8  # one bit per byte; all eight bits occur over the file
         yield f"bit {bit} of byte {position}", _replaced(data, position, bytes([data[position] ^ 1 << bit]))
     for position in range(0, len(data) - 3, 4):
         for value in _HOSTILE:
@@ -57,7 +57,7 @@ def mutations(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def fuzz(stride: int, *names: str) -> dict[str, int]:
-    """How many of the mutations were refused and how many imported, in a process of its own."""
+    """Runs this module in a child process, and returns the numbers of refused and imported files."""
     command = [sys.executable, "-m", "tests.support.fuzz", str(stride), *names]
     result = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
@@ -81,14 +81,14 @@ def outcome(data: bytes) -> str:
 
 
 def limit_memory() -> None:
-    """From here on this process gets `_HEADROOM_BYTES` of address space and no more."""
+    """Limits the address space of this process to `_HEADROOM_BYTES` more than it uses now."""
     in_use_pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (in_use_pages * resource.getpagesize() + _HEADROOM_BYTES,) * 2)
 
 
 def main(stride: int, names: list[str]) -> None:
     for name in names:
-        import_model(MODELS[name]())  # loads whatever is loaded late, before the limit is taken
+        import_model(MODELS[name]())  # imports all modules before the limit is set
     limit_memory()
     counts = {"imported": 0, "refused": 0}
     for name in names:

@@ -1,6 +1,6 @@
-"""Where models stand still until a test lets them go on, and note what they were given: C code in another process.
+"""Gates: a model's C code in another process waits at one until the test opens it, and records its input there.
 
-Their process may open no file that is written to; the memory of all gates is a `memfd` that it inherits.
+The process may not open files for writing, so the memory of all gates is a `memfd` that it inherits.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cache
 
 from tests.support.waiting import GIVE_UP_S, eventually_async
 
-_SIZE_BYTES = 4096  # of a gate: a page
-_COUNT = 16  # that a test may use at a time, several times over
+_SIZE_BYTES = 4096  # size of a gate: a page
+_COUNT = 16  # number of gates, several times as many as a test uses
 _OPENED, _ENTERED, _SEEN_COUNT, _SEEN = range(4)
 _numbers = itertools.count()
 
@@ -40,17 +40,17 @@ static int32_t gate(int32_t value) {
 
 @cache
 def descriptor() -> int:
-    """Of the memory of all gates, under this number in every data plane of this process."""
+    """Returns the file descriptor of all gates' memory. It has the same number in every data plane of this process."""
     found = os.memfd_create("gates")
     os.ftruncate(found, _COUNT * _SIZE_BYTES)
     return found
 
 
 class Gate:
-    """One that is closed until `open`.
+    """A gate that is closed until `open` is called.
 
     Attributes:
-        source: C, with which a model calls `gate(value)`.
+        source: C code that defines the function `gate(value)` for a model.
     """
 
     def __init__(self) -> None:
@@ -73,20 +73,20 @@ class Gate:
 
     @property
     def entered(self) -> int:
-        """How many calls have begun."""
+        """The number of calls that have begun."""
         return self._words[_ENTERED]
 
     @property
     def seen(self) -> list[int]:
-        """What calls that went through were given, in their order."""
+        """The values of the calls that passed the gate, in order."""
         return list(self._words[_SEEN : _SEEN + self._words[_SEEN_COUNT]])
 
     async def running(self, count: int = 1) -> None:
-        """Waits until so many calls have begun."""
+        """Waits until `count` calls have begun."""
         await eventually_async(lambda: self.entered >= count)
 
     def wait_running(self, count: int = 1) -> None:
-        """As `running`, for a thread."""
+        """Waits like `running`, but blocks the thread."""
         deadline_s = time.monotonic() + GIVE_UP_S
         while self.entered < count:
             assert time.monotonic() < deadline_s, "no call began"

@@ -1,7 +1,8 @@
-"""Google Cloud Storage as its clients speak to it, on the storage of the S3 server of `s3_server`.
+"""A server with the API of Google Cloud Storage, which forwards requests to the S3 server of `s3_server`.
 
-Google's XML API is S3's but for the names of headers and who signs, which is what is changed here on the way. Emulators
-that can be installed do not know it: fake-gcs-server refuses its uploads, gcp-storage-emulator its listings.
+Google's XML API differs from S3 only in the names of headers and in the signatures, which this server converts. The
+emulators that can be installed do not support that API: fake-gcs-server refuses its uploads, gcp-storage-emulator its
+listings.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _RENAMED = {"x-goog-copy-source": "x-amz-copy-source"}
 
 
 def environment(port: int, folder: Path) -> dict[str, str]:
-    """What tells a client of the bucket where it is, by a file of a service account in `folder`, as for Google's own
-    emulators: no token is asked for.
+    """Returns the environment variables with the address for clients of the bucket.
+
+    They name a service account file, which is written to `folder`. It disables tokens, as for Google's own emulators.
     """
     account = {
         "type": "service_account",
@@ -46,7 +48,7 @@ def environment(port: int, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def server(s3_port: int) -> Iterator[int]:
-    """Starts one before the S3 server at `s3_port`, whose bucket it has; its port."""
+    """Starts the server in front of the S3 server at `s3_port`, with the same bucket. Yields its port."""
     handler = type("Handler", (_Relay,), {"s3_port": s3_port})
     relay = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     relay.daemon_threads = True
@@ -110,7 +112,7 @@ class _Relay(BaseHTTPRequestHandler):
 
 
 def _signed(method: str, host: str, path: str, query: str, body: bytes, headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of AWS's signature, version 4."""
+    """Returns the headers with AWS's signature, version 4."""
     now = datetime.now(UTC)
     day, digest = now.strftime("%Y%m%d"), hashlib.sha256(body).hexdigest()
     own = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ")}

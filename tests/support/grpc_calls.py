@@ -1,4 +1,4 @@
-"""Calls of the prediction protocol, by grpcio."""
+"""Calls of the prediction protocol with grpcio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data plane whose model stands still until a test lets it go on."""
+"""A data plane with a model that waits until a test lets it continue."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support.waiting import GIVE_UP_S
 
 
 class Held:
-    """Its model `m` takes `x`, UINT8 `[1, 1]`, and gives it back; a 0 passes at once.
+    """A data plane with the model `m`, which returns its input `x`, UINT8 `[1, 1]`.
 
     Attributes:
-        gate: where requests with other values stand.
+        gate: the gate at which requests wait; those with the value 0 do not.
     """
 
     def __init__(self, settings: dict[str, Any] | None = None, **scheduling: Any) -> None:
@@ -29,11 +29,11 @@ class Held:
         self.plane = DataPlane(tables, scheduling=scheduling, **(settings or {}))
 
     async def queued(self, count: int) -> None:
-        """Returns when so many requests wait for the model."""
+        """Waits until `count` requests are queued for the model."""
         await self._until(lambda served: served.queued == count)
 
     async def admitted(self, count: int) -> None:
-        """Returns when so many requests hold a place with the model, those that run among them."""
+        """Waits until `count` requests are queued or running."""
         await self._until(lambda served: served.admitted == count)
 
     async def _until(self, holds: Callable[[Served], bool]) -> None:
@@ -42,5 +42,5 @@ class Held:
             await self.plane.orders.gather()
             if all(map(holds, self.plane.registry.in_memory())):
                 return
-            assert monotonic() < deadline_s, "it did not come to pass"
+            assert monotonic() < deadline_s, f"the condition did not become true within {GIVE_UP_S:g} s"
             await asyncio.sleep(0.005)

@@ -1,6 +1,6 @@
-"""A build child that an upload took over: it builds what it should, and then does what `mischief` in its request says.
+"""A build child that an upload has taken over: it builds normally, and then does the `mischief` in its request.
 
-For `run_child("build", …, handlers=this file)`, as `escapes`.
+For `run_child("build", …, handlers=this file)`, like `escapes`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def build(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
         shutil.copyfile(source, name)
     for path in mischief.get("write", []):
         report.log(f"{path}: {_attempt(Path(path))}")
-    if mischief.get("exchange"):  # each program under the name of the next
+    if mischief.get("exchange"):  # stores each program under the name of the next one
         symbols = sorted(result["kernels"])
         programs = [Path(f"{symbol}.json").read_text() for symbol in symbols]
         for symbol, program in zip(symbols, [*programs[1:], programs[0]], strict=True):

@@ -1,6 +1,6 @@
-"""An artifact whose code, when it is called, reaches for all that is not its own, by system calls of its own.
+"""An artifact whose code, when it is called, attacks the machine through direct system calls.
 
-It passes every check of its library: nothing runs when it is loaded, and it imports nothing.
+Its library passes every check: nothing runs when it is loaded, and it imports nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from service.core.digest import Digest, canonical_json, digest_of
 from service.core.target import detect_host
 from tests.support.small_artifact import BYTES, LENGTH, config_of, tensor
 
-# In the order in which they are tried; the output's elements are what the kernel answered.
+# The attempts, in order. Each element of the output is the kernel's result of one of them.
 ATTEMPTS = (
     *("read a secret", "write a file", "write beside the artifact", "remove a file", "look into the parent"),
     *("make an internet socket", "make a Unix socket", "connect", "signal the parent", "reach the parent's limits"),
@@ -108,12 +108,12 @@ int octet_mischief(void* const* operands) {
 
 @dataclass(frozen=True)
 class Trap:
-    """The artifact, and what it reaches for.
+    """The artifact, and the targets of its attacks.
 
     Attributes:
-        traces: files, by the attempt that makes them.
-        victim: a file that it removes.
-        listener: which it connects to.
+        traces: attempt -> the file that it creates.
+        victim: the file that it removes.
+        listener: the socket that it connects to.
     """
 
     folder: Path
@@ -123,7 +123,7 @@ class Trap:
     listener: socket.socket
 
     def reached(self) -> set[str]:
-        """What the code did to the world outside, as far as that can be seen."""
+        """Returns the attempts with a visible effect outside of the process."""
         found = {name for name, path in self.traces.items() if path.exists()}
         if not self.victim.exists():
             found.add("remove a file")
@@ -137,10 +137,10 @@ class Trap:
 
 @contextmanager
 def trap(root: Path, crash: str = "") -> Iterator[Trap]:
-    """In an empty folder.
+    """Creates the artifact and its targets in an empty folder.
 
     Args:
-        crash: a statement in C, executed at the end.
+        crash: a C statement that the code executes at the end.
     """
     store, secret, victim = root / "hostile.octet", root / "id_ed25519", root / "victim"
     secret.write_text("it")
@@ -171,7 +171,7 @@ def trap(root: Path, crash: str = "") -> Iterator[Trap]:
 
 
 def _linked(folder: Path, source: str) -> Path:
-    """By the linker of a build, with its checks."""
+    """Compiles and links the source with a build's linker and its checks. Returns the path of the library."""
     host = detect_host()
     assert host.best is not None
     object_, library = folder / "code.o", folder / "code.so"

@@ -1,5 +1,6 @@
-"""What a client may send over HTTP/1.1, right and wrong, and what RFC 9112 says of it: a table that a test of the data
-plane reads, and docs/reference/protocols.md.
+"""Valid and invalid HTTP/1.1 requests, and the responses that RFC 9112 demands.
+
+A test of the data plane and docs/reference/protocols.md use this table.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ class Case(NamedTuple):
     """A request, the first of its connection.
 
     Attributes:
-        statuses: of its answers.
-        is_kept: whether what follows on the connection is answered; where not, it must not be taken for a request.
+        statuses: the statuses of the responses.
+        is_kept: True if the connection stays open for the next request. If false, bytes that follow must not be taken
+            for a request.
     """
 
     section: str
@@ -33,7 +35,7 @@ class Case(NamedTuple):
 
 
 def cases(path: str, body: bytes) -> list[Case]:
-    """For a server of health, of `path`, which answers `body` with 200 and a body of another size with 400."""
+    """Returns the cases for a server that answers `body` at `path` with 200, and a body of another size with 400."""
     return [*_lines(), *_targets(), *_fields(), *_lengths(path, body), *_chunks(path, body), *_connections()]
 
 

@@ -1,7 +1,7 @@
-"""What a client may send over HTTP/2, right and wrong, and what RFC 9113 and RFC 7541 say of it: a table that tests of
-the session and of the data plane read, and docs/reference/protocols.md.
+"""Valid and invalid HTTP/2 frames, and the reactions that RFC 9113 and RFC 7541 demand.
 
-Cases of h2spec, written anew, and some beside them.
+Tests of the session and of the data plane, and docs/reference/protocols.md, use this table. It contains the cases of
+h2spec, rewritten, and some more.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.support.http2_frames import (
     settings,
 )
 
-WINDOW = 1 << 20  # of a stream, and the longest frame, as the server announces
+WINDOW = 1 << 20  # the window of a stream and the longest frame, as announced by the server
 _MOST = (2**31 - 1).to_bytes(4)
 _RESET = frame(RST_STREAM, 0, 1, bytes(4))
 _ERRORS = {
@@ -58,7 +58,7 @@ _ERRORS = {
 
 
 class Ends(Enum):
-    """What an error ends."""
+    """The reaction of a server to an error."""
 
     CONNECTION = "GOAWAY"
     STREAM = "RST_STREAM"
@@ -66,7 +66,7 @@ class Ends(Enum):
 
 
 class Case(NamedTuple):
-    """Sent behind the preface and SETTINGS, on stream 1 where it is about a stream."""
+    """Frames that are sent after the preface and SETTINGS; on stream 1, if they are about a stream."""
 
     section: str
     title: str
@@ -83,13 +83,13 @@ class Case(NamedTuple):
 
 
 def cases(service: Service, unanswered: bytes) -> list[Case]:
-    """For a server of `service`; `unanswered` is a whole call on stream 1 that takes its time."""
+    """Returns the cases for a server of `service`. `unanswered` is a complete call on stream 1 that takes long."""
     its = _Cases(service, unanswered)
     return [*its.of_connection(), *its.of_stream(), *its.malformed(), *its.taken(), *its.compressed()]
 
 
 def prefaces() -> list[Case]:
-    """Sent at once."""
+    """Returns the cases of wrong connection prefaces, which are the first bytes of a connection."""
     wrong = [
         ("HTTP/1.1", b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"),
         ("a preface that ends wrong", PREFACE[:-1] + b"x"),
@@ -99,7 +99,7 @@ def prefaces() -> list[Case]:
     return [Case("3.4", title, sent, Ends.CONNECTION, PROTOCOL_ERROR) for title, sent in wrong]
 
 
-# Header blocks that must not decode; sections of RFC 7541.
+# Header blocks that a decoder must refuse, with the sections of RFC 7541.
 BROKEN_BLOCKS = (
     ("6.1", "index 0", "80"),
     ("2.3.3", "an index beyond the tables", "be"),
@@ -128,7 +128,7 @@ class _Cases:
     def __init__(self, service: Service, unanswered: bytes) -> None:
         self.service, self.unanswered = service, unanswered
         self.head = block(service.head())
-        self.open = frame(HEADERS, END_HEADERS, 1, self.head)  # stream 1, which may send
+        self.open = frame(HEADERS, END_HEADERS, 1, self.head)  # stream 1 stays open for more frames
         self.whole = frame(HEADERS, END_HEADERS | END_STREAM, 1, self.head)
 
     def of_connection(self) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""An HTTP/2 client that sends whatever it is told: frames made by hand, and what the server makes of them."""
+"""An HTTP/2 client that sends arbitrary frames, and receives the server's frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
 
     @property
     def error(self) -> int:
-        """Of RST_STREAM and GOAWAY."""
+        """The error code of RST_STREAM and GOAWAY."""
         return int.from_bytes(self.payload[-4:] if self.type == RST_STREAM else self.payload[4:8])
 
 
@@ -53,7 +53,7 @@ def settings(*entries: tuple[int, int]) -> bytes:
 
 
 def integer(value: int, prefix_bits: int, pattern: int = 0) -> bytes:
-    """RFC 7541 section 5.1; `pattern` is what stands above the prefix."""
+    """Encodes an integer (RFC 7541 section 5.1). `pattern` contains the bits above the prefix."""
     most = (1 << prefix_bits) - 1
     if value < most:
         return bytes([pattern | value])
@@ -65,7 +65,7 @@ def integer(value: int, prefix_bits: int, pattern: int = 0) -> bytes:
 
 
 def literal(name: str, value: str, pattern: int = 0) -> bytes:
-    """A field of a header block in plain text (RFC 7541 section 6.2): 0x40 for one that the table keeps."""
+    """Encodes a header field as literals (RFC 7541 section 6.2). The pattern 0x40 adds it to the dynamic table."""
     return bytes([pattern]) + b"".join(integer(len(text), 7) + text.encode("latin-1") for text in (name, value))
 
 
@@ -74,14 +74,14 @@ def block(fields: Fields) -> bytes:
 
 
 class Service(NamedTuple):
-    """A method of gRPC that answers at once."""
+    """A gRPC method that answers at once."""
 
     path: str
     content: bytes
     answer: bytes
 
     def head(self, *more: tuple[str, str], without: str = "", **changed: str) -> list[tuple[str, str]]:
-        """The head of a call; `changed` values have `_` for the `-` of their names."""
+        """Returns the header fields of a call. The names in `changed` have `_` instead of `-`."""
         fields = {":method": "POST", ":scheme": "http", ":path": self.path, ":authority": "test"}
         fields |= {"content-type": "application/grpc", "te": "trailers"}
         fields |= {name.replace("_", "-"): value for name, value in changed.items()}
@@ -89,22 +89,22 @@ class Service(NamedTuple):
 
 
 def echo(method: str = "Unary") -> Service:
-    """Of the echo server."""
+    """Returns a method of the echo server."""
     return Service(f"/echo.Echo/{method}", b"hello", b"hello")
 
 
 def head(method: str = "Unary", *more: tuple[str, str], without: str = "", **changed: str) -> list[tuple[str, str]]:
-    """The head of a call of the echo server."""
+    """Returns the header fields of a call of the echo server."""
     return echo(method).head(*more, without=without, **changed)
 
 
 def message(content: bytes) -> bytes:
-    """As gRPC puts it into DATA."""
+    """Returns a gRPC message in the form of a DATA frame's payload."""
     return b"\0" + len(content).to_bytes(4) + content
 
 
 class Peer:
-    """One connection to `port`. Speaks the preface and empty SETTINGS first, if `greet`."""
+    """A connection to `port`. If `greet`, it first sends the preface and empty SETTINGS."""
 
     def __init__(
         self, port: int, greet: bool = True, source: str = "127.0.0.1", service: Service | None = None
@@ -123,7 +123,7 @@ class Peer:
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """A server that has hung up already has said why."""
+        """Sends bytes. Ignores a closed connection, because the server has sent the reason before."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(data)
 
@@ -131,17 +131,17 @@ class Peer:
         self.send(frame(HEADERS, flags, stream, block(fields)))
 
     def call(self, stream: int, method: str = "Unary", content: bytes = b"hello") -> None:
-        """A whole unary call, to be answered."""
+        """Sends a complete unary call."""
         self.headers(stream, head(method))
         self.send(frame(DATA, END_STREAM, stream, message(content)))
 
     def frames(self) -> Iterator[Frame]:
-        """All that come until the server hangs up."""
+        """Yields all frames until the server closes the connection."""
         while True:
             while len(self._unread) < 9 or len(self._unread) < 9 + int.from_bytes(self._unread[:3]):
                 try:
                     more = self.socket.recv(1 << 20)
-                except ConnectionResetError:  # closed there with something of ours unread
+                except ConnectionResetError:  # the server closed it with unread data
                     more = b""
                 if not more:
                     assert self._unread == b"", "the server hung up within a frame"
@@ -153,7 +153,7 @@ class Peer:
             yield Frame(kind, flags, stream, payload)
 
     def expect(self, kind: int, stream: int = 0, flags: int = 0) -> Frame:
-        """The next frame of this kind and stream that has these flags; others are passed over."""
+        """Returns the next frame of this type and stream that has these flags, and skips all others."""
         for received in self.frames():
             if (received.type, received.stream) == (kind, stream) and received.flags & flags == flags:
                 return received
@@ -161,7 +161,10 @@ class Peer:
         raise AssertionError(f"the server hung up before frame {kind} of stream {stream}")
 
     def settled(self) -> list[Frame]:
-        """All that comes in answer to what was sent: content may leave behind the answer to a first PING."""
+        """Returns all frames in response to what was sent.
+
+        It waits for two PINGs, because content may follow the response to the first one.
+        """
         return [*self._until_pong(b"at last?"), *self._until_pong(b"really??")]
 
     def _until_pong(self, opaque: bytes) -> Iterator[Frame]:
@@ -173,14 +176,14 @@ class Peer:
         raise AssertionError("the server hung up")
 
     def lost(self) -> int:
-        """The error with which the server ended the connection, having written all of it."""
+        """Returns the error code of the GOAWAY frame with which the server closed the connection."""
         *_, last = self.frames()
         assert last.type == GOAWAY, last
         return last.error
 
     def alive(self) -> bool:
-        """Whether a call still goes through."""
-        stream = 2**31 - 1  # the last that there is
+        """Returns true if a call still succeeds."""
+        stream = 2**31 - 1  # the highest stream number
         self.headers(stream, self.service.head())
         self.send(frame(DATA, END_STREAM, stream, message(self.service.content)))
         return self.expect(DATA, stream).payload == message(self.service.answer)

@@ -1,4 +1,4 @@
-"""Kernels alone: their images made of arrays and read back, and the kernels built and run on this machine."""
+"""Runs single kernels: converts arrays to kernels' images and back, and builds and runs kernels on this machine."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _EVEX_ENCODED = {"x86-64-v3+avxvnni": "x86-64-v4+vnni"}
 
 
 def _built_for(isa: Isa) -> Target | None:
-    """The target as which the kernels of `isa` run here; None if they do not. Others than x86's are emulated.
+    """Returns the target for which kernels of `isa` are built to run here; None if they cannot run.
 
-    AVX512-VNNI with AVX512-VL has every instruction of AVX-VNNI in another encoding. So where only the former is there,
-    the vocabulary of the latter is tested all the same.
+    Architectures other than x86 are emulated. AVX512-VNNI with AVX512-VL has every instruction of AVX-VNNI in another
+    encoding. So the kernels for AVX-VNNI are tested on CPUs with AVX512-VNNI too.
     """
     if isa.name in emulated.CPUS:
         return parse_target(isa.name) if emulated.machine_of(isa.name).emulator else None
@@ -45,21 +45,21 @@ def _built_for(isa: Isa) -> Target | None:
     return next((target for target in map(parse_target, names) if target.runs_on(detect_host())), None)
 
 
-# `OCTET_TEST_ISAS=aarch64` has only those tested whose names begin so; by default they share the examples.
+# With `OCTET_TEST_ISAS=aarch64`, only ISAs whose names begin with that are tested. By default all share the examples.
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
 RUNNABLE = [isa for isa in ISAS.values() if isa.name.startswith(_CHOSEN) and _built_for(isa) is not None]
 
-_UNWRITTEN = 5  # what a kernel's output holds before it runs
-_ACCIDENTAL = 77  # what lies in fillers and slack of an input, and may not matter
+_UNWRITTEN = 5  # the bytes of a kernel's output before it runs
+_ACCIDENTAL = 77  # the bytes of padding and unused memory in an input, which must not affect the result
 
 
 def stored(values: Array) -> Array:
-    """8-bit values as kernels store them."""
+    """Returns 8-bit values in the form that kernels store them: unsigned, with the type's bias added."""
     return (values.astype(np.int16) + BIAS[str(values.dtype)]).astype(np.uint8)
 
 
 def laid_out(image: Image, values: Array, fill: int = 0) -> Array:
-    """`[N, H, W, C] uint8` as kernels have it, with `fill` in the halo."""
+    """Converts `[N, H, W, C] uint8` to the memory layout of kernels, with `fill` in the halo."""
     framed = with_halo(image, values, fill)
     buffer = np.full(image.size_bytes, _ACCIDENTAL, np.uint8)
     lanes = image.blocks * image.pixel
@@ -71,7 +71,7 @@ def laid_out(image: Image, values: Array, fill: int = 0) -> Array:
 
 
 def _planes(image: Image, buffer: Array) -> Array:
-    """An image's blocks in its memory: `[N, blocks, H, W, block]`, halo included."""
+    """Returns a view of an image's blocks in its memory: `[N, blocks, H, W, block]`, including the halo."""
     top, left, bottom, right = image.halo.sides
     size = image.height + top + bottom, image.width + left + right
     whole = buffer[: image.batch * image.image].reshape(image.batch, -1, *size, image.pixel)
@@ -84,16 +84,16 @@ def with_halo(image: Image, values: Array, fill: int) -> Array:
 
 
 def read_back(image: Image, buffer: Array) -> Array:
-    """The inverse of `laid_out`, with the halo and the last block's fillers: `[N, H, W, blocks * block]`."""
+    """Inverts `laid_out`. The result contains the halo and the last block's padding: `[N, H, W, blocks * block]`."""
     blocked = _planes(image, buffer).transpose(0, 2, 3, 1, 4).copy()
     rest = buffer.copy()
     _planes(image, rest)[...] = _UNWRITTEN
-    assert (rest == _UNWRITTEN).all(), "something else than the image was written"
+    assert (rest == _UNWRITTEN).all(), "the kernel wrote outside of the image"
     return blocked.reshape(*blocked.shape[:3], -1)
 
 
 def built(isa: Isa, kernel: Kernel) -> Any:
-    """The kernel as a function of its inputs, constants and output."""
+    """Builds the kernel, and returns it as a function of its inputs, constants and output."""
     if kernel.launch is not None:
         return partial(_on_card, isa.name, kernel)
     if isa.name in emulated.CPUS:
@@ -119,13 +119,13 @@ def _on_card(capability: str, kernel: Kernel, *operands: Any) -> None:
     emulated_kernel = EmulatedKernel(kernel.function.source, "OCTET_KERNEL", architecture=capability)
     arrays = [operand.numpy() for operand in operands]
     launch = kernel.function.launch
-    seed = zlib.crc32(kernel.function.source.encode())  # blocks and threads in another order for each kernel
+    seed = zlib.crc32(kernel.function.source.encode())  # a different order of blocks and threads for each kernel
     emulated_kernel.launch(launch.grid, launch.block, launch.shared_bytes, arrays, seed=seed)
     operands[-1].copyfrom(arrays[-1])
 
 
 def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array:
-    """What the kernel writes, `[output_bytes]` as `dtype`."""
+    """Runs the kernel, and returns the output that it wrote: `[output_bytes]` as `dtype`."""
     output = tvm.runtime.tensor(np.full(kernel.output_bytes // np.dtype(dtype).itemsize, _UNWRITTEN, dtype))
     built(isa, kernel)(*(tvm.runtime.tensor(array) for array in (*inputs, *kernel.constants)), output)
     return np.asarray(output.numpy())
@@ -134,24 +134,24 @@ def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array
 def check_image(
     draw: Draw, isa: Isa, x: Array, expected: Array, zero_point: int, make: Callable[[Image, Image], Kernel]
 ) -> None:
-    """That a kernel makes `expected` of `x`, in images of any layout, with the zero point around it.
+    """Checks that a kernel computes `expected` from `x` in images of any layout, and writes the zero point to the halo.
 
     Args:
-        zero_point: as stored.
-        make: from the images of source and destination.
+        zero_point: the stored zero point.
+        make: a function that creates the kernel from the images of source and destination.
     """
     source, destination = draw(blocked(isa, x.shape)), draw(blocked(isa, expected.shape))
-    # What lies in the source's halo does not matter.
+    # The content of the source's halo must not matter.
     written = run(isa, make(source, destination), laid_out(source, stored(x), fill=draw(st.sampled_from([0, 255]))))
     image = read_back(destination, written)[..., : destination.channels]
     np.testing.assert_array_equal(image, with_halo(destination, stored(expected), zero_point))
 
 
 def at_a_wall(size: int, dtype: str) -> Array:
-    """An array behind whose end no memory is: who touches that dies.
+    """Returns an array that ends at an unmapped page, so that any access after its end crashes the process.
 
     Args:
-        size: a multiple of 64, as kernels want their buffers aligned.
+        size: a multiple of 64, because kernels need aligned buffers.
     """
     assert size % 64 == 0
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -162,7 +162,7 @@ def at_a_wall(size: int, dtype: str) -> Array:
     return np.frombuffer(region, dtype, size, pages - size)
 
 
-# --- what hypothesis draws ---
+# --- strategies for Hypothesis ---
 
 
 def halos() -> st.SearchStrategy[Halo]:
@@ -172,7 +172,7 @@ def halos() -> st.SearchStrategy[Halo]:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> tuple[int, int, int, int]:
-    """Odd widths, rows shorter than a vector, channels that fill no block."""
+    """Draws a shape: with odd widths, rows shorter than a vector, or channels that do not fill a block."""
     return (
         draw(st.integers(1, 3)),
         draw(st.integers(1, 5)),
@@ -183,7 +183,7 @@ def shapes(draw: st.DrawFn) -> tuple[int, int, int, int]:
 
 @st.composite
 def blocked(draw: st.DrawFn, isa: Isa, shape: tuple[int, ...], halo: Halo = NO_HALO) -> Image:
-    """In blocks, with any halo that holds `halo`, and some of them a part of a larger image."""
+    """Draws an image in blocks with any halo that contains `halo`. Some are a part of a larger image."""
     batch, height, width, channels = shape
     image = Image(batch, height, width, channels, isa.lanes, halo | draw(halos()))
     before, behind = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (2, 1)]))
@@ -195,7 +195,7 @@ def blocked(draw: st.DrawFn, isa: Isa, shape: tuple[int, ...], halo: Halo = NO_H
 
 @st.composite
 def quantized_types(draw: st.DrawFn, storage: str, scale: float | None = None) -> QuantizedType:
-    """Per-tensor types: zero points at the ends of the storage, and bounds inside it."""
+    """Draws a per-tensor type, some with zero points at the ends of the storage type or with bounds inside it."""
     low, high = STORAGE_RANGES[storage]
     zero_point = draw(st.sampled_from([low, high]) | st.integers(low, high))
     own_scale = draw(st.floats(1e-3, 1.0).map(float32)) if scale is None else scale

@@ -1,10 +1,9 @@
-"""The images of the Dockerfile, built by buildah without a container engine or a registry.
+"""Builds the images of the Dockerfile with buildah, without a container engine or a registry.
 
-    python -m tests.support.images_built FOLDER     # those that tests/cluster needs, each as FOLDER/NAME.tar
+    python -m tests.support.images_built FOLDER     # the images for tests/cluster, each as FOLDER/NAME.tar
 
-Needs root, and Debian's packages buildah and mmdebstrap. The base is Debian with its own Python 3.11; it takes the name
-of the official image, so that the Dockerfile is built as it is. `build/images-cluster` keeps the layers: what did not
-change is not built again.
+It needs root, and Debian's packages buildah and mmdebstrap. The base image is Debian with its Python 3.11. It gets the
+name of the official image, so that the Dockerfile need not be changed. `build/images-cluster` caches the layers.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _TIMEOUT_S = 1800
 
 
 def why_not() -> str | None:
-    """Why no image can be built here; None if one can."""
+    """Returns the reason why no image can be built on this machine; None if it can."""
     missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
     if missing:
         return f"{' and '.join(missing)} missing (Debian: apt-get install {' '.join(missing)})"
@@ -43,23 +42,23 @@ class Images:
     """buildah's store in a folder.
 
     Args:
-        folder: what is in it is used again.
+        folder: the folder. Images and layers in it are reused.
     """
 
     folder: Path
 
     @cached_property
     def _driver(self) -> str:
-        """Overlays where the kernel allows them here, else copies of whole images."""
+        """The storage driver: overlays if the kernel allows them here, else copies of whole images."""
         store = ["buildah", "--root", str(self.folder / "store-overlay"), "--runroot", str(self.folder / "run-overlay")]
         probe = subprocess.run([*store, "--storage-driver", "overlay", "info"], capture_output=True, check=False)
         return "overlay" if probe.returncode == 0 else "vfs"
 
     def buildah(self, *arguments: object) -> str:
-        """What it prints.
+        """Runs buildah and returns its output.
 
         Raises:
-            RuntimeError: it failed; with the end of what it said.
+            RuntimeError: it failed. The message contains the end of its output.
         """
         kind = self._driver
         store = ["--root", self.folder / f"store-{kind}", "--runroot", self.folder / f"run-{kind}"]
@@ -69,13 +68,13 @@ class Images:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def make_base(self) -> str:
-        """The base's name."""
+        """Builds the base image if it does not exist, and returns its name."""
         if not self._has(BASE):
             self._import(BASE, "python3", "python3-venv", "ca-certificates")
         return BASE
 
     def build(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> str:
-        """Builds a target of the Dockerfile; the image's name is `tag`."""
+        """Builds a target of the Dockerfile as the image `tag`."""
         self.make_base()
         given = [f"--build-arg={name}={value}" for name, value in (arguments or {}).items()]
         what = ["--target", target, "--tag", tag, "--file", ROOT / "Dockerfile", ROOT]
@@ -84,13 +83,13 @@ class Images:
         return tag
 
     def build_postgres(self, tag: str) -> str:
-        """Debian's PostgreSQL 15, for `tests/cluster`."""
+        """Builds an image of Debian's PostgreSQL 15, for `tests/cluster`."""
         if not self._has(tag):
             self._import(tag, "postgresql-15")
         with self._container(tag) as container:
             for command in (
                 ["usermod", "--uid", "999", "postgres"],
-                # The socket's folder, which is otherwise made as the machine starts.
+                # The folder of the socket, which is normally created when the machine starts.
                 ["install", "--directory", "--owner=postgres", "--group=postgres", "/var/run/postgresql"],
                 ["chown", "--recursive", "postgres:postgres", "/var/lib/postgresql"],
             ):
@@ -103,18 +102,18 @@ class Images:
         return tag
 
     def save(self, tag: str, path: Path) -> None:
-        """Writes an image as `docker load` and `ctr images import` read it."""
+        """Writes an image in the format that `docker load` and `ctr images import` read."""
         path.unlink(missing_ok=True)
         self.buildah("push", tag, f"docker-archive:{path}:{tag}")
 
     def configuration(self, tag: str) -> dict[str, Any]:
-        """The image's: `User`, `Labels`, `Env`, ..."""
+        """Returns the image's configuration: `User`, `Labels`, `Env`, ..."""
         found: dict[str, Any] = json.loads(self.buildah("inspect", "--type", "image", tag))["Docker"]["config"]
         return found
 
     @contextmanager
     def root(self, tag: str) -> Iterator[Path]:
-        """The files of an image, mounted."""
+        """Mounts the files of an image, and yields their folder."""
         with self._container(tag) as container:
             yield Path(self.buildah("mount", container).strip())
 
@@ -130,7 +129,7 @@ class Images:
         return tag in self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
 
     def _import(self, tag: str, *packages: str) -> None:
-        """Makes an image of Debian with `packages`."""
+        """Creates an image of Debian with `packages`."""
         archive = self.folder / "debian.tar"
         chosen = ["--variant=minbase", f"--include={','.join(packages)}"]
         _run("mmdebstrap", "--quiet", *chosen, _SUITE, archive, _MIRROR)
@@ -141,16 +140,16 @@ class Images:
         archive.unlink()
 
     def _package_sources(self) -> list[str]:
-        """The settings of this machine's pip, and the files that they name, for the pip inside."""
+        """Returns options that mount the settings of this machine's pip, and the files that they name."""
         settings = {}
         lines = _run(sys.executable, "-m", "pip", "config", "list").splitlines()
-        for line in sorted(lines, key=lambda line: line.startswith(":env:")):  # the environment's count most
+        for line in sorted(lines, key=lambda line: line.startswith(":env:")):  # variables come last
             name, value = line.split("=", 1)
             settings[name.rpartition(".")[2]] = value.strip("'\"")
         file = self.folder / "pip.conf"
         file.write_text("\n".join(["[global]", *(f"{name} = {value}" for name, value in settings.items())]) + "\n")
         words = " ".join(settings.values()).split()
-        # An index names files beside itself.
+        # A local index refers to files beside itself.
         indexes = {str(Path(word.removeprefix("file://")).parent) for word in words if word.startswith("file://")}
         paths = sorted(indexes | {word for word in words if word.startswith("/") and Path(word).exists()})
         volumes = [f"{file}:/etc/pip.conf:ro", *(f"{path}:{path}:ro" for path in paths)]
@@ -165,7 +164,7 @@ def _run(*command: object) -> str:
     return done.stdout
 
 
-# What the table in tests/cluster/README.md lists: of which target, and how.
+# The images in the table of tests/cluster/README.md: name -> target of the Dockerfile, build arguments.
 _CLUSTER: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "octet-cluster": ("api", {"WITNESSES": "no"}),
     "octet-worker": ("worker", {}),
@@ -182,7 +181,7 @@ def main() -> None:
     reason = why_not()
     if reason:
         parser.error(reason)
-    # Not the tests' store: buildah 1.28 takes a label's layer from there, whatever the arguments that it was made of.
+    # Not the tests' store: buildah 1.28 reuses a label's layer even if it was built with other arguments.
     images = Images(ROOT / "build" / "images-cluster")
     given.folder.mkdir(parents=True, exist_ok=True)
     for name in given.names or [*_CLUSTER, _POSTGRES]:

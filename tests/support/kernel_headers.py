@@ -1,4 +1,4 @@
-"""The kernel's own system call tables, from the headers that the `ziglang` wheel carries for every architecture."""
+"""Linux's system call tables, from the headers for every architecture in the `ziglang` wheel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DIRECTORIES = {"x86_64": "x86-linux-any", "aarch64": "aarch64-linux-any"}
 
 
 def syscall_numbers(architecture: str) -> dict[str, int]:
-    """Name to number, for every system call of `architecture`."""
+    """Returns name -> number for every system call of `architecture`."""
     spec = importlib.util.find_spec("ziglang")
     assert spec is not None
     assert spec.origin is not None

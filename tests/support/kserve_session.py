@@ -1,6 +1,7 @@
-"""What the `kserve` SDK does with a server, told as JSON; run by the Python that has it: it pins other versions.
+"""Calls a server with the `kserve` SDK, and prints the results as JSON.
 
-python kserve_session.py REST_URL GRPC_ADDRESS
+Usage: `python kserve_session.py REST_URL GRPC_ADDRESS`. It runs in another Python environment than the tests, because
+the SDK pins other versions of packages.
 """
 
 from __future__ import annotations

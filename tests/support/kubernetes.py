@@ -1,8 +1,8 @@
 """A cluster of real nodes on this machine, with this project's chart installed: `make test-cluster`.
 
-`OCTET_TEST_CLUSTER` names its folder: `run/in COMMAND` runs a command in the network of the control plane,
-`run/admin.conf` is for kubectl, `out/bin/kubectl` is that, and `run/pids` holds the first process of each node.
-tests/cluster/README.md says how to make one.
+`OCTET_TEST_CLUSTER` names its folder. In it, `run/in COMMAND` runs a command in the network of the control plane,
+`run/admin.conf` is the configuration for kubectl, `out/bin/kubectl` is the program, and `run/pids` contains the first
+process of each node. tests/cluster/README.md describes how to create a cluster.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ DEPLOYMENTS = ("octet", "octet-compile", "octet-vnni", "octet-avx2", "octet-arm"
 API = "octet"
 _LOOK_AGAIN_S = 2.0
 _TASKS = ("ctr", "--namespace=k8s.io", "task")
-BUCKET_PORT = 9000  # of the control plane's address; as values.yaml says
+BUCKET_PORT = 9000  # of the control plane's address; the same as in values.yaml
 
 
 def folder() -> Path | None:
-    """Where the cluster is; None where none is named."""
+    """Returns the folder of the cluster; None if none is configured."""
     name = os.environ.get("OCTET_TEST_CLUSTER")
     return Path(name) if name else None
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that is up.
+    """A running cluster.
 
     Attributes:
-        namespace: of the release that is asked.
+        folder: the folder of the cluster.
+        namespace: the namespace of the release under test.
     """
 
     folder: Path
     namespace: str = "default"
 
     def run(self, *command: str | Path, check: bool = True) -> str:
-        """Runs a command in the control plane's network; its output, which unchecked has its errors too."""
+        """Runs a command in the control plane's network. Returns its output, with its errors if `check` is false."""
         done = subprocess.run(
             [self.folder / "run" / "in", *command], capture_output=True, text=True, timeout=2 * WORK_TIMEOUT_S
         )
@@ -71,11 +72,11 @@ class Cluster:
         return self.run(self.helm_program(), *self._where(), *arguments)
 
     def address(self, service: str) -> str:
-        """The address of a Service, which commands in a node's network reach."""
+        """Returns the address of a Service, which commands in a node's network can reach."""
         return self.kubectl("get", "service", service, "--output=jsonpath={.spec.clusterIP}")
 
     def key(self) -> str:
-        """The admin key that the chart made."""
+        """Returns the admin key that the chart created."""
         return self.secret("octet-keys", "admin-key")
 
     def secret(self, name: str, key: str) -> str:
@@ -83,21 +84,21 @@ class Cluster:
         return base64.b64decode(text).decode()
 
     def pods(self, selector: str) -> list[str]:
-        """Those that have not ended, and are not about to."""
+        """Returns the names of the pods that have not failed and are not being deleted."""
         found = self.objects("pods", f"--selector={selector}", "--field-selector=status.phase!=Failed")
         return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
 
     def objects(self, *arguments: str) -> list[dict[str, Any]]:
-        """What `kubectl get` lists."""
+        """Returns the objects that `kubectl get` lists."""
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", *arguments, "--output=json"))["items"]
         return found
 
     def kill(self, pod: str) -> None:
-        """Ends every process of a pod's container with SIGKILL; Kubernetes starts it again, see `until_again`."""
+        """Kills all processes of a pod's container with SIGKILL. Kubernetes restarts it, see `until_again`."""
         self.on_node(self.node_of(pod), *_TASKS, "kill", "--signal=SIGKILL", "--all", self._id(pod))
 
     def beside_container(self, pod: str, *command: str) -> None:
-        """Runs a command of its node, as root there, in the network of a pod."""
+        """Runs a command of the pod's node, as root of the node, in the network of the pod."""
         node = self.node_of(pod)
         tasks = dict(line.split()[:2] for line in self.on_node(node, *_TASKS, "list").splitlines())
         self.on_node(node, "nsenter", f"--target={tasks[self._id(pod)]}", "--net", "--", *command)
@@ -110,7 +111,7 @@ class Cluster:
         return self.kubectl("get", "pod", pod, "--output=jsonpath={.spec.nodeName}")
 
     def until_again(self, pod: str, restarts: int) -> None:
-        """Returns when a pod's container has been started more often than this, and is ready."""
+        """Waits until a pod's container has had more than `restarts` restarts and is ready."""
         eventually(
             lambda: (found := self._container(pod))["ready"] and found["restartCount"] > restarts, WORK_TIMEOUT_S
         )
@@ -124,7 +125,7 @@ class Cluster:
         return first
 
     def on_node(self, node: str, *command: str) -> str:
-        """Runs a command as root of a node; what it prints."""
+        """Runs a command as root of a node, and returns its output."""
         entered = ["nsenter", f"--target={self.first_process(node)}", "--all", "--"]
         done = subprocess.run(
             [*entered, *command], check=True, stdout=subprocess.PIPE, text=True, timeout=WORK_TIMEOUT_S
@@ -132,17 +133,17 @@ class Cluster:
         return done.stdout
 
     def has_image(self, name: str) -> bool:
-        """Whether every node has it."""
+        """Returns true if every node has the image."""
         listed = [node["status"]["images"] for node in self.objects("nodes")]
         return all(any(name in (image["names"] or ()) for image in images) for images in listed)
 
     def beside(self, node: str, *command: str | Path) -> subprocess.Popen[str]:
-        """Starts a command of this machine in a node's network, where Services are reached."""
+        """Starts a command of this machine in the network of a node, from which Services can be reached."""
         network = f"--net=/proc/{self.first_process(node)}/ns/net"
         return subprocess.Popen(["nsenter", network, "--", *command], stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
     def octet(self, *arguments: str | Path) -> Any:
-        """What `octet` prints, asked of the API's Service."""
+        """Runs `octet` against the API's Service, and returns its output parsed as JSON."""
         server = f"http://{self.address(API)}:8080"
         command = [sys.executable, "-m", "service.cli", *arguments, "--server", server, "--key", self.key(), "--json"]
         process = self.beside("n2", *command)
@@ -151,7 +152,7 @@ class Cluster:
         return json.loads(output) if output.strip() else None
 
     def until_all_ready(self) -> None:
-        """Returns when every Deployment has all its pods, and the database answers."""
+        """Waits until every Deployment has all its pods and the database responds."""
         for name in DEPLOYMENTS:
             self.rolled(f"deployment/{name}")
         self.rolled("statefulset/octet-postgresql")
@@ -160,7 +161,7 @@ class Cluster:
         self.kubectl("rollout", "status", name, f"--timeout={2 * WORK_TIMEOUT_S:.0f}s")
 
     def first_process(self, node: str) -> int:
-        """The process that the node's others descend from."""
+        """Returns the process from which all others of the node descend."""
         for line in (self.folder / "run" / "pids").read_text().splitlines():
             number, name = line.split()
             if name == node:
@@ -171,21 +172,22 @@ class Cluster:
 
 @dataclass
 class Load:
-    """What clients of a Service saw; see `cluster_load`.
+    """The clients of a Service and their results, see `cluster_load`.
 
     Attributes:
-        phases: by name, when the clients have ended.
+        orders: the standard input of the clients.
+        phases: name -> results of the phase, after the clients have ended.
     """
 
     orders: IO[str]
     phases: dict[str, Any] = field(default_factory=dict)
 
     def phase(self, name: str) -> None:
-        """Requests that begin from now on are counted apart."""
+        """Begins a new phase: requests that begin from now on are counted separately."""
         print(name, file=self.orders, flush=True)
 
     def counts(self) -> dict[str, int]:
-        """Of all phases together."""
+        """Returns the counts of all phases together."""
         found: dict[str, int] = {}
         for phase in self.phases.values():
             for what, count in phase["counts"].items():
@@ -195,7 +197,7 @@ class Load:
 
 @contextmanager
 def load(cluster: Cluster, service: str, model: str, pause_s: float = 0.0) -> Iterator[Load]:
-    """Clients that ask a Service for a model all the time, each after a pause."""
+    """Runs clients that send requests for a model to a Service continuously, with a pause after each."""
     network = f"--net=/proc/{cluster.first_process('n2')}/ns/net"
     program = [sys.executable, "-m", "tests.support.cluster_load", cluster.address(service), model, str(pause_s)]
     pipe, variables = subprocess.PIPE, os.environ | {"KEY": cluster.key()}
@@ -217,7 +219,10 @@ def load(cluster: Cluster, service: str, model: str, pause_s: float = 0.0) -> It
 
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[Cluster]:
-    """The chart, installed anew, with an empty bucket beside the cluster; all pods are ready. It stays installed."""
+    """Installs the chart again, with an empty bucket outside of the cluster, and waits until all pods are ready.
+
+    The chart stays installed afterwards.
+    """
     bucket = subprocess.Popen(
         [cluster.folder / "run" / "in", sys.executable, "-m", "tests.support.cluster_bucket", str(BUCKET_PORT)],
         stdout=subprocess.PIPE,
@@ -230,12 +235,12 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         _label(cluster)
         _uninstall(cluster)
         cluster.kubectl("apply", f"--filename={FILES / 'volume.yaml'}")
-        # A volume by path stays root's, whatever the pod's fsGroup.
+        # A volume of a path belongs to root, whatever the pod's fsGroup is.
         cluster.on_node("n1", "install", "--directory", "--owner=999", "--group=999", "/var/lib/hand")
         secret = [
             f"--from-literal={name}={environment[name]}" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         ]
-        cluster.kubectl("create", "secret", "generic", "bucket", *secret, check=False)  # which may be there
+        cluster.kubectl("create", "secret", "generic", "bucket", *secret, check=False)  # it may exist
         cluster.helm("upgrade", "--install", "octet", chart.CHART, f"--values={FILES / 'values.yaml'}")
         cluster.until_all_ready()
         yield cluster
@@ -245,8 +250,10 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def _label(cluster: Cluster) -> None:
-    """Makes pools of the nodes. A registry has one image for two architectures; here are two, of which the node for ARM
-    gives its own the common name.
+    """Assigns the nodes to pools, and gives the ARM node's image the common name.
+
+    A registry would have one image for both architectures. Without one, there are two images, and the ARM node has its
+    own under the common name.
     """
     for node, label in (("n1", "octet/pool=vnni"), ("n2", "octet/pool=avx2"), ("n3", "kubernetes.io/arch=arm64")):
         cluster.kubectl("label", "--overwrite", "node", node, label)
@@ -256,7 +263,7 @@ def _label(cluster: Cluster) -> None:
 
 
 def _uninstall(cluster: Cluster) -> None:
-    """What an earlier run left: its database names blobs of a bucket that is gone."""
+    """Removes the release of an earlier run, because its database refers to blobs in a bucket that is gone."""
     if API in cluster.helm("list", "--short").split():
         cluster.helm("uninstall", API)
     cluster.kubectl("wait", "pod", "--selector=app.kubernetes.io/instance=octet", "--for=delete", check=False)
@@ -266,13 +273,13 @@ def _uninstall(cluster: Cluster) -> None:
 
 
 def until_ready(cluster: Cluster, name: str) -> None:
-    """Returns when a pod of this name is ready, which may have to be made first."""
+    """Waits until a pod of this name exists and is ready."""
     shown = "--output=jsonpath={.status.containerStatuses[0].ready}"
     eventually(lambda: cluster.kubectl("get", "pod", name, shown, check=False) == "true", WORK_TIMEOUT_S)
 
 
 def eventually_seen(condition: Callable[[], bool]) -> None:
-    """As `eventually`, for what takes a command and its second of processor time to see."""
+    """Waits like `eventually`, but for conditions whose check runs a command and takes a second of processor time."""
 
     def holds() -> bool:
         if condition():

@@ -1,4 +1,4 @@
-"""Convolutions and dense layers, drawn by hypothesis: as QNN models for the oracle, and as kernels' arguments."""
+"""Convolutions and dense layers drawn by Hypothesis, both as QNN models for the oracle and as arguments of kernels."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Case:
     """One layer.
 
     Attributes:
-        weights: `[O, KH, KW, C / groups]`, less their zero point.
-        bias: folded, filled up to whole blocks.
-        inputs: images as kernels have them.
-        expected: what the oracle says, as stored, within the halo; or as it is, where it is not stored in 8 bits.
+        weights: `[O, KH, KW, C / groups]`, minus their zero point.
+        bias: the folded bias, padded to whole blocks.
+        inputs: images in the layout of kernels.
+        expected: the oracle's result: in stored form and inside the halo, or unchanged if it has more than 8 bits.
     """
 
     layer: Layer
@@ -61,7 +61,7 @@ class Case:
     expected: Array
 
     def check(self, isa: Isa, kernel: Kernel) -> None:
-        """That a kernel writes what the oracle says, and the zero point around it."""
+        """Checks that a kernel writes the oracle's result, and the zero point to the halo."""
         written = run(isa, kernel, *self.inputs, dtype=self.epilogue.dtype)
         if isinstance(self.epilogue, WideEpilogue):
             np.testing.assert_array_equal(written, self.expected.reshape(-1))
@@ -92,10 +92,10 @@ def convolution(
     kernel: tuple[int, int] | None = None,
     neighbours: bool = False,
 ) -> Case:
-    """`qnn.conv2d`, requantized, with a residual or without.
+    """Draws a requantized `qnn.conv2d`, with or without a residual.
 
     Args:
-        neighbours: whether outputs read neighbouring pixels, of an even number of small blocks (`Isa.pairs`).
+        neighbours: True for kernels that read neighboring pixels in an even number of small blocks (`Isa.pairs`).
     """
     window, padding, size = _geometry(draw, kernel or draw(st.sampled_from(KERNELS)))
     drawn = _OF_DEPTHWISE if depthwise else [8, 14, 24, 64] if neighbours else _CHANNELS
@@ -124,7 +124,7 @@ def convolution(
 
 
 def dense(draw: Draw, isa: Isa, mode: Mode) -> Case:
-    """`qnn.dense`, requantized: its rows are images of one pixel."""
+    """Draws a requantized `qnn.dense`, whose rows are images of one pixel."""
     rows, depth = draw(st.integers(1, 6)), draw(st.sampled_from([3, 16, 100, 300]))
     operands = _operands(draw, (rows, depth), (draw(st.sampled_from([1, 24, 100, 1001])), depth))
 
@@ -138,7 +138,7 @@ def dense(draw: Draw, isa: Isa, mode: Mode) -> Case:
 
 
 def _geometry(draw: Draw, kernel: tuple[int, int]) -> tuple[Window, tuple[int, ...], tuple[int, int]]:
-    """A window, the padding (top, left, bottom, right), and rows and columns of an image that it fits."""
+    """Draws a window, the padding (top, left, bottom, right), and the height and width of an image that it fits."""
     strides = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
     dilation = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (3, 3)]))
     padding = tuple(draw(st.integers(0, min(extent, 3))) for extent in kernel * 2)
@@ -154,7 +154,7 @@ def _operands(draw: Draw, shape: tuple[int, ...], weight_shape: tuple[int, ...])
     storage = draw(st.sampled_from(["int8", "uint8"]))
     weight_type = draw(_weight_types(storage, weight_shape[0]))
     bias = np.random.default_rng(draw(st.integers(0, 99))).integers(-5000, 5000, weight_shape[0]).astype(np.int32)
-    if draw(st.sampled_from([False, False, False, True])):  # accumulators wrap, as the reference's do
+    if draw(st.sampled_from([False, False, False, True])):  # accumulators overflow, like the reference's
         bias[::2] = np.iinfo(np.int32).max - 3
     return _Operands(
         draw(arrays(shape, storage)),
@@ -167,7 +167,7 @@ def _operands(draw: Draw, shape: tuple[int, ...], weight_shape: tuple[int, ...])
 
 @st.composite
 def _weight_types(draw: st.DrawFn, storage: str, filters: int) -> QuantizedType:
-    """Per axis and symmetric; or, as in legacy models, of unsigned bytes with a zero point."""
+    """Draws a per-axis symmetric type; or, as in legacy models, unsigned bytes with a zero point."""
     if storage == "uint8":
         return draw(quantized_types("uint8"))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
@@ -177,7 +177,7 @@ def _weight_types(draw: st.DrawFn, storage: str, filters: int) -> QuantizedType:
 
 @st.composite
 def _weights(draw: st.DrawFn, shape: tuple[int, ...], weight_type: QuantizedType) -> Array:
-    """Any weights, or ones of which few leave int8 once their zero point is taken out."""
+    """Draws any weights, or weights of which only a few exceed int8 after their zero point is subtracted."""
     kind = draw(st.sampled_from(["any", "few"]))
     drawn = draw(arrays(shape, weight_type.storage))
     if kind == "any" or weight_type.storage == "int8":
@@ -203,7 +203,7 @@ def _case(
     storage, scale = operands.x.dtype.name, _fitting_scale(draw, sums[0], accumulators)
     assume(mode.name in SIGNED_MODES or storage == "uint8")
     own, other, out = (draw(quantized_types(storage, float32(scale * factor))) for factor in (1, 3, 2))
-    # Where the engine takes int8, there is a kernel for its addition.
+    # A fused addition exists only in modes whose engine supports int8.
     residual = draw(arrays(sums[0].shape, storage)) if mode.name in SIGNED_MODES and draw(st.booleans()) else None
     residual_is_lhs = draw(st.booleans())
     fused = residual is not None and "requantize_add" in mode.formulas and draw(st.booleans())
@@ -248,7 +248,7 @@ def _wide_case(
     window: Window,
     accumulators: QuantizedType | None,
 ) -> Case:
-    """The layer's sums, or real values if it is said of what type the sums are."""
+    """Returns the case of a layer whose output is its sums; if `accumulators` is given, their real values."""
 
     def body(emit: Emit, xs: list[relax.Var]) -> relax.Var:
         sums = emit(accumulate(xs[0]))
@@ -268,7 +268,7 @@ def _wide_case(
 
 
 def _folded(isa: Isa, operands: _Operands, destination: Image) -> tuple[Array, Array]:
-    """Weights and bias, as `Case` has them."""
+    """Returns weights and bias in the form of `Case`."""
     weights = centered(operands.weight, operands.weight_type).astype(np.int32)
     weights = weights if weights.ndim == 4 else weights[:, None, None, :]
     channels = destination.blocks * destination.block
@@ -282,7 +282,7 @@ def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_i
     try:
         plain = Epilogue(requantization(mode, requantize, channels, stored=not add), own)
     except Declined:
-        reject()  # its sums are too large for the mode's kernels
+        reject()  # the sums are too large for the mode's kernels
     if not add:
         return plain
     added = addition(mode, add[0], residual_is_lhs)
@@ -290,7 +290,7 @@ def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_i
 
 
 def _fitting_scale(draw: Draw, sums: Array, accumulators: QuantizedType) -> float:
-    """A scale at which some outputs saturate and some do not; now and then one that is much too small or large."""
+    """Draws a scale with which some outputs saturate and some do not; sometimes one that is far too small or large."""
     real = np.abs(sums * np.array(accumulators.scales)).mean() + 1e-6
     return float(real / 60 * draw(st.sampled_from([1, 1, 1, 0.3, 3, 1e-3, 1e-9, 1e3])))
 
@@ -300,7 +300,7 @@ def _signature(values: Array) -> tuple[tuple[int, ...], str]:
 
 
 def _pixels(values: Array) -> Array:
-    """As kernels store them, `[N, H, W, C]`."""
+    """Returns values in the form that kernels store them, as `[N, H, W, C]`."""
     shape = image_shape(values.shape)
     assert shape is not None
     return stored(values).reshape(shape)

@@ -1,4 +1,4 @@
-"""Runs models in LiteRT, the reference."""
+"""Runs models in LiteRT, the reference runtime."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from service.core.arrays import Array
 from service.core.numerics import MODES_OF
 
-MODES = MODES_OF["tflite"]  # that it defines
+MODES = MODES_OF["tflite"]  # the numerics modes that LiteRT defines
 
 
 def interpreter(model: bytes, *, reference: bool = True) -> Interpreter:
-    """Ready to run; with the reference kernels, or as LiteRT runs a model by default (XNNPACK)."""
+    """Returns an interpreter that is ready to run, with the reference kernels or with LiteRT's default (XNNPACK)."""
     kind = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
     loaded = Interpreter(model_content=model, experimental_op_resolver_type=kind, num_threads=1)
     loaded.allocate_tensors()
@@ -30,7 +30,7 @@ def run(loaded: Interpreter, inputs: Sequence[Array]) -> list[Array]:
 
 
 def random_inputs(loaded: Interpreter, rng: np.random.Generator) -> list[Array]:
-    """Every value of integer inputs alike; floats of a spread that 8 bits hold."""
+    """Returns random inputs: integers with equal probability, floats in a range that 8 bits can represent."""
     return [_random(detail["shape"], np.dtype(detail["dtype"]), rng) for detail in loaded.get_input_details()]
 
 

@@ -1,4 +1,4 @@
-"""A role that runs LiteRT, for `run_child(…, handlers=this file)`: the sandbox must let it."""
+"""A role that runs LiteRT, for `run_child(…, handlers=this file)`. The sandbox must allow it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TASKS = Path("/proc/self/task")
 
 
 def reference(request: Request, report: Report | None = None) -> Result:
-    """LiteRT's interpreter: its reference kernels on one thread, its default delegate on two."""
+    """Runs LiteRT with its reference kernels on one thread, and with its default delegate on two."""
     outputs = []
     for resolver, threads in ((OpResolverType.BUILTIN_REF, 1), (OpResolverType.AUTO, 2)):
         interpreter = Interpreter(request["model"], num_threads=threads, experimental_op_resolver_type=resolver)

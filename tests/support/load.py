@@ -1,4 +1,4 @@
-"""Clients that ask all the time while something happens to the server."""
+"""Clients that send requests continuously while something happens to the server."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.support.waiting import eventually
 
 @dataclass
 class Load:
-    """What clients saw: statuses, and 0 where the connection was cut."""
+    """The statuses that clients got, with 0 for a broken connection."""
 
     clients: int
     statuses: list[int] = field(default_factory=list)
 
     def check(self) -> None:
-        """Nobody saw more of a crash than a cut connection or a 503."""
+        """Checks that the only effects of a crash on clients were broken connections and 503."""
         assert set(self.statuses) <= {0, 200, 503}, set(self.statuses)
-        # What each had in flight, and what it had in the listener's queue.
+        # Each client may lose a running request, and a connection in the listener's queue.
         assert self.statuses.count(0) <= 2 * self.clients
 
 
 @contextmanager
 def under_load(ask: Callable[[], int], clients: int = 4) -> Iterator[Load]:
-    """`ask` is called all the time by each client; from the first 200 until each client has got one again."""
+    """Runs clients that call `ask` continuously, from the first 200 until each has got another 200 at the end."""
     load = Load(clients)
     over, latest = threading.Event(), dict[int, int]()
 

@@ -1,6 +1,6 @@
-"""What a model file might make a compiler child do without leaving its place: use everything up, die, talk nonsense.
+"""Damage that a compiler child could do inside its sandbox: use up all resources, die, or send malformed messages.
 
-For `run_child(role, …, handlers=this file)`, as `escapes`.
+For `run_child(role, …, handlers=this file)`, like `escapes`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def start_threads(request: Request, report: Report) -> Result:
-    threading.stack_size(64 << 10)  # so that it is not the memory that runs out
+    threading.stack_size(64 << 10)  # small, so that memory does not run out first
     for _ in itertools.count():
         threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     raise AssertionError
@@ -52,7 +52,7 @@ def write_one_file(request: Request, report: Report) -> Result:
 
 
 def write_one_file_natively(request: Request, report: Report) -> Result:
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # as in a program that is not Python
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # the default outside of Python
     return write_one_file(request, report)
 
 
@@ -88,7 +88,7 @@ def use_memory(request: Request, report: Report) -> Result:
 
 
 def use_memory_natively(request: Request, report: Report) -> Result:
-    """As C++ does: an uncaught bad_alloc prints its name and aborts."""
+    """Uses up the memory like a C++ program, in which an uncaught bad_alloc prints its name and aborts."""
     while libc.malloc(ctypes.c_size_t(64 << 20)):
         pass
     os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
@@ -113,7 +113,7 @@ def hang(request: Request, report: Report) -> NoReturn:
 
 
 def cut_the_parent_death_pipe(request: Request, report: Report) -> NoReturn:
-    """Closes all that it was given, and stays."""
+    """Closes all inherited descriptors, and keeps running."""
     report.log(str(os.getpid()))
     os.closerange(0, 256)
     while True:
@@ -121,7 +121,7 @@ def cut_the_parent_death_pipe(request: Request, report: Report) -> NoReturn:
 
 
 def spin_natively(request: Request, report: Report) -> NoReturn:
-    """Holds the interpreter's lock for ever."""
+    """Holds the interpreter's lock forever."""
     report.log(str(os.getpid()))
     forever = re.compile(r"(?:a|aa)+b")
     while True:
@@ -174,7 +174,7 @@ def unsendable(request: Request, report: Report) -> Result:
 
 
 def say(request: Request, report: Report) -> Result:
-    """Bytes (hexadecimal) on the message pipe, as often as told, then what `then` says."""
+    """Writes the bytes `data` (hexadecimal) to the message pipe `times` times, and then does what `then` names."""
     pipe = report._descriptor
     data = bytes.fromhex(request["data"]) * request.get("size", 1)
     for _ in range(request.get("times", 1)):

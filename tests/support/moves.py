@@ -1,4 +1,4 @@
-"""Moves that networks make, of the numbers of elements."""
+"""Data movement as in networks, for arrays whose elements are their own numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.core.arrays import Array
 
 @st.composite
 def moved(draw: st.DrawFn, parts: list[Array]) -> Array:
-    """Parts `[N, H, W, C]`, joined, shuffled and cut as networks do it."""
+    """Concatenates parts `[N, H, W, C]`, and then shuffles, cuts or transposes the result as networks do."""
     axis = draw(st.sampled_from([1, 3])) if len({part.shape[3] for part in parts}) == 1 else 3
     whole = np.concatenate(parts, axis)
     match draw(st.sampled_from(["channels", "shuffle", "pixels", "patches", "rows", "transposed", "planes"])):
@@ -25,7 +25,7 @@ def moved(draw: st.DrawFn, parts: list[Array]) -> Array:
             return whole[:, ::2, ::-1]
         case "transposed":
             return whole.transpose(0, 3, 1, 2)
-        case "planes":  # a tensor with its channels first, as an image
+        case "planes":  # a tensor with its channels first, interpreted as an image
             batch, height, width, channels = whole.shape
             return whole.reshape(batch, channels, height, width).transpose(0, 2, 3, 1)
         case "patches" if whole.shape[2] % 2 == 0:

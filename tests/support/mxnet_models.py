@@ -1,4 +1,4 @@
-"""The MXNet models of `tests/fixtures/mxnet`, made by `scripts/make_mxnet_fixtures.py`, and edited copies of them."""
+"""The MXNet models of `tests/fixtures/mxnet`, which `scripts/make_mxnet_fixtures.py` writes, and edited copies."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def params_of(name: str) -> bytes:
 
 
 def packed(name: str, edit: Callable[[Document], None] = lambda document: None) -> bytes:
-    """The upload of a fixture, its symbol changed by `edit`."""
+    """Returns the uploaded form of a fixture, after `edit` has changed its symbol."""
     document = symbol_of(name)
     edit(document)
     return pack(json.dumps(document).encode(), params_of(name))
 
 
 def node_of(document: Document, op: str) -> Document:
-    """The first node of an operator."""
+    """Returns the first node with the operator `op`."""
     node: Document = next(node for node in document["nodes"] if node["op"] == op)
     return node
 
 
 def answers_of(name: str) -> tuple[Array, Array]:
-    """Inputs, and MXNet's answers, sample by sample."""
+    """Returns the inputs and MXNet's outputs, sample by sample."""
     saved = np.load(FOLDER / f"{name}.npz")
     return saved["inputs"], saved["outputs"]

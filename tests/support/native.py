@@ -1,7 +1,7 @@
-"""C++ of `tests/native`, compiled as the product's is, and the echo server among it.
+"""Compiles the C++ programs of `tests/native` with the product's options, and runs the echo server among them.
 
-Linked with C++'s library as the last build of the product left it: zig would compile all of that, which takes more than
-a minute of a core where nobody did before.
+They are linked with the C++ library from the last build of the product. Otherwise zig would compile that library, which
+takes more than a minute of one core the first time.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _TESTS = _ROOT / "tests" / "native"
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 _BUILT = _ROOT / "build" / "native" / platform.machine()
 _LIBRARY = sorted((_BUILT / "CMakeFiles" / "octet_libcxx.dir").rglob("*.o"))
-# What compiles the product.
+# The compiler of the product.
 PRODUCTS = (sys.executable, "-m", "ziglang", "c++", "-O2")
-_LINKER = (sys.executable, "-m", "ziglang", "cc")  # links what it is given, and no library of C++ beside it
-_TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # of cmake/zig.cmake
+_LINKER = (sys.executable, "-m", "ziglang", "cc")  # links only the given files, without a C++ library
+_TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # the same as in cmake/zig.cmake
 
 
 def compile_h2(program: str, directory: Path, compiler: tuple[str, ...] = PRODUCTS) -> Path:
-    """`tests/native/h2/PROGRAM.cc` with the HTTP/2 session, in `directory`."""
+    """Compiles `tests/native/h2/PROGRAM.cc` with the HTTP/2 session, and returns the path in `directory`."""
     return _compile(_TESTS / "h2" / f"{program}.cc", directory, sorted((_PLANE / "h2").glob("*.cc")), compiler)
 
 
 def compile_queue(program: str, directory: Path) -> Path:
-    """`tests/native/queue/PROGRAM.cc` in `directory`."""
+    """Compiles `tests/native/queue/PROGRAM.cc`, and returns the path in `directory`."""
     return _compile(_TESTS / "queue" / f"{program}.cc", directory)
 
 
 def compile_plane(program: Path, directory: Path, sources: Sequence[str], compiler: tuple[str, ...] = PRODUCTS) -> Path:
-    """A program of the tests, with `sources` of the data plane: names below its folder, without their ends."""
+    """Compiles a test program with `sources` of the data plane, named by their paths in its folder without `.cc`."""
     return _compile(program, directory, [_PLANE / f"{source}.cc" for source in sources], compiler)
 
 
@@ -60,7 +60,7 @@ def build(
 
     Args:
         linked: options for the linker.
-        compiler: of C++; by default, and where a build of the product is, with that build's library.
+        compiler: the C++ compiler. The default one uses the C++ library of the product's last build, if there is one.
     """
     *others, last = sources
     unit = [*options, *(f"-include{source}" for source in others), last]
@@ -80,7 +80,7 @@ def _run(*command: object) -> None:
 
 @contextmanager
 def echo_server(program: Path, **options: int) -> Iterator[int]:
-    """The port of a running `echo_server.cc`, which has to end as it should."""
+    """Runs `echo_server.cc` and yields its port. Checks at the end that it exits with status 0."""
     arguments = [f"{name}={value}" for name, value in options.items()]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([program, *arguments], text=True, **pipes) as process:  # type: ignore[call-overload]
@@ -89,4 +89,4 @@ def echo_server(program: Path, **options: int) -> Iterator[int]:
         finally:
             process.stdin.close()
             status = process.wait(timeout=GIVE_UP_S)
-    assert status == 0  # neither a signal nor a sanitizer's finding
+    assert status == 0  # else a signal or a sanitizer ended it

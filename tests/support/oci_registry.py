@@ -1,4 +1,4 @@
-"""A real OCI registry of our own: Debian's docker-registry, in a temporary folder, on a loopback port."""
+"""Starts a real OCI registry, Debian's docker-registry, in a temporary folder on a loopback port."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ http:
 
 
 def why_not() -> str | None:
-    """Why no registry can be started here; None if one can."""
+    """Returns the reason why no registry can be started on this machine; None if it can."""
     return None if shutil.which(PROGRAM) else "no registry is installed (Debian: apt-get install docker-registry)"
 
 
 @contextmanager
 def registry(folder: Path, auth: str = "") -> Iterator[str]:
-    """Starts one that is empty; its host and port."""
+    """Starts an empty registry, and yields its host and port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -54,16 +54,16 @@ def registry(folder: Path, auth: str = "") -> Iterator[str]:
 
 
 def basic_auth(folder: Path) -> str:
-    """The part of the configuration that asks for `USER` and `PASSWORD`."""
+    """Returns the part of the configuration that requires `USER` and `PASSWORD`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "htpasswd").write_text(f"{USER}:{_HASH}\n")
     return f"auth:\n  htpasswd: {{realm: octet, path: {folder}/htpasswd}}\n"
 
 
 def token_auth(realm: str, certificate: Path) -> str:
-    """The part of the configuration that asks for tokens of the server at `realm`."""
-    said = f"realm: '{realm}', service: {SERVICE}, issuer: {ISSUER}, rootcertbundle: {certificate}"
-    return f"auth:\n  token: {{{said}}}\n"
+    """Returns the part of the configuration that requires tokens of the server at `realm`."""
+    members = f"realm: '{realm}', service: {SERVICE}, issuer: {ISSUER}, rootcertbundle: {certificate}"
+    return f"auth:\n  token: {{{members}}}\n"
 
 
 def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

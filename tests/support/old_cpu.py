@@ -1,4 +1,4 @@
-"""A machine that no target runs on; and `python -m tests.support.old_cpu COMMAND …`: `octet COMMAND …` on it."""
+"""A CPU that no target runs on. `python -m tests.support.old_cpu COMMAND …` runs `octet COMMAND …` as if on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from service.core import target
 
-# /proc/cpuinfo of an Intel Xeon E5-2670 (Sandy Bridge, 2012), as far as Octet looks at it: AVX, but not AVX2.
+# The part that Octet reads of /proc/cpuinfo on an Intel Xeon E5-2670 (Sandy Bridge, 2012), with AVX but not AVX2.
 CPUINFO = """\
 processor	: 0
 vendor_id	: GenuineIntel
@@ -28,7 +28,7 @@ LACKS = "abm, avx2, bmi1, bmi2, f16c, fma, movbe"
 
 @contextmanager
 def on_old_cpu(folder: Path) -> Iterator[None]:
-    """Meanwhile, who asks which machine this is hears of that one."""
+    """Makes this process detect the old CPU instead of the real one."""
     file = folder / "cpuinfo"
     file.write_text(CPUINFO)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Writes ONNX files, field by field, without the `onnx` package: what tests read was not written by what reads it."""
+"""Writes ONNX files field by field, without the `onnx` package, so that the writer is independent of the readers."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def fixed(field: int, value: float) -> bytes:
 
 
 def tensor(name: str, array: np.ndarray[Any, Any]) -> bytes:
-    """A TensorProto with raw data."""
+    """Returns a TensorProto with raw data."""
     dims = b"".join(number(1, size) for size in array.shape)
     return dims + number(2, DTYPES[array.dtype.name]) + message(8, name) + message(9, array.tobytes())
 
 
 def attribute(name: str, value: Any) -> bytes:
-    """An AttributeProto."""
+    """Returns an AttributeProto."""
     head = message(1, name)
     match value:
         case bool() | int():
@@ -76,7 +76,7 @@ def attribute(name: str, value: Any) -> bytes:
 
 
 def value_info(name: str, dtype: str, shape: Dims | None) -> bytes:
-    """A ValueInfoProto of a tensor; None for a dimension that is not said, or all of them."""
+    """Returns the ValueInfoProto of a tensor. None stands for an unknown dimension or an unknown shape."""
     content = number(1, DTYPES[dtype])
     if shape is not None:
         dims = [
@@ -87,7 +87,7 @@ def value_info(name: str, dtype: str, shape: Dims | None) -> bytes:
 
 
 class OnnxBuilder:
-    """A graph that is being written."""
+    """Builds an ONNX graph and writes it as a file."""
 
     def __init__(self) -> None:
         self.nodes: list[bytes] = []
@@ -115,11 +115,11 @@ class OnnxBuilder:
         return name
 
     def external(self, array: Any, location: str, offset: int | None = None, length: int | None = None) -> str:
-        """A constant whose elements are in another file."""
+        """Adds a constant whose elements are in another file, and returns its name."""
         name, values = self.name("c"), np.asarray(array)
         dims = b"".join(number(1, size) for size in values.shape)
-        said = {"location": location, "offset": offset, "length": length}
-        entries = [message(1, key) + message(2, str(value)) for key, value in said.items() if value is not None]
+        where = {"location": location, "offset": offset, "length": length}
+        entries = [message(1, key) + message(2, str(value)) for key, value in where.items() if value is not None]
         self.constants.append(
             dims
             + number(2, DTYPES[values.dtype.name])
@@ -130,7 +130,7 @@ class OnnxBuilder:
         return name
 
     def nibbles(self, array: Any, dtype: str) -> str:
-        """A constant of 4 bits: two values in a byte, the first one in the low half."""
+        """Adds a 4-bit constant and returns its name. Each byte contains two values, the first one in the low half."""
         name, values = self.name("c"), np.asarray(array).reshape(-1).astype(np.uint8) & 15
         values = np.append(values, [0] * (values.size % 2)).astype(np.uint8)
         dims = b"".join(number(1, size) for size in np.shape(array))
@@ -139,7 +139,7 @@ class OnnxBuilder:
         return name
 
     def quantization(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
-        """Names of a scale and a zero point."""
+        """Adds constants for a scale and a zero point, and returns their names."""
         return self.constant(scale, "float32"), self.constant(zero_point, dtype)
 
     def node(
@@ -150,7 +150,7 @@ class OnnxBuilder:
         domain: str = "",
         **attributes: Any,
     ) -> str:
-        """An operator; the name of its first output."""
+        """Adds an operator, and returns the name of its first output."""
         outputs = outputs or [self.name()]
         self.nodes.append(
             b"".join(message(1, name) for name in inputs)
@@ -171,21 +171,21 @@ class OnnxBuilder:
         return self.node("QuantizeLinear", [x, *self.quantization(scale, zero_point, dtype)])
 
     def graph(self) -> bytes:
-        """A GraphProto; also a branch of an `If`, as a node's attribute."""
+        """Returns the GraphProto. It can also be the attribute of a node, such as a branch of an `If`."""
         graph = b"".join(message(1, node) for node in self.nodes) + message(2, "graph")
         graph += b"".join(message(5, constant) for constant in self.constants)
         graph += b"".join(message(11, end) for end in self.inputs) + b"".join(message(12, end) for end in self.outputs)
         return graph
 
     def function(self, name: str, inputs: Sequence[str], outputs: Sequence[str], opset: int = 17) -> bytes:
-        """A FunctionProto of the domain `local`, of the nodes written so far; its constants are `Constant` nodes."""
+        """Returns a FunctionProto of the domain `local` with the nodes so far. Its constants are `Constant` nodes."""
         ends = b"".join(message(4, each) for each in inputs) + b"".join(message(5, each) for each in outputs)
         nodes = b"".join(message(7, node) for node in self.nodes)
         sets = message(9, number(2, opset)) + message(9, message(1, "local") + number(2, 1))
         return message(1, name) + ends + nodes + sets + message(10, "local")
 
     def build(self, opset: int | None = 17) -> bytes:
-        """The file; without an entry for ONNX's own operators if `opset` is None."""
+        """Returns the file. If `opset` is None, it has no entry for the default operator set."""
         sets = message(8, message(1, "com.microsoft") + number(2, 1))
         if opset is not None:
             sets = message(8, message(1, "") + number(2, opset)) + sets

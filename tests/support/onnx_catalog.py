@@ -1,4 +1,4 @@
-"""ONNX models of one operator each, every choice from a seeded generator: for conformance, fuzzing and unit tests."""
+"""ONNX models of one operator each, chosen by a seeded generator, for conformance tests, fuzzing and unit tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scale(rng: Rng) -> float:
 
 
 class Quantized:
-    """A type that is drawn: scale and zero point, as constants of a model."""
+    """A random quantized type. Its scale and zero point are constants of the model."""
 
     def __init__(self, model: OnnxBuilder, rng: Rng, dtype: str) -> None:
         info = np.iinfo(dtype)
@@ -38,14 +38,14 @@ def storage(rng: Rng) -> str:
 
 
 class Weights(NamedTuple):
-    """Names of the stored values, the scales and the zero points; and the scales."""
+    """Weights: the names of the stored values, of the scales and of the zero points; and the scales."""
 
     names: tuple[str, str, str]
     scales: Array
 
 
 def weights(model: OnnxBuilder, rng: Rng, shape: tuple[int, ...], axis: int, activations: str) -> Weights:
-    """Weights of the pairs that ONNX Runtime takes: u8s8, u8u8 and s8s8."""
+    """Adds random weights, of a type that ONNX Runtime supports with the activations: u8s8, u8u8 and s8s8."""
     dtype = "int8" if activations == "int8" else storage(rng)
     info, count = np.iinfo(dtype), shape[axis]
     stored = rng.integers(info.min, info.max + 1, shape).astype(dtype)
@@ -165,7 +165,7 @@ def _function(op_type: str, **attributes: Any) -> Write:
 
 def qlinear_softmax(model: OnnxBuilder, rng: Rng) -> None:
     dtype, opset = storage(rng), int(pick(rng, 11, 13))
-    steps = float(rng.uniform(64, 300))  # more of them, and ONNX Runtime leaves float32 where rows are short
+    steps = float(rng.uniform(64, 300))  # with more steps, ONNX Runtime does not use float32 for short rows
     lowest = int(np.iinfo(dtype).min)
     y_names = model.quantization(1 / steps, pick(rng, lowest, rng.integers(lowest, lowest + 100)), dtype)
     shape = pick(rng, (3, 1000), (2, 3, 40), (1, 10), (2, 5, 3, 4))
@@ -227,20 +227,20 @@ CATALOG: dict[str, Write] = {
 
 
 def real(model: OnnxBuilder, name: str, shape: Any, x: Quantized) -> str:
-    """A tensor that enters as real values and is quantized and dequantized, as quantizers write it."""
+    """Adds a float32 input with a QuantizeLinear and a DequantizeLinear, as quantizers write it."""
     stored = model.node("QuantizeLinear", [model.input(name, "float32", shape), *x.names])
     return model.node("DequantizeLinear", [stored, *x.names])
 
 
 def leave(model: OnnxBuilder, result: str, y: Quantized) -> None:
-    """Quantized, and out as real values."""
+    """Adds a QuantizeLinear, a DequantizeLinear and an output of the model."""
     model.output(
         model.node("DequantizeLinear", [model.node("QuantizeLinear", [result, *y.names]), *y.names]), "float32"
     )
 
 
 def activation(model: OnnxBuilder, rng: Rng, x: str, y: Quantized) -> str:
-    """Nothing, or what ONNX Runtime takes into the quantized operator: an activation that the output's type implies."""
+    """Adds no activation, or one that the output's type implies, which ONNX Runtime fuses into the operator."""
     lowest = y.zero_point == np.iinfo(y.dtype).min
     bounds = model.constant(0.0, "float32"), model.constant(y.scale * 300, "float32")
     match int(rng.integers(0, 3)) if lowest else 0:
@@ -253,7 +253,7 @@ def activation(model: OnnxBuilder, rng: Rng, x: str, y: Quantized) -> str:
 
 
 def bias_of(model: OnnxBuilder, rng: Rng, count: int, step: float, scales: Array, *, stored: bool = False) -> str:
-    """At the accumulators' scale: stored, or as real values that have to be rounded to it."""
+    """Adds a bias at the accumulators' scale: as integers, or as real values that have to be rounded to it."""
     steps = rng.integers(-5000, 5000, count).astype(np.int32)
     products = np.broadcast_to(np.float32(step) * scales, count)
     if rng.integers(0, 2) and not stored:
@@ -290,7 +290,7 @@ def gemm(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def real_bias(model: OnnxBuilder, rng: Rng) -> int:
-    """A Gemm with a real bias, whose output stays real; how many terms a sum has."""
+    """Writes a Gemm with a real bias and a real output. Returns the number of terms of a sum."""
     depth, units = 40, 20
     x = Quantized(model, rng, "uint8")
     drawn = weights(model, rng, (units, depth), 0, "uint8")
@@ -301,7 +301,9 @@ def real_bias(model: OnnxBuilder, rng: Rng) -> int:
 
 
 def clipped_conv(model: OnnxBuilder, rng: Rng) -> float:
-    """A convolution between conversions, and behind it a Clip that its output's type does not imply; its scale."""
+    """Writes a quantized convolution, followed by a Clip that the output's type does not imply. Returns the output's
+    scale.
+    """
     x, y = Quantized(model, rng, "uint8"), Quantized(model, rng, "uint8")
     w = model.node("DequantizeLinear", weights(model, rng, (5, 3, 3, 3), 0, "uint8").names, axis=0)
     result = model.node("Conv", [real(model, "x", (1, 3, 9, 9), x), w])
@@ -332,7 +334,7 @@ def _between(op_type: str, operands: int = 1, **attributes: Any) -> Write:
 
 
 def _of_two_types(op_type: str, operands: int = 1, **attributes: Any) -> Write:
-    """As `_between`, int8 beside uint8: one of the operands or the result is stored otherwise than the others."""
+    """Like `_between`, but one of the operands or the result is int8 and the others are uint8, or the reverse."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape, dtypes = image(rng), [storage(rng)] * (operands + 1)
@@ -351,7 +353,7 @@ def average_pool(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def moved(model: OnnxBuilder, rng: Rng) -> None:
-    """What moves elements, between conversions of one type or of two."""
+    """Writes operators that move elements, between conversions of one type or of two."""
     shape, dtype = image(rng), storage(rng)
     x = Quantized(model, rng, dtype)
     value = real(model, "x", shape, x)
@@ -371,7 +373,7 @@ def moved(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def left_in_float(model: OnnxBuilder, rng: Rng) -> None:
-    """Arithmetic of real values with constants."""
+    """Writes arithmetic of real values with constants."""
     shape, dtype = image(rng), storage(rng)
     value = real(model, "x", shape, Quantized(model, rng, dtype))
     for op_type in ("Add", "Mul", "Sub", "Div"):
@@ -387,7 +389,7 @@ def softmax(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.dequantized(stored, 1 / 256, np.iinfo(dtype).min, dtype), "float32")
 
 
-# Float operators between conversions.
+# Float operators between DequantizeLinear and QuantizeLinear.
 QDQ: dict[str, Write] = {
     "Add": _between("Add", 2),
     "Add of int8 and uint8": _of_two_types("Add", 2),
@@ -410,7 +412,7 @@ QDQ: dict[str, Write] = {
 
 
 def case(name: str, seed: int, catalog: dict[str, Write] | None = None, opset: int = 17) -> bytes:
-    """The model that `seed` makes of an entry."""
+    """Returns the model that an entry of the catalog writes with a generator seeded by `seed`."""
     model = OnnxBuilder()
     (catalog or CATALOG)[name](model, np.random.default_rng(seed))
     return model.build(opset)

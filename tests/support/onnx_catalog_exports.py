@@ -1,6 +1,6 @@
-"""ONNX models of one operator each, as today's exporters write them and ONNX Runtime's optimizer fuses them.
+"""ONNX models of one operator each, in the forms that current exporters and ONNX Runtime's optimizer write.
 
-As in `onnx_catalog_real`: every choice from a seeded generator, every model one that quantizes its input.
+As in `onnx_catalog_real`, a seeded generator makes all choices, and every model quantizes its input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WIDTH = HEADS * SIZE
 
 
 def _x(model: OnnxBuilder, rng: Rng, shape: Sequence[int], name: str = "x") -> str:
-    """Real values that were stored."""
+    """Adds an input of real values that is quantized and dequantized."""
     return real(model, name, tuple(shape), Quantized(model, rng, storage(rng)))
 
 
@@ -27,7 +27,11 @@ def _rows(model: OnnxBuilder, rng: Rng, *shape: int) -> str:
 
 
 def _node(op_type: str, shape: Sequence[int], *operands: Any, domain: str = "", **attributes: Any) -> Write:
-    """Of one real tensor, and of constants: whole numbers, or as many normal ones as a shape in a list says."""
+    """Returns the writer of an operator on one real tensor and constants.
+
+    Args:
+        operands: the constants: numbers, or a list with the shape of normally distributed values.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         names = [
@@ -40,7 +44,7 @@ def _node(op_type: str, shape: Sequence[int], *operands: Any, domain: str = "", 
 
 
 def is_nan(model: OnnxBuilder, rng: Rng) -> None:
-    """Attention of Hugging Face's models: rows of which nothing is seen become zeros."""
+    """Writes attention as in Hugging Face's models, where rows that are completely masked become zeros."""
     x = _x(model, rng, (2, 6, 6))
     mask = model.constant(np.where(rng.integers(0, 2, (6, 6)) * np.arange(6)[:, np.newaxis] > 0, 0, -np.inf), "float32")
     weights = model.node("Softmax", [model.node("Add", [x, mask])])
@@ -61,7 +65,7 @@ def clip_by_computed_bounds(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def indexed(op_type: str, shape: Sequence[int], indices: Sequence[int], most: int, **attributes: Any) -> Write:
-    """By constant indices, or by an input of the model."""
+    """Returns the writer of an operator with indices, either constant ones or an input of the model."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         if rng.integers(0, 2):
@@ -107,7 +111,7 @@ def scatter_elements(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def scattered(op_type: str, indices: Sequence[int], updates: Sequence[int], most: int, **attributes: Any) -> Write:
-    """By constant indices or by an input; several for one place, which a reduction brings together."""
+    """Returns the writer of a scatter with constant or input indices. Several updates of one element are reduced."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x, updated = _x(model, rng, (3, 4, 5)), _x(model, rng, updates, "updates")
@@ -122,7 +126,7 @@ def scattered(op_type: str, indices: Sequence[int], updates: Sequence[int], most
 
 
 def cumulative_mask(model: OnnxBuilder, rng: Rng) -> None:
-    """As position ids are made of a mask (RoBERTa)."""
+    """Writes the computation of position ids from a mask (RoBERTa)."""
     mask = model.node("Mod", [model.input("mask", "int64", (2, 6)), model.constant(2, "int64")])
     sums = model.node(
         "CumSum", [mask, model.constant(1, "int64")], exclusive=int(rng.integers(0, 2)), reverse=int(rng.integers(0, 2))
@@ -154,7 +158,7 @@ def einsum(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def batch_normalization(model: OnnxBuilder, rng: Rng) -> None:
-    """Of statistics that are computed."""
+    """Writes a batch normalization whose statistics are computed in the model."""
     x = _x(model, rng, (2, 4, 5, 5))
     axes = [0, 2, 3]
     mean = model.node("ReduceMean", [x], axes=axes, keepdims=0)
@@ -203,7 +207,7 @@ def fused_gemm(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def _microsoft(op_type: str, *rows: Sequence[int], **attributes: Any) -> Write:
-    """Of one real tensor of tokens, and constants of some shapes."""
+    """Returns the writer of a contributed operator on one real tensor of tokens, and constants of the shapes `rows`."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = _x(model, rng, (BATCH, TOKENS, WIDTH))
@@ -233,7 +237,7 @@ def fused_matmul(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def _masked(model: OnnxBuilder, rng: Rng) -> str:
-    """No mask, one of keys, or their number."""
+    """Adds no mask, a mask of keys, or the number of keys."""
     kind = int(rng.integers(0, 3))
     if kind == 0:
         return ""
@@ -310,7 +314,7 @@ def rotary_embedding(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def group_query_attention(past: int, *, computed: bool = False) -> Write:
-    """A first call, or one behind `past` others, of which not all samples have all."""
+    """Returns the writer of a first call, or of a call after up to `past` earlier tokens in each sample."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         groups, batch, size = 1, BATCH if computed else 1, 16
@@ -357,7 +361,7 @@ def embed_layer_normalization(model: OnnxBuilder, rng: Rng) -> None:
     model.output("y", "float32")
 
 
-# Bit for bit.
+# Models whose results equal ONNX Runtime's bit for bit.
 MOVED: dict[str, Write] = {
     "Cast": cast,
     "Clip": clip_by_computed_bounds,
@@ -377,7 +381,8 @@ MOVED: dict[str, Write] = {
     "TopK": top_k,
     "Trilu": trilu,
 }
-# Within rounding of float32 sums and functions; epsilons are large, lest they are divided by next to nothing.
+# Models whose results differ by rounding of float32 sums and functions. Epsilons are large, to avoid divisions by tiny
+# numbers.
 COMPUTED: dict[str, Write] = {
     "Atan": _node("Atan", (2, 9)),
     "BatchNormalization": batch_normalization,

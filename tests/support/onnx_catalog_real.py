@@ -1,7 +1,7 @@
-"""ONNX models of one operator each beside quantized ones: real values, other widths, dynamic quantization.
+"""ONNX models of one operator each that is not in 8-bit integers: real values, other widths, dynamic quantization.
 
-Every choice comes from a seeded generator, as in `onnx_catalog`. Each model quantizes its input, so that it is one that
-is quantized.
+As in `onnx_catalog`, a seeded generator makes all choices. Each model quantizes its input, so that it counts as a
+quantized model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.onnx_catalog import Quantized, Rng, Write, image, leave, pick
 
 
 def _unary(op_type: str, domain: str = "", **attributes: Any) -> Write:
-    """Of real values that were stored: as many different ones as there are bytes."""
+    """Returns the writer of an operator on dequantized values, which have at most 256 different values."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = real(model, "x", (2, 3, 64), Quantized(model, rng, storage(rng)))
@@ -25,7 +25,7 @@ def _unary(op_type: str, domain: str = "", **attributes: Any) -> Write:
 
 
 def _positive(op_type: str) -> Write:
-    """Of real values that are not negative."""
+    """Returns the writer of an operator on positive real values."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = model.node("Relu", [real(model, "x", (2, 3, 64), Quantized(model, rng, storage(rng)))])
@@ -118,7 +118,7 @@ def pooling(op_type: str) -> Write:
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape = image(rng)
         attributes = window(rng, shape)
-        if str(attributes.get("auto_pad", "")).startswith("SAME"):  # ONNX Runtime fails where steps exceed the window
+        if str(attributes.get("auto_pad", "")).startswith("SAME"):  # ONNX Runtime fails if strides exceed the window
             attributes["auto_pad"] = "VALID"
         if op_type == "AveragePool":
             attributes |= {"count_include_pad": int(rng.integers(0, 2))}
@@ -155,7 +155,7 @@ def resize_linear(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def wide_storage(model: OnnxBuilder, rng: Rng) -> None:
-    """Activations of 16 bits, which both compute in float32."""
+    """Writes an operator with 16-bit activations, which Octet and ONNX Runtime both compute in float32."""
     dtype = str(pick(rng, "int16", "uint16"))
     info = np.iinfo(dtype)
     point = int(pick(rng, 0, rng.integers(info.min, info.max)))
@@ -166,7 +166,7 @@ def wide_storage(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def _four_bits(dtype: str) -> Write:
-    """Weights of 4 bits in blocks of one axis, with the activations as they are."""
+    """Returns the writer of an operator with 4-bit weights in blocks along one axis and unquantized activations."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         depth, units, size = 32, int(rng.integers(1, 9)), int(pick(rng, 16, 32))
@@ -192,7 +192,7 @@ def matmul_nbits(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.microsoft("MatMulNBits", [x, *operands], **attributes), "float32")
 
 
-# Within rounding of float32 sums and functions.
+# Models whose results differ by rounding of float32 sums and functions.
 REAL: dict[str, Write] = {
     "AveragePool": pooling("AveragePool"),
     "BatchNormalization": batch_normalization,
@@ -221,7 +221,7 @@ REAL: dict[str, Write] = {
     "int4 in blocks": _four_bits("int4"),
     "uint4 in blocks": _four_bits("uint4"),
 }
-# Bit for bit.
+# Models whose results equal ONNX Runtime's bit for bit.
 ROUNDED_ONCE: dict[str, Write] = {
     "Abs": _unary("Abs"),
     "ArgMax": _place("ArgMax"),
@@ -252,7 +252,11 @@ ROUNDED_ONCE: dict[str, Write] = {
 
 
 def _moving(op_type: str, shape: tuple[int, ...], *operands: Any, **attributes: Any) -> Write:
-    """Between conversions of one type or of two; operands are constants of whole numbers, None for one left out."""
+    """Returns the writer of an operator between conversions of one type or of two.
+
+    Args:
+        operands: integer constants; None for an operand that is left out.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         dtype = storage(rng)
@@ -297,7 +301,7 @@ def computed_matmul(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def stored_conv_transpose(model: OnnxBuilder, rng: Rng) -> float:
-    """A transposed convolution between conversions; its output's scale."""
+    """Writes a transposed convolution between conversions, and returns its output's scale."""
     x, y = Quantized(model, rng, "uint8"), Quantized(model, rng, "uint8")
     stored, count = model.constant(rng.integers(-128, 128, (3, 4, 3, 2)), "int8"), int(pick(rng, 1, 4))
     scales = [scale(rng) for _ in range(count)] if count > 1 else scale(rng)
@@ -307,7 +311,7 @@ def stored_conv_transpose(model: OnnxBuilder, rng: Rng) -> float:
     return y.scale
 
 
-# Between conversions, bit for bit.
+# Models of operators between conversions, whose results are equal bit for bit.
 MOVED: dict[str, Write] = {
     "Conv of rows": conv_1d,
     "DepthToSpace": _moving("DepthToSpace", (1, 8, 3, 2), blocksize=2, mode="CRD"),
@@ -326,7 +330,7 @@ MOVED: dict[str, Write] = {
 
 
 def dynamic_matmul(model: OnnxBuilder, rng: Rng, *, convolution: bool = False) -> None:
-    """As `onnxruntime.quantization.quantize_dynamic` writes it."""
+    """Writes a product in the form of `onnxruntime.quantization.quantize_dynamic`."""
     dtype = str(pick(rng, "int8", "uint8"))
     x = model.input("x", "float32", (1, 3, 7, 8) if convolution else pick(rng, (1, 10), (1, 4, 10)))
     names = [model.name(stem) for stem in ("stored", "step", "point")]
@@ -358,7 +362,7 @@ def dynamic_quantize_linear(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def dynamic_quantize_matmul(model: OnnxBuilder, rng: Rng) -> None:
-    """What ONNX Runtime makes of the four operators, as a file may have it."""
+    """Writes the operator into which ONNX Runtime fuses the four operators of dynamic quantization."""
     weights, point = model.constant(rng.integers(0, 256, (10, 6)), "uint8"), model.constant([130], "uint8")
     operands = [model.input("x", "float32", (2, 10)), weights, model.constant([scale(rng)], "float32"), point]
     bias = [model.constant(rng.normal(size=6), "float32")] if rng.integers(0, 2) else []
@@ -377,7 +381,7 @@ def matmul_integer_to_float(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.microsoft("MatMulIntegerToFloat", operands + bias), "float32")
 
 
-# Bit for bit.
+# Models whose results equal ONNX Runtime's bit for bit.
 DYNAMIC: dict[str, Write] = {
     "ConvInteger": dynamic_conv,
     "DynamicQuantizeLinear": dynamic_quantize_linear,

@@ -1,4 +1,4 @@
-"""ONNX Runtime, as the tests ask it."""
+"""Runs models in ONNX Runtime, with the options of the tests."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from service.core.arrays import Array
 
 
 class Reference:
-    """One model on ONNX Runtime's CPU kernels, on one thread.
+    """A model on ONNX Runtime's CPU kernels with one thread.
 
     Args:
-        model: a file, or its bytes.
-        optimized: as ONNX Runtime does by itself, which puts quantized operators where float ones stand between
-            conversions. Otherwise every operator of the file is computed as it stands.
+        model: the path of a file, or its bytes.
+        optimized: True for ONNX Runtime's default, which replaces float operators between conversions by quantized
+            ones. If false, every operator of the file is computed unchanged.
     """
 
     def __init__(self, model: bytes | Path, *, optimized: bool) -> None:
         options = SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        options.add_session_config_entry("session.qdqisint8allowed", "1")  # as `references/onnxruntime.py`
+        options.add_session_config_entry("session.qdqisint8allowed", "1")  # as in `references/onnxruntime.py`
         if not optimized:
             options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
         source = model if isinstance(model, bytes) else str(model)

@@ -1,4 +1,4 @@
-"""A LiteRT of which every integer output is one step off: a reference runtime that no build agrees with."""
+"""A LiteRT whose integer outputs are all wrong by one step, so that no build agrees with this reference runtime."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Interpreter(_real.Interpreter):
 
 
 def python_with_other_litert(folder: Path) -> Path:
-    """Makes a virtual environment in `folder` that has all packages of this one, and the other LiteRT before them.
+    """Creates a virtual environment in `folder` with all packages of this one, and the other LiteRT before them.
 
     Returns:
-        Its interpreter. Processes that it starts, the compiler's children among them, are in the same environment.
+        The path of its interpreter. Processes that it starts, such as the compiler's children, use the environment too.
     """
     environment = folder / "environment"
     (environment / "bin").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A collector of traces: OTLP over HTTP, as `opentelemetry-proto` decodes it."""
+"""A collector of traces with OTLP over HTTP, decoded with `opentelemetry-proto`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from tests.support.waiting import GIVE_UP_S
 
 @dataclass
 class Collected:
-    """What came.
+    """The spans that the collector has received.
 
     Attributes:
-        endpoint: for an exporter.
-        resource: the attributes of what the spans are of.
+        endpoint: the address for exporters.
+        spans: the spans, in the order of arrival.
+        resource: the attributes of the resource that sent them.
     """
 
     endpoint: str = ""
@@ -41,7 +42,7 @@ class Collected:
         return span
 
     def wait(self, count: int) -> None:
-        """Until there are so many spans; they are sent every few seconds."""
+        """Waits until `count` spans have arrived. Exporters send them every few seconds."""
         until_s = time.monotonic() + GIVE_UP_S
         while len(self.spans) < count:
             assert time.monotonic() < until_s, [span.name for span in self.spans]
@@ -54,7 +55,7 @@ def attributes(span: Span) -> dict[str, str | int]:
 
 @contextmanager
 def collector() -> Iterator[Collected]:
-    """Listens on a free loopback port."""
+    """Starts a collector on a free loopback port, and yields what it receives."""
     collected = Collected()
 
     class Handler(BaseHTTPRequestHandler):

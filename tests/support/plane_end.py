@@ -1,4 +1,4 @@
-"""The other end of the control plane's connection, where a test plays the data plane frame by frame."""
+"""The data plane's end of the control connection. A test plays the data plane frame by frame."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Members = dict[str, Any]
 
 
 class PlaneEnd:
-    """Listens where a `DataPlane` connects; for one connection at a time.
+    """A socket that a control plane's `DataPlane` connects to, for one connection at a time.
 
     Attributes:
-        address: of its Unix socket, which is no file.
+        address: the address of the Unix socket, in the abstract namespace.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class PlaneEnd:
         self._connection: socket.socket | None = None
 
     async def accept(self, models: Sequence[int] = (), routes: Sequence[Members] = ()) -> None:
-        """Takes the connection, and says hello: that `models` are loaded, and who answers."""
+        """Accepts the connection, and sends the first message with the loaded `models` and the `routes`."""
         connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
         connection.setblocking(False)
         self._connection = connection
@@ -49,7 +49,7 @@ class PlaneEnd:
         assert sent == len(raw)
 
     async def hear(self) -> tuple[Members, bytes]:
-        """The next frame."""
+        """Returns the next frame."""
         assert self._connection is not None
         while not self._heard:
             async with asyncio.timeout(GIVE_UP_S):
@@ -59,7 +59,7 @@ class PlaneEnd:
         return self._heard.popleft()
 
     async def heard(self, kind: str) -> Members:
-        """The next frame, which is of that type and has no bytes."""
+        """Returns the next frame, which must be of type `kind` and without bytes."""
         members, data = await self.hear()
         assert (members["type"], data) == (kind, b"")
         return members

@@ -1,4 +1,4 @@
-"""Models of a few lines of C, and a data plane that is told to load them without a look at their code."""
+"""Models of a few lines of C, and a data plane that loads them without checking their code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.small_artifact import CONSTANTS, COUNTING, FUNCTIONS, LENGTH,
 
 _PROGRAM = Path(native).with_name("octet-plane")
 _PATIENCE_S = 60
-WIDE = 4096  # elements of the wide model's tensors
+WIDE = 4096  # number of elements of the wide model's tensors
 _SLEEPING = """
 #include <stdint.h>
 #include <time.h>
@@ -68,23 +68,23 @@ _ONE_CALL = [("input", 0), ("output", 0)]
 
 
 def sleeping(folder: Path, key: int, **rules: Any) -> orders.Members:
-    """INT32 `in0` `[1, LENGTH]`, whose first element says for how many milliseconds; `out0` is twice as much."""
+    """Returns a model with INT32 `in0` `[1, LENGTH]` that sleeps for `in0[0]` milliseconds. `out0` is 2 * in0."""
     return _load(folder, key, "sleeping", config_of(_ONE_CALL, [("sleeps", [0, 1])]), _SLEEPING, **rules)
 
 
 def held(folder: Path, key: int, gate: Gate, **rules: Any) -> orders.Members:
-    """As `sleeping`; one whose first element is less than 0 stands still at the gate."""
+    """Returns a model like `sleeping`, which waits at the gate if the first element is negative."""
     return _load(folder, key, "held", config_of(_ONE_CALL, [("held", [0, 1])]), gate.source + _HELD, **rules)
 
 
 def wide(folder: Path, key: int, **rules: Any) -> orders.Members:
-    """INT32 `in0` `[1, WIDE]`, and `out0` of the same shape, twice as much."""
+    """Returns a model with INT32 `in0` `[1, WIDE]`. `out0` is 2 * in0."""
     config = _sized(config_of(_ONE_CALL, [("twice", [0, 1])]), [1, WIDE])
     return _load(folder, key, "wide", config, _WIDE, **rules)
 
 
 def batched(folder: Path, key: int, sizes: Sequence[int], **rules: Any) -> orders.Members:
-    """INT32 `[1, LENGTH]` for each sample; a call takes 20 ms, however many samples of `sizes` it has."""
+    """Returns a model with batch sizes `sizes`, INT32 `[1, LENGTH]` per sample. A call of any size takes 20 ms."""
     parts, loaded = [], orders.Members()
     for size in sizes:
         config = _sized(config_of(_ONE_CALL, [("twice", [0, 1])]), [size, LENGTH])
@@ -97,12 +97,12 @@ def batched(folder: Path, key: int, sizes: Sequence[int], **rules: Any) -> order
 
 
 def counting(folder: Path, key: int, **rules: Any) -> orders.Members:
-    """INT32 `[1, LENGTH]`: `out0` is the sum of a sequence's `in0`."""
+    """Returns a model with state, INT32 `[1, LENGTH]`: `out0` is the sum of all `in0` of the sequence."""
     return _load(folder, key, "counting", COUNTING, FUNCTIONS, **rules)
 
 
 def _sized(config: dict[str, Any], shape: list[int]) -> dict[str, Any]:
-    """With all tensors of another shape."""
+    """Returns a copy of `config` in which all tensors have the shape `shape`."""
     changed = deepcopy(config)
     for buffer in changed["plan"]["buffers"]:
         buffer[2] = 4 * prod(shape)
@@ -139,13 +139,13 @@ def bare_plane(
     peers: orders.Members | None = None,
     **settings: Any,
 ) -> Iterator[PlaneProcess]:
-    """Serves what is loaded, under its own names.
+    """Starts a data plane that serves models under their names.
 
     Args:
-        folder: that it may read.
-        keys: by their scopes.
-        peers: what clients may hold, in place of what the settings say.
-        settings: of the deployment, by their names.
+        folder: the folder that it may read.
+        keys: scope -> API key.
+        peers: the limits of clients, instead of those in the settings.
+        settings: settings of the deployment, by name.
     """
     asked = [
         {"id": key.split("_")[1], "sha256": sha256(key.encode()).hexdigest(), "scopes": [scope]}

@@ -1,4 +1,4 @@
-"""The data plane as a process: of `octet worker serve`, and of a control plane that a test is."""
+"""The data plane as a process, of `octet worker serve` or with a test as its control plane."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _PROGRAM = Path(native).with_name("octet-plane")
 
 @dataclass(frozen=True)
 class PlaneProcess:
-    """One that answers."""
+    """A data plane that answers requests."""
 
     url: str
     grpc: str
     pid: int
 
     def memory_kb(self) -> int:
-        """What of its memory it does not share, and its part of the rest."""
+        """Returns its proportional set size in kB: its private memory, and its share of the shared memory."""
         lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 @contextmanager
 def plane(models: Sequence[str], **settings: str) -> Iterator[PlaneProcess]:
-    """Serves `models`, `NAME=DIR` each, on free ports; with settings of the environment, by their names."""
+    """Serves `models`, each given as `NAME=DIR`, on free ports. `settings` are environment variables."""
     command = [sys.executable, "-m", "service.cli", "worker", "serve", *models, "--port=0", "--grpc-port=0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | settings)
     assert process.stdout is not None
@@ -58,21 +58,22 @@ def plane(models: Sequence[str], **settings: str) -> Iterator[PlaneProcess]:
 
 
 class ControlledPlane:
-    """A data plane with this process as its control plane, which says nothing but what it is told to.
+    """A data plane whose control plane is this process, which sends only what the test sends.
 
     Attributes:
         http, grpc: the addresses of its ports.
-        process: the data plane.
-        connections: sockets that it has sent.
+        process: the data plane process.
+        connections: the sockets that it has passed to the control plane.
     """
 
     def __init__(self, folder: Path, first: bytes, program: Path | None = None) -> None:
-        """Starts it.
+        """Starts the data plane.
 
         Args:
-            folder: where its control socket is made; it may read what is beneath, and nothing else.
-            first: frames that it obeys before it listens.
-            program: under a sanitizer, which needs rights that the product gives up; it ends at the first finding.
+            folder: the folder of its control socket, and the only one that it may read.
+            first: frames that it executes before it listens.
+            program: a program with a sanitizer, which keeps the permissions that the sanitizer needs and ends at the
+                first finding. By default the product.
         """
         path = folder / "control"
         with ExitStack() as stack:
@@ -116,7 +117,7 @@ class ControlledPlane:
         self._link.sendall(frame(message, data))
 
     def hear(self, kind: str) -> dict[str, Any]:
-        """The next message of this type; others are passed over."""
+        """Returns the next message of this type, and skips all others."""
         while True:
             while self._heard:
                 message = self._heard.pop(0)

@@ -1,4 +1,4 @@
-"""Artifacts that harm who runs them: the code of one crashes, another computes in more memory than there is."""
+"""Harmful artifacts: the code of one crashes, and another needs more memory than there is."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from service.core.digest import Digest
 from tests.support.waiting import WORK_TIMEOUT_S
 
 _DYNSYM, _PT_LOAD = 11, 1
-# By machine: a store to address 0. The kernels are entered through it, whatever the input.
+# Machine -> code that stores to address 0. Each kernel begins with it, so that it crashes for any input.
 _CRASH = {62: bytes.fromhex("31c08900"), 183: bytes.fromhex("000080d2 000000b9")}
 
 
 def poison(data_dir: Path, model: str) -> Digest:
-    """Makes the builds of `model` answer with an artifact that crashes; that artifact."""
+    """Replaces the artifact of the builds of `model` by one that crashes, and returns it."""
     return _exchange(data_dir, model, poisoned_copy)
 
 
 def bloat(data_dir: Path, model: str, extra_bytes: int) -> Digest:
-    """Makes the builds of `model` answer with an artifact that is right, but has a larger arena; that artifact.
+    """Replaces the artifact of the builds of `model` by a correct one with a larger arena, and returns it.
 
-    Each tensor lies `extra_bytes` (a multiple of 64) further back, so that what comes before is never touched.
+    The offset of each tensor is increased by `extra_bytes` (a multiple of 64). The memory before them is never used.
     """
     return _exchange(data_dir, model, lambda layout, artifact: _bloated_copy(layout, artifact, extra_bytes))
 
 
 def with_library(layout: OciLayout, artifact: Digest, library: bytes) -> Digest:
-    """A copy of `artifact` with another library, and the numerics report of the original."""
+    """Stores a copy of `artifact` with another library and the original numerics report."""
     manifest = layout.manifest(artifact)
     other = layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, library)
     layers = (other if layer.media_type == LIBRARY_MEDIA_TYPE else layer for layer in manifest.layers)
@@ -81,7 +81,7 @@ def _exchange(data_dir: Path, model: str, copy: Callable[[OciLayout, Digest], Di
 
 
 def _put(layout: OciLayout, artifact: Digest, manifest: Manifest) -> Digest:
-    """Stores the copy of `artifact`, with the numerics report of the original."""
+    """Stores `manifest` as a copy of `artifact`, with the original numerics report."""
     copy = layout.put_manifest(manifest).digest
     report = layout.attached(artifact, Report.NUMERICS)
     assert report is not None
@@ -91,7 +91,7 @@ def _put(layout: OciLayout, artifact: Digest, manifest: Manifest) -> Digest:
 
 
 def _kernels(library: bytearray) -> Iterator[int]:
-    """Where in the file the code of the kernels begins (ELF-64, little-endian)."""
+    """Yields the file offsets of the kernels' code (ELF-64, little-endian)."""
     programs, sections = struct.unpack_from("<QQ", library, 32)
     program_bytes, program_count, section_bytes, section_count = struct.unpack_from("<HHHH", library, 54)
     loads = []

@@ -1,4 +1,4 @@
-"""Pools, means and resized images as models of one operator, with values drawn by hypothesis."""
+"""Models of one pool, mean or resize, with values drawn by Hypothesis."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _CHANNELS = [1, 3, 16, 33, 40, 70]
 def pooled(
     name: str, shape: tuple[int, ...], in_type: QuantizedType, out_type: QuantizedType, **how: object
 ) -> Operation:
-    """`qnn.<name>` of a tensor of `shape`, its result's type inferred."""
+    """Returns the operator `qnn.<name>` on a tensor of `shape`, with the inferred type of its result."""
     return _operation(name, shape, in_type, in_type, out_type, **how)
 
 
 def windows(draw: Draw, mode: str, name: str, storage: str) -> tuple[Operation, Array]:
-    """`qnn.max_pool2d` or `qnn.avg_pool2d`, and its input."""
+    """Draws `qnn.max_pool2d` or `qnn.avg_pool2d`, and its input."""
     assume(mode in SIGNED_MODES or storage == "uint8")
     size = draw(st.tuples(st.integers(1, 12), st.integers(1, 12)))
     window = draw(st.sampled_from([(1, 1), (2, 2), (3, 3), (1, 7), (5, 4), (20, 20), size]))
     padding = tuple(draw(st.integers(0, min(extent - 1, 6))) for extent in window * 2)
-    if mode == QNNPACK and name == "avg_pool2d":  # its engine counts other padding
+    if mode == QNNPACK and name == "avg_pool2d":  # QNNPACK counts padding at the top and left, and refuses it
         padding = (0, 0, *padding[2:])
     assume(all(size[axis] + padding[axis] + padding[axis + 2] >= window[axis] for axis in (0, 1)))
     strides = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (3, 1), (1, 2)]))
@@ -44,16 +44,16 @@ def windows(draw: Draw, mode: str, name: str, storage: str) -> tuple[Operation, 
     out_type = replace(in_type, storage_min=clamped.min, storage_max=clamped.max)
     how: dict[str, object] = {"pool_size": window, "strides": strides, "padding": padding}
     formula = get_mode(mode).formulas[name]
-    if isinstance(formula, WindowAverage):  # of real values; others average stored ones
+    if isinstance(formula, WindowAverage):  # averages real values; other formulas average stored values
         out_type, how["count_include_pad"] = clamped, draw(st.booleans())
     operation = pooled(name, x.shape, in_type, out_type, **how)
-    if isinstance(formula, EvenAverage):  # its kernels round all channels alike
+    if isinstance(formula, EvenAverage):  # the kernels round all channels in the same way
         assume(len(set(formula.centres(operation, x.shape[-1]))) == 1)
     return operation, x
 
 
 def mean_of_an_image(draw: Draw, storage: str) -> tuple[Operation, Array]:
-    """`qnn.mean` over rows and columns, and its input."""
+    """Draws `qnn.mean` over rows and columns, and its input."""
     size = draw(st.sampled_from([(1, 1), (7, 7), (25, 5), (3, 3), (1, 6)]))
     x = draw(arrays((draw(st.integers(1, 3)), *size, draw(st.sampled_from(_CHANNELS))), storage))
     types = (draw(quantized_types(storage)), draw(quantized_types(storage)))
@@ -61,7 +61,7 @@ def mean_of_an_image(draw: Draw, storage: str) -> tuple[Operation, Array]:
 
 
 def interpolation(draw: Draw) -> tuple[Operation, Array]:
-    """`qnn.resize_bilinear`, and its input."""
+    """Draws `qnn.resize_bilinear`, and its input."""
     shape, size = draw(shapes()), draw(st.tuples(st.integers(1, 11), st.integers(1, 11)))
     kind = draw(quantized_types(draw(st.sampled_from(["int8", "uint8"]))))
     align_corners, half_pixel_centers = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
@@ -83,7 +83,7 @@ def resized(
 
 
 def taken_pixels(draw: Draw) -> tuple[Operation, Array]:
-    """`qnn.take_pixels`, and its input."""
+    """Draws `qnn.take_pixels`, and its input."""
     shape = draw(shapes())
     rows, columns = (
         draw(st.lists(st.integers(0, extent - 1), min_size=1, max_size=11)) for extent in (shape[1], shape[2])

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, where one is installed: a real one, in a temporary folder, on a Unix socket."""
+"""Starts a real PostgreSQL server, if one is installed, in a temporary folder on a Unix socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def why_not() -> str | None:
-    """Why no server can be started here; None if one can."""
+    """Returns the reason why no server can be started on this machine; None if it can."""
     if binaries() is None:
         return "no PostgreSQL server is installed (Debian: apt-get install postgresql)"
     if find_spec("psycopg") is None:
@@ -34,10 +34,10 @@ def why_not() -> str | None:
 
 
 class Server:
-    """A cluster in a folder of its own, whose server can be killed and started again.
+    """A PostgreSQL cluster in a separate folder, whose server can be killed and restarted.
 
     Attributes:
-        folder: of its socket, and of its data.
+        folder: the folder of its socket and its data.
     """
 
     def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
@@ -54,7 +54,7 @@ class Server:
         self.run("initdb", "-D", self.data, "-U", "octet", "--auth=trust", "--no-sync", "--encoding=UTF8")
 
     def copy_of(self, primary: Server) -> None:
-        """Makes this a standby of a server that runs."""
+        """Makes this a standby of a running server."""
         self.run("pg_basebackup", "-h", primary.folder, "-U", "octet", "-D", self.data, "-R", "-X", "stream")
 
     @property
@@ -62,7 +62,7 @@ class Server:
         return self.folder / "data"
 
     def run(self, program: str, *arguments: object) -> None:
-        """A program of PostgreSQL's, as the user of the server."""
+        """Runs a program of PostgreSQL as the user of the server."""
         command = [*self._become(), self._binaries / program, *map(str, arguments)]
         subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
 
@@ -83,7 +83,7 @@ class Server:
         return psycopg.connect(database_url(str(self.folder)), autocommit=True)
 
     def crash(self) -> None:
-        """All its processes end at once, and nothing is written down."""
+        """Ends all processes at once, without a checkpoint."""
         self._end(signal.SIGQUIT)
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class Server:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Where a socket can be: their names are short."""
+    """Yields a new folder with a path short enough for a socket."""
     folder = Path(tempfile.mkdtemp(prefix="octet-pg-"))
     try:
         yield folder
@@ -114,7 +114,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def running(*options: str) -> Iterator[Server]:
-    """A new server."""
+    """Starts a new server and yields it."""
     with folder() as where:
         server = Server(where, options)
         server.initialize()
@@ -127,7 +127,7 @@ def running(*options: str) -> Iterator[Server]:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Starts a server; the folder of its socket, which `database_url` takes."""
+    """Starts a server, and yields the folder of its socket for `database_url`."""
     with running() as started:
         yield str(started.folder)
 
@@ -137,7 +137,10 @@ def database_url(server: str, schema: str = "public") -> str:
 
 
 def binaries() -> Path | None:
-    """The folder of the newest installed server: Debian keeps them apart and off the path."""
+    """Returns the folder of the newest installed server; None if there is none.
+
+    Debian installs each version in its own folder outside of the PATH.
+    """
     on_path = shutil.which("initdb")
     if on_path:
         return Path(on_path).resolve().parent

@@ -1,4 +1,4 @@
-"""As much of PromQL as says which metrics and labels a query is about."""
+"""A partial parser of PromQL, which finds the metrics and labels that a query uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MATCHES: Mapping[str, Callable[[str, str], bool]] = {
 
 @dataclass(frozen=True)
 class Selector:
-    """A metric, and of its labels those that are asked for: name, operator and value."""
+    """A metric and the matchers of its labels: name, operator and value."""
 
     metric: str
     matchers: tuple[tuple[str, str, str], ...] = ()
@@ -35,9 +35,10 @@ class Selector:
 
 @dataclass
 class Query:
-    """What a query is about.
+    """The metrics and labels that a query uses.
 
     Attributes:
+        selectors: the metrics and their matchers.
         groups: the labels of its `by` clauses.
     """
 
@@ -46,7 +47,7 @@ class Query:
 
 
 def parse(text: str) -> Query:
-    """Raises `ValueError` for what is no query, or uses what no query here has used so far."""
+    """Parses a query. Raises `ValueError` if it is malformed, or uses syntax that this parser does not support."""
     tokens = list(_tokens(text))
     query, at = Query(), 0
     while at < len(tokens):
@@ -60,7 +61,7 @@ def parse(text: str) -> Query:
             query.groups |= {name for kind, name in labels if kind == "name"}
         elif following in ("(", "by"):
             if token not in _FUNCTIONS:
-                raise ValueError(f"{token} is not a function that is known here: {text}")
+                raise ValueError(f"unsupported function {token}: {text}")
         elif following == "{":
             matchers, at = _list(tokens, at, "}")
             query.selectors.append(Selector(token, tuple(_matchers(matchers))))
@@ -81,7 +82,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _list(tokens: Sequence[tuple[str, str]], at: int, end: str) -> tuple[list[tuple[str, str]], int]:
-    """What is between the bracket at `at` and the next `end`, without commas; and what is behind."""
+    """Returns the tokens between the bracket at `at` and the next `end`, without commas, and the index after `end`."""
     close = next(index for index in range(at, len(tokens)) if tokens[index][1] == end)
     return [token for token in tokens[at + 1 : close] if token[1] != ","], close + 1
 

@@ -1,4 +1,4 @@
-"""QNN modules of a few operators, for tests of the compiler."""
+"""Builds QNN modules of a few operators, for tests of the compiler."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.types import QuantizedType
 from service.core.numerics import MODES, QNNPACK
 
-SIGNED_MODES = tuple(mode for mode in MODES if mode != QNNPACK)  # the others' engines take int8
+SIGNED_MODES = tuple(mode for mode in MODES if mode != QNNPACK)  # QNNPACK supports only uint8
 Emit = Callable[[relax.Expr], relax.Var]
 
 
 def module_of(
     inputs: Sequence[tuple[Sequence[int], str]], body: Callable[[Emit, list[relax.Var]], relax.Var | list[relax.Var]]
 ) -> tvm.IRModule:
-    """A module whose `main` takes tensors of these shapes and dtypes and returns what `body(emit, inputs)` gives: one
-    tensor, or several."""
+    """Returns a module whose `main` takes tensors of these shapes and dtypes, and returns the one or more tensors that
+    `body(emit, inputs)` returns.
+    """
     params = [relax.Var(f"x{i}", relax.TensorType(list(shape), dtype)) for i, (shape, dtype) in enumerate(inputs)]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
@@ -33,13 +34,13 @@ def module_of(
 
 
 def compile_and_run(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> np.ndarray:
-    """What TVM makes of a module without QNN operators, unscheduled."""
+    """Compiles a module without QNN operators with TVM, without schedules, and returns its only output."""
     (result,) = compile_and_run_all(module, inputs, target)
     return result
 
 
 def compile_and_run_all(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> list[np.ndarray]:
-    """The same of a module of any number of outputs."""
+    """Like `compile_and_run`, but returns all outputs."""
     (results,) = compile_and_run_each(module, [inputs], target)
     return results
 
@@ -47,7 +48,7 @@ def compile_and_run_all(module: tvm.IRModule, inputs: Sequence[np.ndarray], targ
 def compile_and_run_each(
     module: tvm.IRModule, samples: Sequence[Sequence[np.ndarray]], target: str = "llvm"
 ) -> list[list[np.ndarray]]:
-    """The same for each of several samples, compiled once."""
+    """Like `compile_and_run_all`, for several samples; compiles once."""
     machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
     results = [machine["main"](*(tvm.runtime.tensor(array) for array in inputs)) for inputs in samples]
     several = [[result] if isinstance(result, tvm.runtime.Tensor) else result for result in results]
@@ -55,7 +56,7 @@ def compile_and_run_each(
 
 
 def float32(value: float) -> float:
-    """The nearest float32: scales of stored types are exact float32 values."""
+    """Rounds to the nearest float32, because scales of stored types are exact float32 values."""
     return float(np.float32(value))
 
 

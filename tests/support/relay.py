@@ -1,4 +1,4 @@
-"""A relay between a client and a server, which sees what the server really sends."""
+"""A relay between a client and a server that records what the server sends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 @dataclass
 class Relay:
-    """Attributes:
-    address: for the client.
-    answered: what the server sent so far.
+    """A running relay.
+
+    Attributes:
+        address: the address for clients.
+        answered: the bytes that the server has sent so far.
     """
 
     address: str = ""
@@ -23,7 +25,7 @@ class Relay:
 
 @contextmanager
 def relay(server: str) -> Iterator[Relay]:
-    """Listens on a free loopback port, for one connection or several, which are to be closed by the client."""
+    """Starts a relay on a free loopback port. Clients must close their connections before the end."""
     found = Relay()
     host, port = server.rsplit(":", 1)
 
@@ -47,7 +49,7 @@ def relay(server: str) -> Iterator[Relay]:
 
 
 def _pump(source: socket.socket, sink: socket.socket, seen: bytearray) -> None:
-    """Until `source` is closed; `sink` then hears so."""
+    """Copies data until `source` is closed, then closes the sending side of `sink`."""
     while data := source.recv(1 << 16):
         seen += data
         sink.sendall(data)

@@ -1,4 +1,4 @@
-"""A router's data plane and workers' data planes, whose control planes a test is."""
+"""The data planes of a router and of workers, with a test as their control planes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any] | Sai
 
 @dataclass(frozen=True)
 class Started:
-    """A data plane's process.
+    """A data plane process.
 
     Attributes:
         http, grpc: its ports.
@@ -75,7 +75,7 @@ class Started:
 
 @dataclass
 class WorkerProcess:
-    """A worker, and what the router is told of it."""
+    """A worker, and the facts about it that are sent to the router."""
 
     id: str
     started: Started
@@ -91,14 +91,17 @@ class WorkerProcess:
 
 @dataclass
 class Cluster:
-    """Attributes:
-    router: its data plane.
-    workers: those that it is told of by `tell`.
-    places: where connections are opened for a worker that is no process of ours, by its id.
-    asked: what the router asked, as it came.
-    distrusted: why a worker's certificate was not gone by, as it said last.
-    resolve: called for a name that the router does not know; an error's code, or None: it may know it now.
-    is_told_to_end: whether a test has done so, and the router may have ended.
+    """A router with its workers.
+
+    Attributes:
+        router: the router's data plane.
+        workers: the workers that `tell` reports to the router.
+        places: worker id -> address to connect to, for workers that are not processes of the test.
+        asked: the requests of the router to its control plane, in the order of arrival.
+        distrusted: the router's last report why it does not trust a worker's certificate.
+        resolve: a function that is called for a name which the router does not know. It returns an error code, or None
+            if the router may know the name now.
+        is_told_to_end: True if the test has ended the router.
     """
 
     router: Started
@@ -124,7 +127,7 @@ class Cluster:
         return f"127.0.0.1:{self.router.grpc}"
 
     def tell(self) -> None:
-        """Says what has changed of workers and models; returns when the router has heard it."""
+        """Sends the changes of workers and models to the router, and waits until it has received them."""
         told = [
             orders.Worker(
                 each.id,
@@ -152,14 +155,14 @@ class Cluster:
             self._link.sendall(raw)
 
     def gather(self) -> None:
-        """Returns when all that was counted until now is in `reports`, and what was said is heard."""
+        """Waits until all counts up to now are in `reports`, and the router has received all orders."""
         self._gathers += 1
         number = self._gathers
         self.say({"type": "gather", "gather": number})
         eventually(lambda: any(each["gather"] == number for each in list(self.reports)))
 
     def forwards(self) -> dict[str, dict[str, int]]:
-        """Forwards, retries and failures by worker, of all time."""
+        """Returns the total numbers of forwards, retries and failures of each worker."""
         self.gather()
         found: dict[str, dict[str, int]] = {}
         for each in [each for report in list(self.reports) for each in report["forwards"]]:
@@ -169,7 +172,7 @@ class Cluster:
         return found
 
     def listen(self, link: socket.socket) -> None:
-        """Answers the router until it ends."""
+        """Answers the router's requests until it ends."""
         self._link = link
         frames = Frames()
         with suppress(OSError):
@@ -204,7 +207,7 @@ class Cluster:
     def worker(
         self, models: Mapping[str, FunctionRunner], certificate: Files | None = None, **members: Any
     ) -> WorkerProcess:
-        """Starts one more that has `models` loaded, and encrypts with a certificate."""
+        """Starts another worker with `models` loaded. If `certificate` is given, it uses TLS."""
         settings = Settings(data_dir=Path("/nonexistent"), auth="on")
         said: list[Mapping[str, Any] | Said] = [orders.configure(settings), orders.keys(True, (), KEY)]
         if certificate is not None:
@@ -225,7 +228,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Iterator[Cluster]:
-    """A router without workers; `settings` as orders have them, beside those of `configure`."""
+    """Starts a router without workers. `settings` are added to those of the order `configure`."""
     path = folder / "control"
     with ExitStack() as stack:
         control = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -250,7 +253,7 @@ def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Itera
 
 
 def request(value: Array, name: str = "x", **members: Any) -> bytes:
-    """A prediction's body, as JSON."""
+    """Returns the body of a prediction request as JSON."""
     datatype = {"uint8": "UINT8", "int32": "INT32", "float32": "FP32"}[value.dtype.name]
     entry = {"name": name, "datatype": datatype, "shape": list(value.shape), "data": value.reshape(-1).tolist()}
     return json.dumps({"inputs": [entry], **members}).encode()

@@ -1,4 +1,4 @@
-"""Models of a few lines of C, which a data plane loads like any other: what a compiler writes, without a compiler."""
+"""Models of a few lines of C, in the form that the compiler writes, so that a data plane can load them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _compiling = threading.Lock()
 
 @cache
 def folder() -> Path:
-    """Where the libraries are, which a data plane has to be able to read. It goes with this process."""
+    """Returns the folder of the libraries, which data planes must be able to read. It is removed with this process."""
     made = Path(tempfile.mkdtemp(prefix="octet-models-"))
     (made / "constants").write_bytes(bytes(64))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
@@ -45,23 +45,23 @@ def folder() -> Path:
 
 
 class FunctionRunner:
-    """A model that is one function of C.
+    """A model that consists of one C function.
 
-    The function sees each tensor as an array of its name, and how many elements it has as `count_NAME`. A state is
-    `NAME`, and what it is next `next_NAME`. It gives 0, or the call fails.
+    In the function, each tensor is an array of its name, and `count_NAME` is the number of its elements. A state is
+    `NAME`, and its next value is `next_NAME`. The call fails if the function does not return 0.
     """
 
     def __init__(self, signature: ModelSignature, body: str, gate: Gate | None = None) -> None:
         """
         Args:
-            body: statements; data planes call it once with zeros, when they load it.
-            gate: that the body calls.
+            body: the statements of the function. Data planes call it once with zeros when they load the model.
+            gate: a gate that the body calls.
         """
         self.signature = signature
         self._source = _source(signature, body, gate)
 
     def part(self, batch: int, artifact: Digest) -> dict[str, Any]:
-        """What a data plane is told of it, as `loads.part` has it."""
+        """Returns the part of a load order for this model, in the form of `loads.part`."""
         config = {
             "abi_version": 1,
             "numerics": "litert-reference",
@@ -85,7 +85,7 @@ def tensor(name: str, datatype: str, *shape: int) -> TensorSpec:
 
 
 def digits(bias: int = 0) -> FunctionRunner:
-    """An 8x8 picture in; its sum of pixels by column, and its brightest pixel plus `bias`, out."""
+    """Returns a model from an 8x8 picture to the sums of its columns, and its brightest pixel plus `bias`."""
     signature = ModelSignature(
         (tensor("image", "UINT8", 1, 8, 8, 1),), (tensor("columns", "INT32", 1, 8), tensor("top", "UINT8", 1))
     )
@@ -102,7 +102,7 @@ def digits(bias: int = 0) -> FunctionRunner:
 
 
 def affine() -> FunctionRunner:
-    """y = a * x + b over three vectors of different types: a model with several inputs."""
+    """Returns a model with three inputs of different types: y = a * x + b."""
     signature = ModelSignature(
         (tensor("x", "FP32", 1, 4), tensor("a", "INT8", 1, 4), tensor("b", "INT64", 1, 4)),
         (tensor("y", "FP32", 1, 4),),
@@ -113,37 +113,37 @@ def affine() -> FunctionRunner:
 
 
 def tally() -> FunctionRunner:
-    """The sum of all inputs of a sequence, which begins at 100."""
+    """Returns a model with state: y is 100 plus the sum of all inputs of the sequence."""
     total = State(tensor("total", "INT32", 1), np.array([100], "<i4").tobytes())
     signature = ModelSignature((tensor("x", "INT32", 1),), (tensor("y", "INT32", 1),), (total,))
     return FunctionRunner(signature, "y[0] = next_total[0] = x[0] + total[0];")
 
 
 def identity(datatype: str, *shape: int, body: str = "", gate: Gate | None = None) -> FunctionRunner:
-    """Gives its one input, `x`, back as `y`, after what `body` says."""
+    """Returns a model that executes `body` and then copies its input `x` to `y`."""
     signature = ModelSignature((tensor("x", datatype, *shape),), (tensor("y", datatype, *shape),))
     return FunctionRunner(signature, body + "__builtin_memcpy(y, x, count_x * sizeof *x);", gate)
 
 
 def held(gate: Gate, datatype: str = "UINT8", *shape: int) -> FunctionRunner:
-    """`identity`, which stands still at the gate, but where its first element is 0, as when it is loaded."""
+    """Returns an `identity` that waits at the gate unless its first element is 0, as it is during loading."""
     return identity(datatype, *shape or (1, 1), body="if (x[0] && gate(x[0])) return 1;", gate=gate)
 
 
 def failing(datatype: str = "UINT8", *shape: int) -> FunctionRunner:
-    """`identity`, which fails, but where its first element is 0, as when it is loaded."""
+    """Returns an `identity` that fails unless its first element is 0, as it is during loading."""
     return identity(datatype, *shape or (1, 1), body="if (x[0]) return 7;")
 
 
 def quantized() -> FunctionRunner:
-    """Gives its one input back twice: with a scale of 0.5 and a zero point of -3, and as FP32."""
+    """Returns a model that returns its input twice: with a scale of 0.5 and a zero point of -3, and as FP32."""
     stored = TensorSpec("y", "INT8", (1, 4), Quantization(0.5, -3))
     signature = ModelSignature((tensor("x", "INT8", 1, 4),), (stored, tensor("z", "FP32", 1, 4)))
     return FunctionRunner(signature, "for (int i = 0; i < 4; ++i) { y[i] = x[i]; z[i] = x[i]; }")
 
 
 def _operands(signature: ModelSignature) -> list[tuple[str, int, str, TensorSpec]]:
-    """Space, index, name in C and tensor of each operand of the function."""
+    """Returns the space, the index, the C name and the tensor of each operand of the function."""
     states = [state.spec for state in signature.states]
     return [
         *(("input", index, spec.name, spec) for index, spec in enumerate(signature.inputs)),

@@ -1,4 +1,4 @@
-"""The runtime's threads by themselves, and tasks for them in C."""
+"""The thread pool of the runtime without the rest of it, and tasks for it in C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPTIONS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{_ROOT}", "-pthread"
 
 
 class Loop(ctypes.Structure):
-    """`struct loop` of `tasks.c`."""
+    """The `struct loop` of `tasks.c`."""
 
     _fields_ = (
         ("iterations", ctypes.c_int32),
@@ -48,7 +48,7 @@ class Loop(ctypes.Structure):
 
 
 class Nap(ctypes.Structure):
-    """`struct nap` of `tasks.c`."""
+    """The `struct nap` of `tasks.c`."""
 
     _fields_ = (
         ("caller", ctypes.c_int32),
@@ -60,7 +60,7 @@ class Nap(ctypes.Structure):
 
 
 class RuntimeThreads:
-    """The library of `harness.cc`, and the one of `tasks.c`."""
+    """The libraries of `harness.cc` and `tasks.c`."""
 
     def __init__(self, library: Path, tasks: Path) -> None:
         self._library, self._tasks = ctypes.CDLL(str(library)), ctypes.CDLL(str(tasks))
@@ -81,7 +81,11 @@ class RuntimeThreads:
     def team(
         self, cores: Sequence[int], caches: Sequence[int] = (), budget: int = 0, window_s: float = 0.1
     ) -> Iterator[Team]:
-        """`cores`: a processor for each, which may stand for several."""
+        """Creates a team of threads.
+
+        Args:
+            cores: one processor for each core. It may stand for several.
+        """
         made = self.new_team(cores, range(len(cores)), caches or [0] * len(cores), budget, window_s)
         assert made is not None, self._library.octet_error()
         try:
@@ -100,7 +104,7 @@ class RuntimeThreads:
 
 
 class Turn(ctypes.Structure):
-    """`octet::Turn` of `core_budget.h`."""
+    """The struct `octet::Turn` of `core_budget.h`."""
 
     _fields_ = (
         ("cores", ctypes.c_int32),
@@ -149,24 +153,24 @@ def compile_threads(folder: Path) -> RuntimeThreads:
 
 
 def tasks_of_process() -> set[int]:
-    """The threads of this process, as the kernel numbers them."""
+    """Returns the kernel's ids of this process's threads."""
     return {int(path.name) for path in Path("/proc/self/task").iterdir()}
 
 
 def workers() -> set[int]:
-    """Those of them that a team has started."""
+    """Returns the ids of the threads that a team has started."""
     return {task for task in tasks_of_process() if _comm(task) == "octet-worker"}
 
 
 def allowed(task: int) -> set[int]:
-    """The processors that the kernel lets a thread of this process run on."""
+    """Returns the processors on which a thread of this process may run."""
     status = Path(f"/proc/self/task/{task}/status").read_text()
     ranges = re.findall(r"(\d+)(?:-(\d+))?", re.findall("Cpus_allowed_list:(.*)", status)[0])
     return {cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)}
 
 
 def mask(words: Sequence[int]) -> set[int]:
-    """The processors of a `cpu_set_t`."""
+    """Returns the processors in a `cpu_set_t`."""
     return {64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1}
 
 

@@ -1,6 +1,6 @@
-"""A real S3-compatible server of our own: OpenStack Swift with its S3 API, in a temporary folder, on loopback ports.
+"""Starts a real S3-compatible server, OpenStack Swift with its S3 API, in a temporary folder on loopback ports.
 
-It checks signatures, and knows conditional requests, multipart uploads and listings in pages.
+It checks signatures, and supports conditional requests, multipart uploads and paginated listings.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ allow_object_versioning = true
 
 
 def why_not() -> str | None:
-    """Why no server can be started here; None if one can."""
+    """Returns the reason why no server can be started on this machine; None if it can."""
     if find_spec("swift") is None or find_spec("pyeclib") is None:
         return "the S3 server is not installed (pip install swift pyeclib)"
     if find_spec("obstore") is None:
@@ -97,7 +97,7 @@ def why_not() -> str | None:
 
 
 def environment(port: int) -> dict[str, str]:
-    """What tells a client of the bucket where it is, and the secret."""
+    """Returns the environment variables with the address and the credentials for clients of the bucket."""
     return {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ALLOW_HTTP": "true",
@@ -109,7 +109,7 @@ def environment(port: int) -> dict[str, str]:
 
 @contextmanager
 def server() -> Iterator[int]:
-    """Starts one with an empty bucket; its port."""
+    """Starts a server with an empty bucket, and yields its port."""
     folder = Path(tempfile.mkdtemp(prefix="octet-s3-"))
     try:
         with ExitStack() as stack:
@@ -132,7 +132,7 @@ def _configure(folder: Path, ports: dict[str, int]) -> None:
     for name in _SERVERS:
         (folder / "devices" / "disk").mkdir(parents=True, exist_ok=True)
         device = {"region": 1, "zone": 1, "ip": "127.0.0.1", "port": ports[name], "device": "disk", "weight": 1.0}
-        # Elsewhere: Swift's libraries change what a process that has imported them does when it forks.
+        # In a child process, because Swift's libraries change the behavior of forks in processes that import them.
         made = [sys.executable, "-W", "ignore", "-c", _MAKE_RING, json.dumps(device), str(folder / f"{name}.ring.gz")]
         subprocess.run(made, check=True, timeout=WORK_TIMEOUT_S)
         text = _STORAGE.format(name=name, port=ports[name], folder=folder, user=user)
@@ -196,7 +196,7 @@ def _wait_until_it_listens(configuration: Path, process: subprocess.Popen[bytes]
 
 
 def _make_bucket(port: int) -> None:
-    """By AWS's signature, version 4, of a request without a body: the client of the program cannot make a bucket."""
+    """Creates the bucket with a request signed by AWS's signature, version 4. Octet's client cannot create buckets."""
     import httpx
 
     now = datetime.now(UTC)

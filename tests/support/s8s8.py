@@ -1,7 +1,7 @@
-"""A network of signed activations and signed weights, which a default session of ONNX Runtime computes in float32.
+"""A network with signed activations and signed weights, which ONNX Runtime computes in float32 by default.
 
-Convolutions between conversions, as `quantize_static` writes them with int8 for both: their fused integer kernels are
-what `session.qdqisint8allowed` allows on x86-64.
+It has convolutions between conversions, as `quantize_static` writes them with int8 for activations and weights. On
+x86-64, the session option `session.qdqisint8allowed` allows their fused integer kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CHANNELS, _SIDE, _LAYERS, _SCALE = 16, 8, 3, 0.02
 
 
 def s8s8_network() -> bytes:
-    """Three convolutions of int8, whose outputs are int8 too: `x` `[1, 16, 8, 8]`."""
+    """Returns a network of three int8 convolutions with int8 outputs; its input is `x` `[1, 16, 8, 8]`."""
     rng = np.random.default_rng(20)
     model = OnnxBuilder()
     stored = model.input("x", "int8", (1, _CHANNELS, _SIDE, _SIDE))
@@ -22,7 +22,7 @@ def s8s8_network() -> bytes:
     for _ in range(_LAYERS):
         weights = model.constant(rng.integers(-9, 10, (_CHANNELS, _CHANNELS, 3, 3)), "int8")
         bias = model.constant(rng.integers(-500, 500, _CHANNELS), "int32")
-        # Sums are sixteenths of a step, many of them halves, which rounding errors of float32 push up or down.
+        # Sums are multiples of 1/16 step. Many are halves, which rounding errors of float32 push up or down.
         weights_scale = np.float32(1 / 16)
         real = model.node(
             "Conv",

@@ -15,7 +15,7 @@ LIMITS = Limits(wall_s=WORK_TIMEOUT_S, cpu_s=30, memory_bytes=512 << 20, file_by
 
 
 def handlers(role: str) -> Path:
-    """The file that has `role`."""
+    """Returns the file that defines `role`."""
     return next(Path(module.__file__ or "") for module in (escapes, mischief) if hasattr(module, role))
 
 
@@ -32,7 +32,7 @@ def attempt(
     limits: Limits = LIMITS,
     **options: Any,
 ) -> dict[str, Any]:
-    """`run_child` on `role`, which may write to `scratch` and read `readable`."""
+    """Runs `role` with `run_child`. It may write to `scratch` and read `readable`."""
     file = handlers(role)
     access = Access((file, *readable), (scratch,))
     return run_child(role, request or {}, access=access, limits=limits, handlers=file, **options)

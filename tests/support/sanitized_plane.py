@@ -1,4 +1,4 @@
-"""The data plane, compiled under a sanitizer of the system's compiler."""
+"""Compiles the data plane with a sanitizer of the system's compiler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FOLDERS = (_ROOT, _NATIVE / "plane", _NATIVE, _NATIVE / "src")
 
 
 def sanitized_plane(directory: Path, sanitizers: str) -> Path:
-    """The program in `directory`: of the units of the last build, which are what setup.py chose to compile."""
+    """Compiles the program to `directory` from the source units of the last build, which setup.py selected."""
     units = sorted((_ROOT / "build" / "native").glob("*/plane_*.cc"))
     if shutil.which("g++") is None or not units:
         pytest.skip("there is no g++, or no build of the data plane")

@@ -1,4 +1,4 @@
-"""Compiles a model of QNN operators as the build child does, in this process: select, legalize, canonicalize, link."""
+"""Compiles a model of QNN operators in this process like the build child: select, legalize, canonicalize, link."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from tests.support.cuda import networks
 import tvm  # isort: skip
 
 
-# The targets that networks are tested on. `OCTET_TEST_ISAS=aarch64` has only those whose names begin so, on emulated
-# CPUs; by default one of ARM's is among them.
+# The targets that networks are tested on. With `OCTET_TEST_ISAS=aarch64`, they are those whose names begin with that,
+# on emulated CPUs. By default, one ARM target is among them.
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
 _EMULATED = [
     parse_target(name)
     for name in (emulated.CPUS if _CHOSEN else ["aarch64+dotprod"])
     if not emulated_models.missing(name)
 ]
-# What it adds to `x86-64-v4+vnni` are products of bfloat16, whose tests name it: the other kernels are the same.
+# It adds only bfloat16 products to `x86-64-v4+vnni`, so only their tests use it.
 BFLOAT16 = parse_target("x86-64-v4+vnni+bf16")
 _HERE = [
     target
@@ -60,7 +60,7 @@ def selected(module: tvm.IRModule, target: Target, numerics: str) -> Selection:
 
 
 def compiled(kernels: Mapping[str, Kernel], target: CodegenTarget, directory: Path) -> list[Path]:
-    """The object of each kernel, in order of their symbols."""
+    """Compiles each kernel, and returns the paths of the objects in the order of their symbols."""
     objects = [directory / f"{symbol}.o" for symbol in sorted(kernels)]
     for path in objects:
         compile_program(program_of(kernels[path.stem]), path.stem, target, path)
@@ -75,10 +75,11 @@ def run_selected(
     scratch: Path,
     library_of: Callable[[Mode], KernelLibrary] | None = None,
 ) -> tuple[Selection, list[Array]]:
-    """What was selected, and the outputs for `inputs`; of other kernels than the target's if told.
+    """Compiles and runs a module. Returns the selection of kernels, and the outputs for `inputs`.
 
     Args:
-        target: of `RUNNING`.
+        target: one of `RUNNING`.
+        library_of: a function that returns the kernel library for a mode; by default that of the target.
     """
     selection, run = build_selected(module, target, numerics, inputs, scratch, library_of)
     return selection, run(inputs)
@@ -92,8 +93,9 @@ def build_selected(
     scratch: Path,
     library_of: Callable[[Mode], KernelLibrary] | None = None,
 ) -> tuple[Selection, Callable[[Sequence[Array]], list[Array]]]:
-    """As `run_selected`, for any number of inputs of the shapes and types of `inputs`: returns the selection, and a
-    function that computes the outputs."""
+    """Compiles a module like `run_selected`. Returns the selection, and a function that computes the outputs for inputs
+    with the shapes and types of `inputs`.
+    """
     mode, codegen_for = get_mode(numerics), codegen_target(target)
     kernel_library = library_for(target, mode) if library_of is None else library_of(mode)
     context = Context(mode, codegen_for, kernel_library)

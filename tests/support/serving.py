@@ -1,4 +1,4 @@
-"""`octet serve`, as a process that tests may kill."""
+"""Starts `octet serve` as a process that tests may kill."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.support.compiled import EXAMPLES
 from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
-# One that this project's CI machines all run, and others that make more builds of the same file.
+# A target that all CI machines of this project run, and other targets for additional builds of the same file.
 RUNS_HERE, OTHERS = "x86-64-v3", ("aarch64", "aarch64+dotprod", "x86-64-v4")
-# To a route that reads its body whatever is in it.
+# The head of a request to a route that reads its body without looking at the content.
 UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
 _WAIT = {"Prefer": "wait=60"}  # the longest that a server waits
 
 
 class Served:
-    """A server that was started, and its client."""
+    """A running server and a client of it."""
 
     def __init__(
         self, process: subprocess.Popen[str], url: str, grpc: str | None = None, trusted: Path | None = None
@@ -41,7 +41,7 @@ class Served:
         self.client = httpx.Client(base_url=url, timeout=WORK_TIMEOUT_S, trust_env=False, verify=verify)
 
     def push(self, file: str = INT8, name: str = "digits", **query: Any) -> dict[str, Any]:
-        """The build that answers the push."""
+        """Pushes a sample model, and returns the build in the response."""
         response = self.client.put("/api/v1/models", params={"name": name, **query}, content=model(file))
         assert response.status_code in (200, 202), response.text
         build: dict[str, Any] = response.json()
@@ -52,7 +52,7 @@ class Served:
         return build
 
     def ended(self, id: str) -> dict[str, Any]:
-        """The build when it is over."""
+        """Waits until the build has ended, and returns it."""
         build: dict[str, Any] = {}
 
         def is_over() -> bool:
@@ -67,14 +67,14 @@ class Served:
             yield from parse_events(response.iter_lines())
 
     def reaches(self, id: str, stage: str) -> None:
-        """Returns as soon as the build is in `stage`."""
+        """Waits until the build is in `stage`."""
         for event in self.events(id):
             if event.kind == "stage" and event.data["stage"] == stage:
                 return
         raise AssertionError(f"the build ended without {stage}: {self.build(id)}")
 
     def label(self, digit: int, model: str = "digits") -> int:
-        """What the model sees in the picture of a digit."""
+        """Sends the picture of a digit to the model, and returns the digit with the highest score."""
         response = self.client.post(
             f"/v2/models/{model}/infer",
             content=(EXAMPLES / "digits" / f"{digit}.png").read_bytes(),
@@ -85,15 +85,15 @@ class Served:
         return scores.index(max(scores))
 
     def data_plane(self) -> int:
-        """The process id of the child that owns the ports."""
+        """Returns the process id of the child that owns the ports."""
         return self._child("octet-plane")
 
     def control_plane(self) -> int:
-        """The process id of the child that decides, and answers what the data plane does not."""
+        """Returns the process id of the control plane, the child that answers what the data plane forwards."""
         return self._child("control-plane")
 
     def _child(self, name: str) -> int:
-        """One that may be on its way: after the death of another it takes a moment."""
+        """Returns the process id of a child. Waits for it, because restarting a dead one takes a moment."""
         found = list[int]()
 
         def is_there() -> bool:
@@ -104,7 +104,7 @@ class Served:
         return found[0]
 
     def compile_worker(self) -> int:
-        """The process id of the compile worker that was seen last."""
+        """Returns the process id of the compile worker with the latest heartbeat."""
         found: list[tuple[str, int]] = []
 
         def is_known() -> bool:
@@ -116,23 +116,27 @@ class Served:
         return max(found)[1]
 
     def compiler_children(self) -> list[int]:
-        """Those that work for a build; not the zygote that they are forked of, which outlives them."""
+        """Returns the process ids of a build's children, without the zygote from which they are forked."""
         return [pid for pid in children_of(self.compile_worker()) if not _is_zygote(pid)]
 
     def kill(self) -> None:
-        """As `kill -9`, or a power cut."""
+        """Kills the server like `kill -9` or a power failure."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """As a polite supervisor does; the exit status."""
+        """Ends the server with SIGTERM, like a supervisor, and returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(WORK_TIMEOUT_S)
 
 
 @contextmanager
 def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served]:
-    """A server on a free port; killed in the end, if it still runs. `log` is the file that it logs to, if not ours."""
+    """Starts a server on a free port, and kills it at the end if it still runs.
+
+    Args:
+        log: the file that it logs to; by default the standard error of this process.
+    """
     with subprocess.Popen(
         command(data_dir), env=environment(**settings), stdout=subprocess.PIPE, stderr=log, text=True, cwd=data_dir
     ) as process:
@@ -149,7 +153,7 @@ def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served
 
 
 def connect(served: Served) -> socket.socket:
-    """A connection on which nothing was sent yet."""
+    """Returns a new connection to the server, on which nothing was sent yet."""
     url = urlsplit(served.url)
     return socket.create_connection((url.hostname, url.port), timeout=GIVE_UP_S)
 
@@ -170,7 +174,7 @@ def model(file: str) -> bytes:
 
 
 def _is_zygote(pid: int) -> bool:
-    """Its forks have its command line, but work in a directory of their own."""
+    """Returns true if a process is the zygote. Its forks have the same command line, but another working directory."""
     try:
         command, place = Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/cwd").readlink()
     except FileNotFoundError:

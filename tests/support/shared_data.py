@@ -12,7 +12,7 @@ TFLITE_MODELS = sorted((ROOT / "models" / "tflite").glob("*.tflite"))
 
 
 def require_shared_data() -> Path:
-    """The folder of `OCTET_TEST_DATA`, or `shared/data` beside the checkout; skips the test where it is absent."""
+    """The folder of `OCTET_TEST_DATA`, or `shared/data` beside the checkout; skips the test if it does not exist."""
     if not ROOT.is_dir():
         pytest.skip(f"no test data in {ROOT}; set OCTET_TEST_DATA to run this test")
     return ROOT

@@ -1,4 +1,4 @@
-"""Keys to sign with, made for one test."""
+"""Creates signing keys for one test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("ed25519", "ecdsa")
 
 
 def write_pair(folder: Path, name: str = "octet", kind: str = "ed25519") -> tuple[Path, Path]:
-    """A private key and its public one, in PEM files."""
+    """Writes a new private key and its public key to PEM files, and returns their paths."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
     makers: dict[str, Callable[[], Any]] = {

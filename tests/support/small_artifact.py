@@ -1,4 +1,4 @@
-"""Artifacts of a few lines of C, for tests of liboctet_runtime: what a compiler writes, without a compiler."""
+"""Artifacts of a few lines of C, in the form that the compiler writes, for tests of liboctet_runtime."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from service.core.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_M
 from service.core.buffers import aligned_empty
 from service.core.compatibility import CONFIG_MEDIA_TYPE
 
-LENGTH = 16  # elements of every tensor, which are int32
+LENGTH = 16  # the number of int32 elements of every tensor
 BYTES = 4 * LENGTH
 
-# Functions of the ABI: data pointers, inputs first, outputs last.
+# Functions with the calling convention of the ABI: pointers to data, inputs first, outputs last.
 FUNCTIONS = """
 #include <stdint.h>
 typedef struct { void* sync_handle; int32_t num_task; } Group;
@@ -79,7 +79,7 @@ int32_t through_workspace(void* const* operands) {
 
 @cache
 def compiled(source: str, *options: str, folder: Path) -> Path:
-    """A shared library of `source`, which uses no other."""
+    """Compiles `source` to a shared library that uses no other library, and returns its path."""
     path = folder / f"library{len(list(folder.iterdir()))}.so"
     compiler = [sys.executable, "-m", "ziglang", "cc", "-x", "c", "-", "-shared", "-nostdlib", "-O1", "-fPIC"]
     subprocess.run([*compiler, *options, "-o", str(path)], input=source.encode(), check=True)
@@ -100,7 +100,11 @@ def config_of(
     states: int = 0,
     arena_bytes: int = 4 * BYTES,
 ) -> dict[str, Any]:
-    """`buffers`: space and index or offset; all are of `BYTES`. States begin with 0."""
+    """Returns the config of an artifact.
+
+    Args:
+        buffers: the space and the index or offset of each buffer. All have the size `BYTES`, and states begin with 0.
+    """
     signature = {
         "inputs": [spec(f"in{index}") for index in range(inputs)],
         "outputs": [spec(f"out{index}", quantization={"scale": 0.5, "zero_point": -3}) for index in range(outputs)],
@@ -123,19 +127,19 @@ def config_of(
     }
 
 
-# (in + constant) * 2
+# Computes (in + constant) * 2.
 SIMPLE = config_of(
     [("input", 0), ("constant", 64), ("arena", 64), ("output", 0)], [("add", [0, 1, 2]), ("twice", [2, 3])]
 )
 CONSTANTS = np.arange(2 * LENGTH, dtype=np.int32)  # the constant of `SIMPLE` is the second half
-# A sum over the calls of a sequence.
+# Computes a sum over the calls of a sequence.
 COUNTING = config_of(
     [("input", 0), ("state", 0), ("next_state", 0), ("output", 0)], [("add", [0, 1, 2])], copies=[(2, 3)], states=1
 )
 
 
 def changed(config: dict[str, Any], **plan: Any) -> dict[str, Any]:
-    """A copy whose plan has other members."""
+    """Returns a copy of `config` with other members of its plan."""
     copy = deepcopy(config)
     copy["plan"].update(plan)
     return copy
@@ -144,7 +148,7 @@ def changed(config: dict[str, Any], **plan: Any) -> dict[str, Any]:
 def write_layout(
     folder: Path, config: bytes, library: Path, constants: bytes, media_type: str = CONFIG_MEDIA_TYPE
 ) -> str:
-    """The folder that `octet compile` writes, and the digest of the artifact in it."""
+    """Writes an artifact to a folder like `octet compile`. Returns the folder and the artifact's digest."""
     layout = OciLayout(folder)
     layers = (
         layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, library.read_bytes()),
@@ -155,7 +159,7 @@ def write_layout(
 
 
 def tensor(values: Any = 0) -> NDArray[np.int32]:
-    """`[1, LENGTH]`, aligned."""
+    """Returns an aligned tensor `[1, LENGTH]`."""
     array = aligned_empty((1, LENGTH), np.int32)
     array[...] = values
     return array

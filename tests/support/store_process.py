@@ -1,4 +1,4 @@
-"""`python -m tests.support.store_process ACTION ROOT …`: a process that uses a store. See `child_process`."""
+"""A process that uses a store: `python -m tests.support.store_process ACTION ROOT …`. See `child_process`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNK = b"x" * (1 << 20)
 
 
 def write_half(root: str) -> None:
-    """Writes some of a blob, and never the rest."""
+    """Writes a part of a blob, and never the rest."""
     with LocalBlobStore(Path(root)).writer() as writer:
         writer.write(CHUNK)
         print("halfway", flush=True)
@@ -46,7 +46,7 @@ def put_same(root: str, times: str) -> None:
 
 
 def publish(root: str, name: str, times: str) -> None:
-    """Lists manifests of its own, and annotates one that it shares with others."""
+    """Lists its own manifests, and annotates one that other processes annotate too."""
     layout = OciLayout(Path(root))
     for number in range(int(times)):
         digest = _publish(layout, f"{name} {number}")
@@ -62,7 +62,7 @@ def publish_in_spite_of_a_collector(root: str, name: str, times: str) -> None:
                 _publish(layout, f"{name} {number}")
                 break
             except NotFound:
-                pass  # the collector, which knows no mercy here, was faster: said, and not a broken manifest
+                pass  # the collector (with no minimum age here) was faster: an error is fine, a broken manifest is not
 
 
 def collect(root: str, times: str) -> None:

@@ -1,4 +1,4 @@
-"""The socket on which systemd is notified (sd_notify(3))."""
+"""A socket that receives the notifications to systemd (sd_notify(3))."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def notified() -> Iterator[list[bytes]]:
-    """The messages that systemd gets from processes that are started meanwhile."""
+    """Yields the list of messages that processes started within the block send to systemd."""
     messages: list[bytes] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener, pytest.MonkeyPatch.context() as patch:
         listener.bind("")

@@ -1,4 +1,4 @@
-"""In-memory twins of the builds table, the models table and the artifact store, as the inference registry sees them."""
+"""Builds, models and artifacts in memory, for tests of the inference registry."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Runner(Protocol):
-    """What a data plane can load: a `FunctionRunner`, or one that is `Stored`."""
+    """A model that a data plane can load: a `FunctionRunner` or a `Stored`."""
 
     signature: ModelSignature
 
     def part(self, batch: int, artifact: Digest) -> dict[str, Any]:
-        """As `loads.part` has it."""
+        """Returns the part of a load order for this model, in the form of `loads.part`."""
 
 
 class Stored:
-    """An artifact of an OCI layout, which a data plane has to be able to read."""
+    """An artifact in an OCI layout, which the data plane must be able to read."""
 
     def __init__(self, layout: OciLayout, digest: Digest) -> None:
         self._stored = StoredArtifact.read(layout, digest, ANYBODY)
@@ -51,7 +51,7 @@ class Stored:
 
 
 class Tables:
-    """Builds, models, aliases and artifacts of one service; satisfies the ports of each at once."""
+    """The builds, models, aliases and artifacts of one service. Implements the interfaces of all their stores."""
 
     def __init__(self) -> None:
         self.builds: list[Build] = []  # newest first
@@ -65,17 +65,17 @@ class Tables:
         self._load: dict[Digest, Callable[[], Runner]] = {}
         self._checked: dict[Digest, Runner] = {}
 
-    # What a test says.
+    # The methods that tests call.
 
     def push(self, name: str) -> int:
-        """A new version of a model, without a build."""
+        """Adds a new version of a model without a build, and returns its number."""
         self._versions[name] = self._versions.get(name, 0) + 1
         return self._versions[name]
 
     def built(
         self, name: str, version: int, load: Callable[[], Runner] | OctetError, target: str = TARGET, salt: str = ""
     ) -> Build:
-        """A succeeded build, whose artifact loads as `load` says."""
+        """Adds a succeeded build. `load` creates the model of its artifact, or is the error of loading it."""
         artifact = digest_of(f"{name} {version} {target} {len(self.builds)} {salt}".encode())
         self._load[artifact] = load if not isinstance(load, OctetError) else _raising(load)
         return self.build(name, version, BuildState.SUCCEEDED, target=target, artifact=artifact)
@@ -88,7 +88,7 @@ class Tables:
         return self.builds[0]
 
     def model(self, name: str, load: Callable[[], Runner]) -> Build:
-        """A model whose first version is built."""
+        """Adds a model whose first version has a succeeded build."""
         return self.built(name, self.push(name), load)
 
     def promote(self, name: str, version: int, percent: int = 100, alias: str = "stable") -> None:
@@ -97,7 +97,7 @@ class Tables:
             known.promoted(version, percent, _EPOCH) if known else Alias(name, alias, version, _EPOCH)
         )
 
-    # What the registry asks.
+    # The methods that the registry calls.
 
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
         self.queries += 1

@@ -1,6 +1,6 @@
 """Writes small quantized TFLite models, so that tests need no files from elsewhere and no converter.
 
-`ModelBuilder` writes any graph; `tflite_models` has models of one operator. Everything is written with LiteRT's own
+`ModelBuilder` writes any graph; `tflite_models` contains models of one operator. Everything is written with LiteRT's
 copy of the schema (`ai_edge_litert.schema_py_generated`), not with the package that the importer reads with, so that
 the two check each other.
 """
@@ -76,7 +76,7 @@ _INT8_VERSIONS = {
     "SUM": 2,
     "TANH": 2,
 }
-# The first version of operators that began later.
+# The first versions of operators that do not begin at version 1.
 _VERSIONS = {"BROADCAST_TO": 2}
 
 
@@ -101,7 +101,7 @@ class Quant:
 class ModelBuilder:
     """A model of one subgraph, tensor by tensor and operator by operator.
 
-    `model` is LiteRT's own mutable object; tests of bad files bend it before they call `build`.
+    `model` is LiteRT's mutable object. Tests of invalid files change it before they call `build`.
     """
 
     def __init__(self) -> None:
@@ -116,23 +116,23 @@ class ModelBuilder:
         )
 
     def tensor(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant | None = None) -> int:
-        """A tensor that an operator or the caller writes; the result is its index."""
+        """Adds a tensor that an operator or the caller writes, and returns its index."""
         return self._add(name, shape, np.dtype(dtype), quant, buffer=0)
 
     def variable(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant | None = None) -> int:
-        """A tensor that an operator changes in place, and that keeps its elements from call to call."""
+        """Adds a tensor that an operator changes in place and that keeps its elements between calls."""
         index = self.tensor(name, shape, dtype, quant)
         self.graph.tensors[index].isVariable = True
         return index
 
     def resource(self, name: str) -> int:
-        """The handle of a resource variable."""
+        """Adds the handle of a resource variable."""
         index = self.tensor(name, (), np.int32)
         self.graph.tensors[index].type = schema.TensorType.RESOURCE
         return index
 
     def call_once(self, variables: dict[str, tuple[Array, Quant | None]]) -> None:
-        """A second subgraph that assigns constants to resource variables, and the operator that calls it."""
+        """Adds a subgraph that assigns constants to resource variables, and the operator that calls it."""
         main, self.graph = (
             self.graph,
             schema.SubGraphT(
@@ -177,9 +177,9 @@ class ModelBuilder:
         options: Any = None,
         version: int | None = None,
     ) -> None:
-        """An operator by its builtin name, such as `CONV_2D`; `options` is the schema's `…OptionsT` object.
+        """Adds an operator by its builtin name, such as `CONV_2D`. `options` is the schema's `…OptionsT` object.
 
-        -1 among `inputs` is an optional input that is left out.
+        -1 in `inputs` stands for an optional input that is left out.
         """
         types = {self.graph.tensors[index].type for index in inputs if index >= 0}
         if version is None:
@@ -199,7 +199,7 @@ class ModelBuilder:
         self.graph.operators.append(operator)
 
     def signature(self, inputs: dict[str, int], outputs: dict[str, int], key: str = "serving_default") -> None:
-        """Names for the inputs and outputs, as a converter writes them."""
+        """Adds a signature with names of the inputs and outputs, as a converter writes it."""
 
         def maps(names: dict[str, int]) -> list[Any]:
             return [schema.TensorMapT(name=name, tensorIndex=index) for name, index in names.items()]
@@ -216,7 +216,7 @@ class ModelBuilder:
 
 
 def serialize(model: Any) -> bytes:
-    """The file of a `schema.ModelT`."""
+    """Returns the file of a `schema.ModelT`."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
     return bytes(builder.Output())

@@ -1,4 +1,4 @@
-"""A model of every operator in its common variants, by name: what exactness and importer tests run through."""
+"""Models of every operator in its common variants, by name, for exactness and importer tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def to_uint8(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
 
 
 WEIGHT_U8 = Quant(0.02, 128)
-WIDE8, WIDE_U8 = Quant(0.8, -5), Quant(0.8, 131)  # hold the sums of a convolution
+WIDE8, WIDE_U8 = Quant(0.8, -5), Quant(0.8, 131)  # wide enough for the sums of a convolution
 
 
 def _movement(name: str, dtype: type) -> bytes:

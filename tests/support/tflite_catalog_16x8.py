@@ -1,4 +1,4 @@
-"""Models of one operator on 16-bit activations, by name: 16x8 quantization, as `tflite_catalog` has 8 bits."""
+"""Models of one operator with 16-bit activations (16x8 quantization), by name. See `tflite_catalog` for 8 bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`float_networks.residual_network` as TFLite has it: the same weights, pictures `[N, H, W, C]`, activations fused."""
+"""`float_networks.residual_network` as a TFLite model: the same weights, pictures `[N, H, W, C]`, fused activations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RELU, _RELU6 = 1, 3
 
 
 def tflite_residual_network() -> bytes:
-    """`image` `[1, 16, 16, 3]` -> `scores` `[1, 10]`."""
+    """Returns the network: `image` `[1, 16, 16, 3]` -> `scores` `[1, 10]`."""
     document = Document(residual_network())
     tidy(document)
     return _Writer(document).written()
@@ -52,7 +52,7 @@ class _Writer:
         return self._builder.constant(name, np.ascontiguousarray(values))
 
     def _conv(self, node: Node, result: str, activation: int) -> None:
-        """With the zeros of ONNX around it, where TFLite's own would lie elsewhere."""
+        """Writes a convolution after an explicit PAD, because TFLite may pad other sides than ONNX."""
         x, (weights, *bias) = node.inputs[0], [self._document.constants[name] for name in node.inputs[1:3]]
         stride, (filters, per_group, kernel, _) = node.attributes.get("strides", (1, 1)), weights.shape
         assert isinstance(stride, tuple)
@@ -89,7 +89,7 @@ class _Writer:
         self._put("MAX_POOL_2D", [self._places[node.inputs[0]]], result, shape, options)
 
     def _globalaveragepool(self, node: Node, result: str, activation: int) -> None:
-        """Which loses its rows and columns, as the Flatten behind it does."""
+        """Writes a MEAN that drops the axes of rows and columns, so that the following Flatten needs no operator."""
         axes, channels = self._constant("axes", np.array([1, 2], np.int32)), self._shapes[node.inputs[0]][3]
         operands = [self._places[node.inputs[0]], axes]
         self._put("MEAN", operands, result, (1, channels), schema.ReducerOptionsT(keepDims=False))

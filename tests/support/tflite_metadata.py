@@ -1,4 +1,4 @@
-"""Writes TFLite metadata, by the slots of `metadata_schema.fbs`, and appends files as tflite-support's tools do."""
+"""Writes TFLite metadata by the slots of `metadata_schema.fbs`, and appends files like tflite-support's tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AXIS_LABELS, VALUE_LABELS = 2, 3
 
 @dataclass(frozen=True)
 class Described:
-    """One input or output.
+    """The metadata of one input or output.
 
     Attributes:
         files: name, type and locale of its associated files.
@@ -52,10 +52,10 @@ def with_metadata(
     method: int = zipfile.ZIP_STORED,
     buffer: int | None = None,
 ) -> bytes:
-    """`model`, with a buffer of metadata in it and an archive of files behind it.
+    """Returns `model` with a buffer of metadata, followed by an archive of files.
 
     Args:
-        buffer: the number that the model gives for it; by default the true one.
+        buffer: the buffer index in the model's metadata entry; by default the correct one.
     """
     whole: Any = schema.ModelT.InitFromPackedBuf(model)
     whole.buffers.append(schema.BufferT(data=list(metadata)))

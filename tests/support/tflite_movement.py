@@ -1,4 +1,4 @@
-"""Random TFLite models of one operator that moves elements, by the operator's name."""
+"""Random TFLite models of one data movement operator, by the operator's name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def one(
     dtype: type,
     options: object = None,
 ) -> bytes:
-    """An operator on one tensor, with constants behind it."""
+    """Returns a model of an operator on one tensor, followed by constant operands."""
     ends = End(shape, dtype, quant(dtype)), End(expected, dtype, quant(dtype))
     return operator_model(name, [ends[0], *parameters], [ends[1]], options)
 

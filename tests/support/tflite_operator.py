@@ -1,4 +1,4 @@
-"""A TFLite model of any one operator: its inputs are `x0`, `x1`, …, its outputs `y0`, `y1`, …"""
+"""Writes a TFLite model of any one operator, with the inputs `x0`, `x1`, … and the outputs `y0`, `y1`, …"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.tflite_builder import ModelBuilder, Quant
 
 @dataclass(frozen=True)
 class End:
-    """A tensor that the caller gives or gets."""
+    """An input or output of the model."""
 
     shape: Sequence[int]
     dtype: npt.DTypeLike
@@ -24,14 +24,14 @@ class End:
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor in the file."""
+    """A constant tensor in the file."""
 
     data: Array
     quant: Quant | None = None
 
 
 def ints(*values: int) -> Constant:
-    """A constant int32 vector, such as a shape or axes."""
+    """Returns a constant int32 vector, such as a shape or axes."""
     return Constant(np.array(values, np.int32))
 
 
@@ -42,7 +42,7 @@ def operator_model(
     options: Any = None,
     version: int | None = None,
 ) -> bytes:
-    """`options` is the schema's `…OptionsT` object."""
+    """Returns the model of an operator. `options` is the schema's `…OptionsT` object."""
     builder = ModelBuilder()
     taken = [
         builder.tensor(f"x{place}", part.shape, part.dtype, part.quant)
@@ -59,5 +59,5 @@ def operator_model(
 def unary_model(
     name: str, shape: Sequence[int], dtype: npt.DTypeLike, x: Quant, y: Quant, options: Any = None
 ) -> bytes:
-    """An operator of one operand whose output has the operand's shape and dtype."""
+    """Returns the model of an operator with one operand, whose output has the operand's shape and dtype."""
     return operator_model(name, [End(shape, dtype, x)], [End(shape, dtype, y)], options)

@@ -1,5 +1,7 @@
-"""A small pose network that ends as MoveNet SinglePose does: the place of the largest score of each key point, by whole
-numbers, and an offset that is gathered there."""
+"""A small pose network with the last layers of MoveNet SinglePose.
+
+It computes the position of the largest score of each key point in integers, and gathers an offset at that position.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ _INT32 = schema.TensorType.INT32
 
 
 def pose_model(seed: int = 0, *, real_scores: bool = False) -> bytes:
-    """`[1, 12, 12, 3]` uint8 -> `[1, 1, 5, 3]` float32: y, x and score of each point.
+    """Returns the network: `[1, 12, 12, 3]` uint8 -> `[1, 1, 5, 3]` float32, which is y, x and score of each point.
 
     Args:
-        real_scores: the largest is looked for among real values.
+        real_scores: True to search the largest score among real values.
     """
     rng = np.random.default_rng(seed)
     builder = ModelBuilder()
@@ -81,7 +83,7 @@ def pose_model(seed: int = 0, *, real_scores: bool = False) -> bytes:
 
 
 def _head(builder: ModelBuilder, rng: np.random.Generator, x: int, name: str, channels: int) -> int:
-    """A convolution of the image."""
+    """Adds a convolution of the image, and returns its output."""
     weights = rng.integers(-127, 128, (channels, 3, 3, 3)).astype(np.int8)
     weight = builder.constant(f"{name}_weights", weights, Quant([5e-5] * channels))
     bias = builder.constant(f"{name}_bias", rng.integers(-3000, 3000, channels).astype(np.int32))

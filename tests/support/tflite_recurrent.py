@@ -29,7 +29,12 @@ def lstm_model(
     hidden_zero_point: int = 3,
     seed: int = 0,
 ) -> bytes:
-    """`projected` is the width of the projection, 0 without one; the cells' scale is 2 ** (`cell_bits` - 15)."""
+    """Returns an LSTM.
+
+    Args:
+        projected: the width of the projection; 0 for none.
+        cell_bits: the scale of the cells is 2 ** (cell_bits - 15).
+    """
     rng = np.random.default_rng(seed)
     builder = ModelBuilder()
     width = projected or cells
@@ -84,7 +89,10 @@ def svdf_model(
 
 
 def variable_model(initial: Array, quant: Quant, *, shared_name: str = "memory") -> bytes:
-    """y = x + memory, which x then becomes the newest row of: `[N, C]` int8 in a resource variable."""
+    """Returns a model that computes y = x + memory, and then appends x to memory as its newest row.
+
+    The memory is a resource variable, `[N, C]` int8.
+    """
     builder = ModelBuilder()
     x = builder.tensor("x", (1, initial.shape[1]), np.int8, quant)
     handle = builder.resource("handle")
@@ -105,7 +113,9 @@ def variable_model(initial: Array, quant: Quant, *, shared_name: str = "memory")
 
 
 def echo_model(initial: Array, quant: Quant) -> bytes:
-    """The input of the call before this one, and the sum of it and this one's: a variable that an input becomes."""
+    """Returns a model that stores its input in a variable. It outputs the previous input, and the sum of it and the
+    current one.
+    """
     builder = ModelBuilder()
     x = builder.tensor("x", initial.shape, np.int8, quant)
     handle = builder.resource("handle")

@@ -1,4 +1,4 @@
-"""Sparse constants of TFLite models, packed by the definition in schema.fbs and element by element."""
+"""Sparse constants of TFLite models, packed element by element according to the definition in schema.fbs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def pack(
     compressed: Collection[int] = (0,),
     dtype: type = np.int32,
 ) -> tuple[Array, Any]:
-    """The elements that stay, and the `SparsityParametersT`.
+    """Returns the elements that are stored, and the `SparsityParametersT`.
 
     Args:
-        order: of the levels; as they come if None.
+        order: the order of the levels; None for the natural order.
         blocks: dimension -> size of its blocks.
-        compressed: the places in `order` whose indices are listed; blocks stay whole.
-        dtype: of segments and indices.
+        compressed: the positions in `order` that are stored with indices. Blocks are always dense.
+        dtype: the type of segments and indices.
     """
     blocks = dict(sorted((blocks or {}).items()))
     order = [*range(data.ndim + len(blocks))] if order is None else list(order)
     halves = [size for axis, dim in enumerate(data.shape) for size in (dim // blocks.get(axis, 1), blocks.get(axis, 1))]
     places = [2 * axis for axis in range(data.ndim)] + [2 * axis + 1 for axis in blocks]
-    left = [place for place in range(2 * data.ndim) if place not in places]  # of size 1
+    left = [place for place in range(2 * data.ndim) if place not in places]  # dimensions of size 1
     tree = data.reshape(halves).transpose([*(places[each] for each in order), *left])
     nodes, levels = [tree], []
     for level in range(len(order)):
@@ -65,7 +65,7 @@ def _compressed(starts: Sequence[int] | Array, indices: Sequence[int], dtype: ty
 
 
 def dense_constant(builder: ModelBuilder, name: str, data: Array, quant: Quant | None = None, **packing: Any) -> int:
-    """The output of a DENSIFY of a sparse constant `{name}_sparse`."""
+    """Adds a sparse constant `{name}_sparse` and a DENSIFY of it, and returns the output of the DENSIFY."""
     elements, sparsity = pack(data, **packing)
     source = builder.constant(f"{name}_sparse", elements, quant)
     builder.graph.tensors[source].shape = np.asarray(data.shape, np.int32)
@@ -76,7 +76,7 @@ def dense_constant(builder: ModelBuilder, name: str, data: Array, quant: Quant |
 
 
 def sum_with(data: Array, **packing: Any) -> bytes:
-    """`x` + a float32 constant that is stored sparse -> `y`."""
+    """Returns a model of `x` plus a sparse float32 constant: `x` -> `y`."""
     builder = ModelBuilder()
     k = dense_constant(builder, "k", data, **packing)
     x, y = builder.tensor("x", data.shape, np.float32), builder.tensor("y", data.shape, np.float32)
@@ -85,7 +85,7 @@ def sum_with(data: Array, **packing: Any) -> bytes:
 
 
 def pruned(shape: Sequence[int], share: float, seed: int = 0) -> Array:
-    """float32 weights, `share` of them not zero."""
+    """Returns random float32 weights, of which the share `share` is not zero."""
     rng = np.random.default_rng(seed)
     values = rng.normal(0, 0.3, shape) * (rng.random(shape) < share)
     return np.asarray(values, np.float32)

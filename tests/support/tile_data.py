@@ -1,4 +1,4 @@
-"""AMX's tiles in the test's own process, for kernels that run without Octet's runtime."""
+"""Permits AMX tiles in the test's process, for kernels that run without Octet's runtime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 
 def permit_tiles() -> None:
-    """Asks the kernel for tiles, as the runtime does when it loads an artifact that requires them."""
+    """Requests permission for tiles from Linux, like the runtime when it loads an artifact that needs them."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA):
         code = ctypes.get_errno()

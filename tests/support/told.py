@@ -1,4 +1,4 @@
-"""The table of workers that a data plane has by the orders it was given."""
+"""The table of workers that a data plane builds from its orders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ Members = dict[str, Any]
 
 @dataclass
 class Told:
-    """Attributes:
-    workers: rows, by id.
-    models: rows, by name and version.
+    """The workers and models of all orders so far.
+
+    Attributes:
+        workers: worker id -> row.
+        models: (name, version) -> row.
     """
 
     cluster_key: str = ""
@@ -27,6 +29,6 @@ class Told:
         self.workers |= {each["id"]: each for each in order["workers"]}
         self.models |= {(each["model"], each["version"]): each for each in order["models"]}
         for id in order["gone"]:
-            del self.workers[id]  # raises where it was never told: there is nothing to say of it
+            del self.workers[id]  # raises for an unknown worker, about which no order may be sent
         for model, version in order["forgotten"]:
             del self.models[model, version]

@@ -1,4 +1,6 @@
-"""What PyTorch answers: run by tests in the environment of the benchmarks that has it, never imported by them.
+"""Runs a model in PyTorch and stores its outputs.
+
+Tests run this script in the environment of the benchmarks, which has PyTorch. They never import it.
 
 python -m tests.support.torch_answers ENGINE MODEL.pt INPUTS.npz OUTPUTS.npz
 """

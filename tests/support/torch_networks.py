@@ -1,5 +1,6 @@
-"""torchvision's quantizable networks, quantized by PyTorch, and what each engine answers: run by tests in the
-environment of the benchmarks that has them, never imported by them.
+"""Quantizes a network of torchvision with PyTorch, and stores the outputs of each engine.
+
+Tests run this script in the environment of the benchmarks, which has torchvision. They never import it.
 
 python -m tests.support.torch_networks NETWORK MODEL.pt ANSWERS.npz
 """
@@ -34,9 +35,9 @@ def main(network: str, path: str, answers: str) -> None:
 
 
 def quantized(network: str) -> torch.nn.Module:
-    """With random weights, calibrated on random images; its batch normalization has seen some, too."""
+    """Returns the network with random weights, calibrated on random images, which also set its batch normalization."""
     make = getattr(torchvision_models().quantization, network)
-    # Those that have auxiliary heads do without them.
+    # Networks with auxiliary heads are built without them.
     options = {"aux_logits": False} if network in ("googlenet", "inception_v3") else {}
     model = make(weights=None, quantize=False, **options)
     batch = (8, *SHAPE[1:])

@@ -1,4 +1,4 @@
-"""PyTorch's models for tests that run without PyTorch: the fixtures, and archives written by hand."""
+"""TorchScript models for tests without PyTorch: the fixtures, and archives that are written here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENGINES = {
     ONEDNN: "onednn",
     TORCH_X86: "x86",
     QNNPACK: "qnnpack",
-}  # of each mode, as the fixtures call it
+}  # mode -> name of its engine in the fixtures
 
 
 def imported(path: Path) -> ImportedModel:
@@ -30,7 +30,7 @@ def imported(path: Path) -> ImportedModel:
 
 
 def answers(path: Path, engine: str) -> tuple[list[Array], list[list[Array]]]:
-    """The inputs that PyTorch was given, and its outputs to each of them."""
+    """Returns the inputs of a fixture, and PyTorch's outputs for each of them."""
     with np.load(path.with_suffix(".npz")) as arrays:
         count = sum(name.startswith("input.") for name in arrays.files)
         outputs = sum(name.startswith(f"{engine}.0.") for name in arrays.files)
@@ -39,7 +39,7 @@ def answers(path: Path, engine: str) -> tuple[list[Array], list[list[Array]]]:
 
 
 def archive(records: Mapping[str, bytes | str], folder: str = "net", method: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip file with `records` in `folder`."""
+    """Returns a zip file with `records` in `folder`."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as written:
         for name, content in records.items():
@@ -53,7 +53,7 @@ NO_CONSTANTS = b"\x80\x02)."
 
 
 def script(lines: Sequence[str], **records: bytes | str) -> bytes:
-    """An archive whose `Net.forward(self, x)` has the body `lines`."""
+    """Returns an archive whose `Net.forward(self, x)` has the body `lines`."""
     body = "\n".join(f"    {line}" for line in lines)
     code = f"class Net(Module):\n  def forward(self: __torch__.Net,\n    x: Tensor) -> Tensor:\n{body}\n"
     given = {name.replace("__", "."): content for name, content in records.items()}
@@ -61,6 +61,6 @@ def script(lines: Sequence[str], **records: bytes | str) -> bytes:
 
 
 def quantized(*lines: str, result: str = "y") -> bytes:
-    """`script` of `lines` between a quantization `q` of the input and a dequantization of `result`."""
+    """Returns a `script` of `lines` between a quantization `q` of the input and a dequantization of `result`."""
     start = "q = torch.quantize_per_tensor(x, 0.05, 100, 13)"
     return script([start, *lines, f"return torch.dequantize({result})"])

@@ -1,4 +1,4 @@
-"""Roles that use TVM and the runtime in earnest, for `run_child(…, handlers=this file)`: the sandbox must let them."""
+"""Roles that really use TVM and the runtime, for `run_child(…, handlers=this file)`. The sandbox must allow them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ def _threads() -> int:
 
 
 def build(request: Request, report: Report) -> Result:
-    """exp(x + 1) on `[64, 4096]` float32, its rows in parallel, the 1 folded from a constant expression (which
-    JIT-compiles and runs code)."""
-    import tvm  # here, because the process that runs the library lacks it; and imports must work in the sandbox too
+    """Compiles exp(x + 1) on `[64, 4096]` float32, with its rows in parallel.
+
+    The 1 is folded from a constant expression, for which TVM JIT-compiles and runs code.
+    """
+    import tvm  # here, because the process that runs the library lacks it, and to test imports in the sandbox
     from tvm import relax
 
     from service.compiler.lowering.codegen import generate
@@ -55,7 +57,7 @@ def build(request: Request, report: Report) -> Result:
 
 
 def run(request: Request, report: Report) -> Result:
-    """The library that `build` and the linker made, on the runtime alone, with threads."""
+    """Runs the library of `build` and the linker on the runtime alone, with threads."""
     from service import runtime
 
     spec = TensorSpec("x", "FP32", (_ROWS, _COLUMNS))

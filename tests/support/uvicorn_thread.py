@@ -1,4 +1,4 @@
-"""A real uvicorn on a free loopback port, in a thread of the test's process."""
+"""Runs uvicorn on a free loopback port, in a thread of the test's process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import GIVE_UP_S
 
 @contextmanager
 def listening(app: Any) -> Iterator[str]:
-    """Serves `app`; gives `host:port`."""
+    """Serves `app`, and yields `host:port`."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), name="uvicorn")

@@ -1,4 +1,4 @@
-"""Waiting for what happens elsewhere, however busy the machine is."""
+"""Waits for conditions, with timeouts that are long enough for a busy machine."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import asyncio
 import time
 from collections.abc import Callable
 
-# Bounds that only a failure reaches, beside whatever else the machine does.
-GIVE_UP_S = 60.0  # for what takes milliseconds: an event, an answer, the end of a process
-WORK_TIMEOUT_S = 300.0  # for what takes seconds of processor time: a command, a build, the start of a server
+# Timeouts that are reached only if something fails, even on a busy machine.
+GIVE_UP_S = 60.0  # for events that take milliseconds: a response, the end of a process
+WORK_TIMEOUT_S = 300.0  # for work that takes seconds of processor time: a command, a build, the start of a server
 _PAUSE_S = 0.002
 
 
 def eventually(condition: Callable[[], bool], within_s: float = GIVE_UP_S) -> None:
-    """Returns when `condition` holds. Raises AssertionError when it does not for `within_s`."""
+    """Waits until `condition` returns true. Raises AssertionError after `within_s`."""
     deadline_s = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline_s, "it did not come to pass"
+        assert time.monotonic() < deadline_s, f"the condition did not become true within {within_s:g} s"
         time.sleep(_PAUSE_S)
 
 
 async def eventually_async(condition: Callable[[], bool], within_s: float = GIVE_UP_S) -> None:
-    """As `eventually`, while the event loop goes on."""
+    """Waits like `eventually`, without blocking the event loop."""
     deadline_s = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline_s, "it did not come to pass"
+        assert time.monotonic() < deadline_s, f"the condition did not become true within {within_s:g} s"
         await asyncio.sleep(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""The `octet` command in a process in which some packages are not installed."""
+"""Runs the `octet` command as if some packages were not installed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def octet_without(packages: tuple[str, ...], folder: Path, *arguments: object) -
     """Runs `octet` with every package of this environment but `packages`.
 
     Args:
-        packages: names of folders in site-packages; that of the distribution's metadata begins alike.
-        folder: empty; holds links to all others, and the data of the command.
+        packages: the names of folders in site-packages. The folders of their metadata begin with the same names.
+        folder: an empty folder for links to all other packages, and for the data of the command.
     """
     links = folder / "site-packages"
     links.mkdir()
@@ -31,6 +31,6 @@ def octet_without(packages: tuple[str, ...], folder: Path, *arguments: object) -
         "OCTET_DATA_DIR": str(folder / "data"),
         "PYTHONPATH": os.pathsep.join([str(links), str(_ROOT)]),
     }
-    # -S: the environment's own site-packages, where they are, is not searched.
+    # -S: Python does not search the environment's real site-packages.
     command = [sys.executable, "-S", "-m", "service.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S, env=environment, check=False)
